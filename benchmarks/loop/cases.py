@@ -11,10 +11,12 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 
-STEPS, SAVES = 12, 4
-CUT = Kill(signal.SIGKILL, "while a checkpoint is written", 6)
-KILLED = Kill(signal.SIGKILL, "after a checkpoint", 6)
-ENDED = Kill(signal.SIGTERM, "after a checkpoint", 6)
+SAVES = 4
+CUT = Kill(signal.SIGKILL, "while a checkpoint is written")
+KILLED = Kill(signal.SIGKILL, "after a checkpoint")
+ENDED = Kill(signal.SIGTERM, "after a checkpoint")
+LONG = 6000
+"""Samples of a run that still trains some seconds after it was asked to end."""
 
 
 class Case(NamedTuple):
@@ -27,6 +29,7 @@ class Case(NamedTuple):
     machines: int = 1
     sharding: str = "none"
     kill: Kill | None = None
+    samples: int = 200
 
     @property
     def name(self) -> str:
@@ -39,14 +42,14 @@ class Case(NamedTuple):
 CASES = (
     Case("trl", "lora", "packed", kill=KILLED),
     Case("trl", "full", "padded", kill=CUT),
-    Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED),
+    Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("trl", "full", "packed", gpus=2, sharding="zero3", kill=CUT),
     Case("trl", "lora", "padded", gpus=2, sharding="zero3", kill=KILLED),
     Case("trl", "lora", "packed", machines=2, sharding="ddp", kill=KILLED),
     Case("trl", "full", "packed", machines=2, sharding="zero3", kill=KILLED),
     Case("llamafactory", "lora", "padded", kill=CUT),
     Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
-    Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED),
+    Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("axolotl", "lora", "packed", kill=KILLED),
 )
 
@@ -57,7 +60,7 @@ offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, usd_per_hour: 0.1}}]
 jobs:
   - name: tiny
     architecture: {model}/config.json
-    work: {{samples: 200, tokens_per_sample: 100, epochs: 1}}
+    work: {{samples: {samples}, tokens_per_sample: 100, epochs: 1}}
     sequence_length: 64
     global_batch: 8
     packing: {packing}
@@ -78,6 +81,7 @@ def plan_case(case: Case, model: str) -> tuple[Scenario, Plan]:
     """Return the scenario of a case and its plan; the GPUs of several machines are planned in one and moved apart."""
     text = SCENARIO.format(
         model=model, gpus=case.gpus * case.machines, packing=case.packing, saves=SAVES, method=case.method,
+        samples=case.samples,
         sharding=case.sharding, precision="fp32",
     )  # fmt: skip
     scenario = parse_scenario(text)

@@ -7,11 +7,12 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner
-from benchmarks.loop.cases import Case, plan_case
+from benchmarks.loop.cases import SAVES, Case, plan_case
 from benchmarks.loop.machine import Machines
 from benchmarks.loop.missing_gpu import apply_changes
 from planner.exports.export import choose_job, export_all
@@ -58,11 +59,12 @@ def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> 
     changes = [name for each in machines.folders for name in apply_changes(each, case.trainer)]
     lines, resumed_from = list[Line](), "not killed"
     if case.kill is not None:
-        first = machines.start(out, case.kill)
+        kill = replace(case.kill, step=max(plan.jobs[0].steps // SAVES, 1))
+        first = machines.start(out, kill)
         lines += [
             Line("a killed run has an exit code of its own", True, first.code != 0),
             Line("no process outlives the script", 0, first.orphans),
-            Line("the kill came at its moment", True, case.kill.was_in_time(out)),
+            Line("the kill came at its moment", True, kill.was_in_time(out)),
         ]
     last = machines.start(out)
     resumed_from = _resumed_from(last.console) if case.kill is not None else resumed_from

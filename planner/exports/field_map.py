@@ -108,6 +108,8 @@ class Reading(Row):
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
     epochs: str = ""
+    samples_per_gpu: str = ""
+    """Field with the samples of one GPU in a step, which gives the accumulation where a file does not name that."""
     steps_per_epoch: str = ""
     """Field that limits the steps of each epoch."""
     steps_end: bool = False
@@ -264,7 +266,13 @@ class Provider(Row):
     """GPUs that it spells otherwise there than elsewhere."""
     keeps: bool = True
     """Whether a folder can be mounted there that outlives the machines."""
+    shares: bool = True
+    """Whether several machines can mount it at a time."""
     note: str = ""
+
+    def keeps_for(self, machines: int) -> bool:
+        """Whether what so many machines write together outlives them."""
+        return self.keeps and (self.shares or machines == 1)
 
 
 class LaunchMap(Tool):
@@ -303,9 +311,9 @@ class LaunchMap(Tool):
         found = instance if instance in names.values() else names.get(gpus)
         return found if instances == 1 else None
 
-    def keeps_nothing(self, provider: str, on_spot: bool) -> bool:
+    def keeps_nothing(self, provider: str, on_spot: bool, machines: int = 1) -> bool:
         """Whether a run on spot there would lose what it has saved."""
-        return on_spot and provider in self.providers and not self.providers[provider].keeps
+        return on_spot and provider in self.providers and not self.providers[provider].keeps_for(machines)
 
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""

@@ -175,10 +175,21 @@ class Machines:
     note: str = ""
 
 
-def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = "checkpoints") -> Machines:
+def offers_of(scenario: Scenario, job: Rented) -> list[Offer]:
+    """Return the offers of the machine that a job rents, in all regions."""
+    return [
+        offer
+        for _, offer in scenario.labelled_offers()
+        if (offer.provider, offer.instance, offer.gpu) == (job.provider, job.instance, job.gpu)
+    ]
+
+
+def find_machines(
+    scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = "checkpoints", together: int = 1
+) -> Machines:
     """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU.
 
-    `kept`: what must outlive a machine that is lost.
+    `kept`: what must outlive a machine that is lost. `together`: machines that write it.
     """
     where = f"jobs.{job.name}"
     refused = tool.refusal(job.provider, job.gpu)
@@ -187,14 +198,11 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         raise InputError([Fault("plan", 0, where, what, fix)])
     provider = tool.providers[job.provider]
     gpu = tool.name_of(job.gpu, provider) or job.gpu
-    if tool.keeps_nothing(job.provider, job.spot_share > 0):
+    if tool.keeps_nothing(job.provider, job.spot_share > 0, together):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
+        what += f", and that {together} machines can write to" if provider.keeps else ""
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
-    same = [
-        offer
-        for _, offer in scenario.labelled_offers()
-        if (offer.provider, offer.instance, offer.gpu) == (job.provider, job.instance, job.gpu)
-    ]
+    same = offers_of(scenario, job)
     anywhere = job.region.startswith("any") and not any(offer.region == job.region for offer in same)
     offers = [offer for offer in same if offer.region == job.region or (anywhere and not offer.zones)]
     # Launchers know no zone identifiers.
@@ -206,7 +214,7 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         gpu=gpu,
         usd_per_hour=_highest(offer.usd_per_hour for offer in offers),
         spot_usd_per_hour=_highest(usd for offer in offers for usd in _spot_prices(offer)),
-        keeps=provider.keeps,
+        keeps=provider.keeps_for(together),
         note=provider.note,
     )
 

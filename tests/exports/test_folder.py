@@ -105,6 +105,22 @@ def test_several_machines_are_told_their_number_and_the_first_one() -> None:
     assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
 
 
+def test_a_node_of_slurm_has_the_cpus_of_the_plan_and_its_own_memory() -> None:
+    """Else a task gets one CPU and a few GB; `srun` is told the CPUs once more."""
+    plan = solved("fsdp")
+    assert plan.inputs is not None
+    cores = {
+        offer.get("cpu_cores") for offer in plan.inputs.offers if offer["instance"] == plan.jobs[0].instance
+    } - {None}  # fmt: skip
+    script = folder(plan)["job.slurm"]
+    assert "#SBATCH --mem=0\n" in script
+    if cores:
+        assert f"#SBATCH --cpus-per-task={int(min(cores))}\n" in script
+        assert 'SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK' in script
+    else:
+        assert "add --cpus-per-task" in script
+
+
 @pytest.mark.long
 def test_the_policy_script_advises_as_the_planner_does(table: dict[str, Any]) -> None:
     """The same action at 2,000 moments of any state, the deadline guard included."""
