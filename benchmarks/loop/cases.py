@@ -30,17 +30,21 @@ class Case(NamedTuple):
     sharding: str = "none"
     kill: Kill | None = None
     samples: int = 200
+    result: str = "adapters"
+    """What leaves: adapters, or these merged; of full training all weights in any case."""
 
     @property
     def name(self) -> str:
         """Return the case as a row of the table names it."""
         processes = f"{self.machines} x {self.gpus}" if self.machines > 1 else str(self.gpus)
         how = f"{self.kill.signal.name} {self.kill.moment}" if self.kill else "not killed"
-        return f"{self.trainer} {self.method} {self.packing} {processes} {self.sharding}, {how}"
+        made = "" if self.result == "adapters" else f", {self.result}"
+        return f"{self.trainer} {self.method} {self.packing} {processes} {self.sharding}, {how}{made}"
 
 
 CASES = (
     Case("trl", "lora", "packed", kill=KILLED),
+    Case("trl", "lora", "padded", kill=KILLED, result="merged"),
     Case("trl", "full", "padded", kill=CUT),
     Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("trl", "full", "packed", gpus=2, sharding="zero3", kill=CUT),
@@ -48,6 +52,7 @@ CASES = (
     Case("trl", "lora", "packed", machines=2, sharding="ddp", kill=KILLED),
     Case("trl", "full", "packed", machines=2, sharding="zero3", kill=KILLED),
     Case("llamafactory", "lora", "padded", kill=CUT),
+    Case("llamafactory", "lora", "packed", kill=KILLED, result="merged"),
     Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
     Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("axolotl", "lora", "packed", kill=KILLED),
@@ -56,7 +61,7 @@ CASES = (
 SCENARIO = """
 schema: 2
 name: tiny
-offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, usd_per_hour: 0.1}}]
+offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, ram_gb: 64, usd_per_hour: 0.1}}]
 jobs:
   - name: tiny
     architecture: {model}/config.json
@@ -66,7 +71,7 @@ jobs:
     packing: {packing}
     deadline: 2h
     framework: hf
-    stages: {{checkpoints: {{count: {saves}, keep: 2}}}}
+    stages: {{checkpoints: {{count: {saves}, keep: 2}}, export: {{format: {result}, on: machine}}}}
     techniques:
       method: [{method}]
       weight_bits: [16]
@@ -81,7 +86,7 @@ def plan_case(case: Case, model: str) -> tuple[Scenario, Plan]:
     """Return the scenario of a case and its plan; the GPUs of several machines are planned in one and moved apart."""
     text = SCENARIO.format(
         model=model, gpus=case.gpus * case.machines, packing=case.packing, saves=SAVES, method=case.method,
-        samples=case.samples,
+        samples=case.samples, result=case.result,
         sharding=case.sharding, precision="fp32",
     )  # fmt: skip
     scenario = parse_scenario(text)

@@ -110,8 +110,9 @@ def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path
     job = plan.jobs[0]
     newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     state: dict[str, Any] = json.loads((newest / "trainer_state.json").read_text())
+    result = out / "merged" if case.result == "merged" else out
     read = subprocess.run(
-        [str(python), str(HERE / "read_result.py"), str(out), str(model / "model")], capture_output=True, text=True,
+        [str(python), str(HERE / "read_result.py"), str(result), str(model / "model")], capture_output=True, text=True,
         check=False, env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     lines = [
@@ -126,17 +127,23 @@ def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path
         lines.append(Line("tokens", job.steps * job.global_batch * job.sequence_length, state["num_input_tokens_seen"]))
     if read.returncode:
         return [*lines, Line("its fault", "", read.stderr.strip().splitlines()[-1][:200])]
-    return [*lines, *_of_result(job, json.loads(read.stdout)), *_of_tracking(plan, scenario, newest)]
+    return [
+        *lines,
+        *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1])),
+        *_of_tracking(plan, scenario, newest),
+    ]
 
 
-def _of_result(job: Assignment, result: dict[str, Any]) -> list[Line]:
+def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line]:
     """Return the lines of what was saved and of the arguments that the trainer ran with."""
     arguments, techniques = result.get("arguments", {}), job.techniques
     lines = [
         Line("one token is generated", 1, result["new_tokens"]),
         Line("all weights finite", True, result["finite"]),
     ]
-    if techniques.method == "lora":
+    if case.result == "merged":
+        lines.append(Line("merged in 16 bit", "BF16", result["saved_type"]))
+    elif techniques.method == "lora":
         lines += [
             Line("rank", techniques.lora_rank, result["adapter"]["r"]),
             Line("alpha is twice the rank", 2 * (techniques.lora_rank or 0), result["adapter"]["lora_alpha"]),

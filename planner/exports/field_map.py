@@ -205,6 +205,8 @@ class FieldMap(Tool):
     """Methods whose checkpoints a run can go on from."""
     checkpoints: Checkpoints = Checkpoints()
     format: Literal["yaml", "json", "python"] = "yaml"
+    saves_adapters: bool = True
+    """Whether its adapters are those of PEFT, which `models/exports/merge_adapters.py` merges."""
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)
     techniques: dict[str, dict[str, dict[str, Any]]]

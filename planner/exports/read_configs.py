@@ -505,7 +505,7 @@ class _Reader:
         )
 
     def _samples_per_gpu(self, names: Mapping[str, str]) -> bool:
-        """Hold the sequences per step that a field states for one GPU, in whole micro-batches; return whether it does."""
+        """Hold the sequences per step that a field states for one GPU, in whole micro-batches; false without it."""
         name = self.tool.read.samples_per_gpu
         stated = self.values.get(name)
         if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:

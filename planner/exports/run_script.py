@@ -10,7 +10,14 @@ from planner.exports.field_map import Facts, FieldMap
 from planner.exports.launchers import local_data, token_remark
 from planner.exports.machine_names import launch_script, task_name
 from planner.exports.quoting import document, shell_word
-from planner.exports.script_parts import commented, environment_lines, environment_remark, header, split_packages
+from planner.exports.script_parts import (
+    MERGED,
+    commented,
+    environment_lines,
+    environment_remark,
+    header,
+    split_packages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +33,7 @@ UPLOAD = "UPLOAD_TO"
 
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
+    result = '"$OUT"' if facts["merges_as"] is None else f'"$OUT"/{MERGED}'
     lines = [
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
@@ -37,7 +45,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then',
-        f'  hf upload "${UPLOAD}" "$OUT" --exclude {shell_word(trainer.checkpoints.name)} --exclude \'*.txt\'',
+        f"  hf upload \"${UPLOAD}\" {result} --exclude {shell_word(trainer.checkpoints.name)} --exclude '*.txt'",
         "fi",
     ]
     remarks = [

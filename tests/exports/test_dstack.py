@@ -75,7 +75,7 @@ def test_several_machines_meet_at_the_first_one() -> None:
 
 @pytest.mark.parametrize(("provider", "shares"), [("aws", False), ("gcp", False), ("runpod-secure", True)])
 def test_a_volume_of_several_machines_is_one_that_they_share(provider: str, shares: bool) -> None:
-    """A disk of AWS or GCP is of one machine: a plan on spot is refused, and one on demand is told to save its result."""
+    """A disk of AWS or GCP is of one machine: a plan on spot is refused, one on demand says so."""
     two = {"gpus": 16, "instances": 2, "provider": provider}
     on_demand = changed(solved("fsdp"), **two, spot_share=0.0)
     assert ("volumes" in task(on_demand)) == shares

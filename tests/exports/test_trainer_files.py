@@ -257,3 +257,22 @@ def test_a_result_in_another_form_is_paid_for_and_not_made() -> None:
     (with_adapters,), (with_gguf,) = (texts(changed(plan, export=each), "trl").values() for each in (plain, quantised))
     said = "the plan pays for a result as gguf: make it after the run"
     assert said in " ".join(with_gguf.replace("#", "").split()) and "the plan pays for" not in with_adapters
+
+
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [
+        ("trl", "--resume_from_checkpoint out/quickstart/checkpoint-300"),
+        ("axolotl", "--resume-from-checkpoint out/quickstart/checkpoint-300"),
+        ("llamafactory", "resume_from_checkpoint=out/quickstart/checkpoint-300"),
+    ],
+)
+def test_the_command_of_a_plan_of_the_rest_goes_on_from_its_checkpoint(target: str, option: str) -> None:
+    """Of a file alone, without the script that looks for the newest one; a whole run names none."""
+    wishes = Wishes("mistralai/Mistral-7B-v0.1", "pairs")
+    plan = changed(solved("quickstart"), {"activation_checkpointing": "full"})
+    (rest,) = texts(changed(plan, steps_before=300), target, wishes=wishes).values()
+    (whole,) = texts(plan, target, wishes=wishes).values()
+    said = " ".join(line.removeprefix("#").strip() for line in rest.splitlines())
+    assert option in said and "LATEST" not in said
+    assert "resume_from_checkpoint" not in whole and "resume-from-checkpoint" not in whole

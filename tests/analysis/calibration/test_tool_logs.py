@@ -327,7 +327,9 @@ def test_a_run_that_went_on_early_is_noticed_by_its_losses(tmp_path: Path, made_
 
     def log(first: int) -> str:
         logged = range(logged_every, 1001, logged_every)
-        entries = [{"step": end, "loss": sum(map(loss, range(end - logged_every, end))) / logged_every} for end in logged]
+        entries = [
+            {"step": end, "loss": sum(map(loss, range(end - logged_every, end))) / logged_every} for end in logged
+        ]
         given = sum(map(loss, range(first, 1000))) / 1000
         return state(*entries, trainer(1000, 1000.0, train_loss=given), steps=1000)
 
