@@ -287,6 +287,12 @@ class LaunchMap(Tool):
     gpus: dict[str, str] = Field(default_factory=dict)
     run_on_spot: str = ""
     """Command for machines that may be taken away, where it is another."""
+    stop: str
+    """Command that ends the run and its bill; `$name` is that of the job."""
+    stop_on_spot: str = ""
+    """Of a run that `run_on_spot` started, where it is another."""
+    first: str = ""
+    """What must be there before the first run."""
     machines: dict[str, dict[int, str]] = Field(default_factory=dict)
     """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
 
@@ -320,6 +326,10 @@ class LaunchMap(Tool):
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""
         return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
+
+    def stop_command(self, job: Assignment) -> str:
+        """Return the command that stops a job, with `$name`."""
+        return self.stop_on_spot if self.stop_on_spot and job.spot_share > 0 else self.stop
 
 
 def _filled(value: Any, facts: Facts) -> Any:

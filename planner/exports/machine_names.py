@@ -89,7 +89,7 @@ def _trainer_script(lines: list[str], settings: dict[str, Any], tool: FieldMap) 
 
 
 def run_command(tool: FieldMap, facts: Facts) -> str:
-    """Return the command that runs the file on one machine, from the checkpoint that a plan of the rest goes on from."""
+    """Return the command that runs the file on one machine, from the checkpoint that a plan of the rest begins at."""
     if facts["instances"] > 1:
         return ""
     before = facts["steps_before"]
