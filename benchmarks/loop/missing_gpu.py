@@ -55,7 +55,7 @@ IN_PROCESS = {
         "Accelerate shards over GPUs only: `on_a_cpu/sitecustomize.py` tells its state that CPUs are sharded over, too"
     ),
     "states loaded onto cpu:0": (
-        "Transformers 5.6 names the device of a process as it does GPUs, and PyTorch loads onto `cpu` alone: the same file"
+        "Transformers 5.6 names devices of processes as of GPUs; PyTorch loads onto `cpu` alone: the same file"
     ),
 }
 """Changes inside the process of a trainer, which its files do not see."""

@@ -29,7 +29,7 @@ def shard_on_cpus(state: Any) -> None:
 
 
 def load_on_cpus() -> None:
-    """Let PyTorch load states onto `cpu:0`, the device that Transformers names where several processes have one each."""
+    """Let PyTorch load states onto `cpu:0`, the device that Transformers 5.6 names for each of several processes."""
     from torch.serialization import register_package
 
     register_package(5, lambda _: None, lambda stored, place: stored if place.startswith("cpu:") else None)
