@@ -11,10 +11,12 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 
-STEPS, SAVES = 12, 4
-CUT = Kill(signal.SIGKILL, "while a checkpoint is written", 6)
-KILLED = Kill(signal.SIGKILL, "after a checkpoint", 6)
-ENDED = Kill(signal.SIGTERM, "after a checkpoint", 6)
+SAVES = 4
+CUT = Kill(signal.SIGKILL, "while a checkpoint is written")
+KILLED = Kill(signal.SIGKILL, "after a checkpoint")
+ENDED = Kill(signal.SIGTERM, "after a checkpoint")
+LONG = 6000
+"""Samples of a run that still trains some seconds after it was asked to end."""
 
 
 class Case(NamedTuple):
@@ -27,43 +29,49 @@ class Case(NamedTuple):
     machines: int = 1
     sharding: str = "none"
     kill: Kill | None = None
+    samples: int = 200
+    result: str = "adapters"
+    """What leaves: adapters, or these merged; of full training all weights in any case."""
 
     @property
     def name(self) -> str:
         """Return the case as a row of the table names it."""
         processes = f"{self.machines} x {self.gpus}" if self.machines > 1 else str(self.gpus)
         how = f"{self.kill.signal.name} {self.kill.moment}" if self.kill else "not killed"
-        return f"{self.trainer} {self.method} {self.packing} {processes} {self.sharding}, {how}"
+        made = "" if self.result == "adapters" else f", {self.result}"
+        return f"{self.trainer} {self.method} {self.packing} {processes} {self.sharding}, {how}{made}"
 
 
 CASES = (
     Case("trl", "lora", "packed", kill=KILLED),
+    Case("trl", "lora", "padded", kill=KILLED, result="merged"),
     Case("trl", "full", "padded", kill=CUT),
-    Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED),
+    Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("trl", "full", "packed", gpus=2, sharding="zero3", kill=CUT),
     Case("trl", "lora", "padded", gpus=2, sharding="zero3", kill=KILLED),
     Case("trl", "lora", "packed", machines=2, sharding="ddp", kill=KILLED),
     Case("trl", "full", "packed", machines=2, sharding="zero3", kill=KILLED),
     Case("llamafactory", "lora", "padded", kill=CUT),
+    Case("llamafactory", "lora", "packed", kill=KILLED, result="merged"),
     Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
-    Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED),
+    Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("axolotl", "lora", "packed", kill=KILLED),
 )
 
 SCENARIO = """
 schema: 2
 name: tiny
-offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, usd_per_hour: 0.1}}]
+offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, ram_gb: 64, usd_per_hour: 0.1}}]
 jobs:
   - name: tiny
     architecture: {model}/config.json
-    work: {{samples: 200, tokens_per_sample: 100, epochs: 1}}
+    work: {{samples: {samples}, tokens_per_sample: 100, epochs: 1}}
     sequence_length: 64
     global_batch: 8
     packing: {packing}
     deadline: 2h
     framework: hf
-    stages: {{checkpoints: {{count: {saves}, keep: 2}}}}
+    stages: {{checkpoints: {{count: {saves}, keep: 2}}, export: {{format: {result}, on: machine}}}}
     techniques:
       method: [{method}]
       weight_bits: [16]
@@ -78,6 +86,7 @@ def plan_case(case: Case, model: str) -> tuple[Scenario, Plan]:
     """Return the scenario of a case and its plan; the GPUs of several machines are planned in one and moved apart."""
     text = SCENARIO.format(
         model=model, gpus=case.gpus * case.machines, packing=case.packing, saves=SAVES, method=case.method,
+        samples=case.samples, result=case.result,
         sharding=case.sharding, precision="fp32",
     )  # fmt: skip
     scenario = parse_scenario(text)

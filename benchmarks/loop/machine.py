@@ -30,11 +30,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class Kill:
-    """A signal to every process of every machine, when the checkpoint of a step appears or is complete."""
+    """A signal to every process of every machine, when the first checkpoint appears or is complete."""
 
     signal: signal.Signals
     moment: Moment
-    step: int
+    step: int = 0
+    """That of the first checkpoint, by the plan."""
 
     def is_due(self, out: Path) -> bool:
         """Return whether the moment has come."""

@@ -53,7 +53,10 @@ BY_TRAINER = {
 IN_PROCESS = {
     "sharded on CPUs": (
         "Accelerate shards over GPUs only: `on_a_cpu/sitecustomize.py` tells its state that CPUs are sharded over, too"
-    )
+    ),
+    "states loaded onto cpu:0": (
+        "Transformers 5.6 names devices of processes as of GPUs; PyTorch loads onto `cpu` alone: the same file"
+    ),
 }
 """Changes inside the process of a trainer, which its files do not see."""
 

@@ -7,11 +7,12 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner
-from benchmarks.loop.cases import Case, plan_case
+from benchmarks.loop.cases import SAVES, Case, plan_case
 from benchmarks.loop.machine import Machines
 from benchmarks.loop.missing_gpu import apply_changes
 from planner.exports.export import choose_job, export_all
@@ -58,11 +59,12 @@ def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> 
     changes = [name for each in machines.folders for name in apply_changes(each, case.trainer)]
     lines, resumed_from = list[Line](), "not killed"
     if case.kill is not None:
-        first = machines.start(out, case.kill)
+        kill = replace(case.kill, step=max(plan.jobs[0].steps // SAVES, 1))
+        first = machines.start(out, kill)
         lines += [
             Line("a killed run has an exit code of its own", True, first.code != 0),
             Line("no process outlives the script", 0, first.orphans),
-            Line("the kill came at its moment", True, case.kill.was_in_time(out)),
+            Line("the kill came at its moment", True, kill.was_in_time(out)),
         ]
     last = machines.start(out)
     resumed_from = _resumed_from(last.console) if case.kill is not None else resumed_from
@@ -108,8 +110,9 @@ def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path
     job = plan.jobs[0]
     newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     state: dict[str, Any] = json.loads((newest / "trainer_state.json").read_text())
+    result = out / "merged" if case.result == "merged" else out
     read = subprocess.run(
-        [str(python), str(HERE / "read_result.py"), str(out), str(model / "model")], capture_output=True, text=True,
+        [str(python), str(HERE / "read_result.py"), str(result), str(model / "model")], capture_output=True, text=True,
         check=False, env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     lines = [
@@ -124,17 +127,23 @@ def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path
         lines.append(Line("tokens", job.steps * job.global_batch * job.sequence_length, state["num_input_tokens_seen"]))
     if read.returncode:
         return [*lines, Line("its fault", "", read.stderr.strip().splitlines()[-1][:200])]
-    return [*lines, *_of_result(job, json.loads(read.stdout)), *_of_tracking(plan, scenario, newest)]
+    return [
+        *lines,
+        *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1])),
+        *_of_tracking(plan, scenario, newest),
+    ]
 
 
-def _of_result(job: Assignment, result: dict[str, Any]) -> list[Line]:
+def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line]:
     """Return the lines of what was saved and of the arguments that the trainer ran with."""
     arguments, techniques = result.get("arguments", {}), job.techniques
     lines = [
         Line("one token is generated", 1, result["new_tokens"]),
         Line("all weights finite", True, result["finite"]),
     ]
-    if techniques.method == "lora":
+    if case.result == "merged":
+        lines.append(Line("merged in 16 bit", "BF16", result["saved_type"]))
+    elif techniques.method == "lora":
         lines += [
             Line("rank", techniques.lora_rank, result["adapter"]["r"]),
             Line("alpha is twice the rank", 2 * (techniques.lora_rank or 0), result["adapter"]["lora_alpha"]),

@@ -17,12 +17,11 @@ run_to_its_end() { # LAST COMMAND...
   set +m # in an interactive shell, as dstack has, a job in the background leads a group: setsid would fork, and end at once
   setsid "$@" &
   run=$!
-  trap 'stopped=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT
-  code=0
-  wait "$run" || code=$?
-  while kill -0 "$run" 2> /dev/null; do
-    code=0
+  trap 'stopped=yes signalled=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT
+  while :; do # a signal ends the wait with a code of its own, also where the run has ended by then
+    signalled='' code=0
     wait "$run" || code=$?
+    [ -n "$signalled" ] || break
   done
   trap - TERM INT
   [ -z "$stopped" ] || { [ "$code" = 0 ] && [ -e "$last" ]; } || {

@@ -11,7 +11,7 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
-from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
+from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, LaunchMap, field_maps, first_able, launch_maps
 from planner.exports.launchers import (
     TOKEN,
     dstack_task,
@@ -132,11 +132,11 @@ def export_all(
     facts = job_facts(given, wishes, on_task=True)
     trainer = first_able(facts, trainers)
     found = export(given, [trainer.target], wishes, file, on_task=True)
-    left_out, commands = [], {}
+    left_out, able = [], dict[str, LaunchMap]()
     for name, tool in launchers.items():
         try:
             found |= export(given, [name, trainer.target], wishes, file)
-            commands[name] = tool.command(job)
+            able[name] = tool
         except InputError as error:
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)
@@ -144,7 +144,7 @@ def export_all(
     if policy is not None:
         found["policy.json"] = json.dumps(policy) + "\n"
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
-    found["README.md"] = readme(given, sorted(found), commands)
+    found["README.md"] = readme(given, sorted(found), able, facts)
     return found, left_out
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import printable
 from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
-from planner.exports.script_parts import environment_facts
+from planner.exports.script_parts import environment_facts, merges_result
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
@@ -95,10 +95,12 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "global_batch": job.global_batch,
         "packing": job.packing,
         "cuts_samples": any(cut.job == job.name for cut in given.plan.cut),
+        "steps_before": job.steps_before,
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
         "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
+        "merges_as": _half_type(techniques["precision"]) if merges_result(job) else None,
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
@@ -124,6 +126,11 @@ def _recipe(facts: Mapping[str, Any]) -> str:
         values.pop("lora_alpha")
     texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
     return "; ".join(f"{name}={printable(str(value))}" for name, value in texts.items())
+
+
+def _half_type(precision: str) -> str:
+    """Return the 16-bit type of PyTorch that weights are merged in: that of the training where it has one."""
+    return "float16" if precision.startswith("fp16") else "bfloat16"
 
 
 def _folder(name: str) -> str:

@@ -117,6 +117,8 @@ class Reading(Row):
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
     epochs: str = ""
+    samples_per_gpu: str = ""
+    """Field with the samples of one GPU in a step, which gives the accumulation where a file does not name that."""
     steps_per_epoch: str = ""
     """Field that limits the steps of each epoch."""
     steps_end: bool = False
@@ -212,6 +214,8 @@ class FieldMap(Tool):
     """Methods whose checkpoints a run can go on from."""
     checkpoints: Checkpoints = Checkpoints()
     format: Literal["yaml", "json", "python"] = "yaml"
+    saves_adapters: bool = True
+    """Whether its adapters are those of PEFT, which `models/exports/merge_adapters.py` merges."""
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)
     techniques: dict[str, dict[str, dict[str, Any]]]
@@ -273,7 +277,13 @@ class Provider(Row):
     """GPUs that it spells otherwise there than elsewhere."""
     keeps: bool = True
     """Whether a folder can be mounted there that outlives the machines."""
+    shares: bool = True
+    """Whether several machines can mount it at a time."""
     note: str = ""
+
+    def keeps_for(self, machines: int) -> bool:
+        """Whether what so many machines write together outlives them."""
+        return self.keeps and (self.shares or machines == 1)
 
 
 class LaunchMap(Tool):
@@ -286,6 +296,12 @@ class LaunchMap(Tool):
     gpus: dict[str, str] = Field(default_factory=dict)
     run_on_spot: str = ""
     """Command for machines that may be taken away, where it is another."""
+    stop: str
+    """Command that ends the run and its bill; `$name` is that of the job."""
+    stop_on_spot: str = ""
+    """Of a run that `run_on_spot` started, where it is another."""
+    first: str = ""
+    """What must be there before the first run."""
     machines: dict[str, dict[int, str]] = Field(default_factory=dict)
     """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
 
@@ -312,13 +328,17 @@ class LaunchMap(Tool):
         found = instance if instance in names.values() else names.get(gpus)
         return found if instances == 1 else None
 
-    def keeps_nothing(self, provider: str, on_spot: bool) -> bool:
+    def keeps_nothing(self, provider: str, on_spot: bool, machines: int = 1) -> bool:
         """Whether a run on spot there would lose what it has saved."""
-        return on_spot and provider in self.providers and not self.providers[provider].keeps
+        return on_spot and provider in self.providers and not self.providers[provider].keeps_for(machines)
 
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""
         return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
+
+    def stop_command(self, job: Assignment) -> str:
+        """Return the command that stops a job, with `$name`."""
+        return self.stop_on_spot if self.stop_on_spot and job.spot_share > 0 else self.stop
 
 
 def _filled(value: Any, facts: Facts) -> Any:

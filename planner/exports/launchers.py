@@ -9,7 +9,15 @@ from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.facts import CHECKPOINT_FOLDER, Given
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
-from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
+from planner.exports.machine_names import (
+    PRICE_MARGIN,
+    Machines,
+    find_machines,
+    launch_script,
+    offers_of,
+    task_name,
+    task_remarks,
+)
 from planner.exports.script_parts import (
     commented,
     environment_lines,
@@ -122,6 +130,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
     """Return the batch script: one task per machine, requeued where its machines are taken."""
     del trainer, facts
     job, name = given.job, task_name(given.job)
+    host = _slurm_host(given)
     minutes = math.ceil(60 * longest_hours(job))
     days, rest = divmod(minutes, 24 * 60)
     options = {
@@ -129,6 +138,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         "nodes": job.instances,
         "ntasks-per-node": 1,
         "gpus-per-node": job.gpus_per_instance,
+        **host,
         "time": f"{days}-{rest // 60:02}:{rest % 60:02}:00",
         "output": f"{name}-%j.log",
         "open-mode": "append",
@@ -140,16 +150,31 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         f"{CHECKPOINT_FOLDER} must be a shared folder that outlives the job",
         environment_remark(job.gpu),
     ]
+    if "cpus-per-task" not in host:
+        remarks.append("the plan does not know the CPUs of the machine: add --cpus-per-task, or a task gets one CPU")
+    if job.host_memory is not None:
+        remarks.append(f"states take {job.host_memory.taken_gb:.0f} GB of host memory on each node")
     text = commented(header(given.plan, job, tool, tool.run, remarks))
     body = (
         "set -euo pipefail\n"
         'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
         "export HEAD_IP\n"
+        "# srun takes the CPUs of a task from here, not from the options above (its manual, since 22.05).\n"
+        'export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"\n'
         "# shellcheck disable=SC2016 # each task has its own number\n"
         "# Packages go to a disk of each node: nodes that install into one shared folder at a time break it.\n"
         "srun bash -c 'NODE_RANK=$SLURM_NODEID VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec bash run.sh'\n"
     )
     return "\n".join(lines) + "\n" + text + body
+
+
+def _slurm_host(given: Given) -> dict[str, int]:
+    """Return the CPUs and the memory of a node: the cores of the machine of the plan, and all memory (0) of the node.
+
+    Slurm's own defaults are one CPU and a few GB, in which a run ends when it loads its weights.
+    """
+    cores = [offer.cpu_cores for offer in offers_of(given.scenario, given.job) if offer.cpu_cores is not None]
+    return {**({"cpus-per-task": max(1, math.floor(min(cores)))} if cores else {}), "mem": 0}
 
 
 def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
@@ -217,7 +242,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     as the deadline leaves it, in whole hours, because dstack reads one unit alone.
     """
     job = given.job
-    machines = find_machines(given.scenario, job, tool)
+    machines = find_machines(given.scenario, job, tool, together=job.instances)
     task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
     task |= dstack_profile(job, machines)
     task["image"] = image_of(job.gpu).image
@@ -233,10 +258,12 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     )
     task["commands"] = [setup + launch]
     remarks = [*task_remarks(machines, job, trainer, tool), environment_remark(job.gpu)]
+    writers = "a machine" if job.instances == 1 else f"{job.instances} machines"
     remarks.append(
         f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"
         if machines.keeps
-        else f"{tool.label} has no network volumes here: save {CHECKPOINT_FOLDER} before the machines go"
+        else f"{tool.label} has no network volume for {writers} here: save {CHECKPOINT_FOLDER} of "
+        "the first before it goes"
     )
     return commented(header(given.plan, job, tool, tool.run, remarks)) + yaml_text(task)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +11,7 @@ from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.quoting import shell_word
-from planner.exports.script_parts import commented, header, script_lines
+from planner.exports.script_parts import MERGED, commented, header, script_lines
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
@@ -88,8 +89,19 @@ def _trainer_script(lines: list[str], settings: dict[str, Any], tool: FieldMap) 
 
 
 def run_command(tool: FieldMap, facts: Facts) -> str:
-    """Return the command that runs the file on one machine."""
-    return command(tool, {**facts, "resume": ""}) if facts["instances"] == 1 else ""
+    """Return the command that runs the file on one machine, from the checkpoint that a plan of the rest begins at."""
+    if facts["instances"] > 1:
+        return ""
+    before = facts["steps_before"]
+    newest = f"{facts['output_dir']}/{tool.checkpoints.name.replace('*', str(before))}" if before else ""
+    return command(tool, {**facts, "resume": expanded(tool.resume, newest)})
+
+
+def expanded(resume: str, latest: str) -> str:
+    """Return the option that names a checkpoint as the shell makes it of `$LATEST`: without one, empty as a rule."""
+    text = re.sub(r"\$\{LATEST:\+([^}]*)\}", r"\1" if latest else "", resume)
+    text = re.sub(r"\$\{LATEST:-([^}]*)\}", latest or r"\1", text)
+    return text.replace("$LATEST", latest).replace('"', "") if latest else ""
 
 
 def command(tool: FieldMap, facts: Facts, port: int = MEETING_PORT) -> str:
@@ -175,10 +187,21 @@ class Machines:
     note: str = ""
 
 
-def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = "checkpoints") -> Machines:
+def offers_of(scenario: Scenario, job: Rented) -> list[Offer]:
+    """Return the offers of the machine that a job rents, in all regions."""
+    return [
+        offer
+        for _, offer in scenario.labelled_offers()
+        if (offer.provider, offer.instance, offer.gpu) == (job.provider, job.instance, job.gpu)
+    ]
+
+
+def find_machines(
+    scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = "checkpoints", together: int = 1
+) -> Machines:
     """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU.
 
-    `kept`: what must outlive a machine that is lost.
+    `kept`: what must outlive a machine that is lost. `together`: machines that write it.
     """
     where = f"jobs.{job.name}"
     refused = tool.refusal(job.provider, job.gpu)
@@ -187,14 +210,11 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         raise InputError([Fault("plan", 0, where, what, fix)])
     provider = tool.providers[job.provider]
     gpu = tool.name_of(job.gpu, provider) or job.gpu
-    if tool.keeps_nothing(job.provider, job.spot_share > 0):
+    if tool.keeps_nothing(job.provider, job.spot_share > 0, together):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
+        what += f", and that {together} machines can write to" if provider.keeps else ""
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
-    same = [
-        offer
-        for _, offer in scenario.labelled_offers()
-        if (offer.provider, offer.instance, offer.gpu) == (job.provider, job.instance, job.gpu)
-    ]
+    same = offers_of(scenario, job)
     anywhere = job.region.startswith("any") and not any(offer.region == job.region for offer in same)
     offers = [offer for offer in same if offer.region == job.region or (anywhere and not offer.zones)]
     # Launchers know no zone identifiers.
@@ -206,7 +226,7 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         gpu=gpu,
         usd_per_hour=_highest(offer.usd_per_hour for offer in offers),
         spot_usd_per_hour=_highest(usd for offer in offers for usd in _spot_prices(offer)),
-        keeps=provider.keeps,
+        keeps=provider.keeps_for(together),
         note=provider.note,
     )
 
@@ -278,17 +298,30 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
     last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
-    return (
-        "\n".join(
-            (
-                *lines,
-                f'run_to_its_end "$OUT"/{last} env {start}',
-                '[ "${NODE_RANK:-0}" != 0 ] || touch "$OUT/finished.txt"',
-                "fi",
-            )
-        )
-        + "\n"
-    )
+    merging = _merging(facts)
+    lines += [f'run_to_its_end "$OUT"/{last} env {start}']
+    lines += [f'[ "${{NODE_RANK:-0}}" != 0 ] || rm -rf "$OUT"/{MERGED}'] if merging else []  # of an earlier training
+    lines += ['[ "${NODE_RANK:-0}" != 0 ] || touch "$OUT/finished.txt"', "fi", *merging]
+    return "\n".join(lines) + "\n"
+
+
+def _merging(facts: Facts) -> list[str]:
+    """Return the lines by which the first machine merges the adapters, once; none where no plan pays for it."""
+    if facts["merges_as"] is None:
+        return []
+    base = f" {shell_word(facts['model_id'])}" if facts["model_id"] else ""
+    return [
+        f'if [ "${{NODE_RANK:-0}}" = 0 ] && [ ! -e "$OUT"/{MERGED} ]; then',
+        *written_program("MERGE", "merge_adapters.py"),
+        f'  python "$MERGE" "$OUT" "$OUT"/{MERGED} {facts["merges_as"]}{base}',
+        "fi",
+    ]
+
+
+def written_program(variable: str, name: str) -> list[str]:
+    """Return the lines that write a program of `models/exports` to a file whose path the variable has."""
+    head = [f"{variable}=$(mktemp -d)/{name}", f"cat > \"${variable}\" <<'END_OF_PROGRAM'"]
+    return [*head, *script_lines(name), "END_OF_PROGRAM"]
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
@@ -296,8 +329,4 @@ def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
     start = start_command(trainer, facts, MEETING_PORT + 1)
     if not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
-    program = script_lines("world_size.py")
-    return [
-        *("WORLD=$(mktemp -d)/world_size.py", "cat > \"$WORLD\" <<'END_OF_PROGRAM'", *program, "END_OF_PROGRAM"),
-        f'{start} "$WORLD" {facts["gpus"]}',
-    ]
+    return [*written_program("WORLD", "world_size.py"), f'{start} "$WORLD" {facts["gpus"]}']

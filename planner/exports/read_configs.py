@@ -499,6 +499,8 @@ class _Reader:
     def _batch(self) -> None:
         """Hold the sequences per step; without a number of GPUs they are those of one."""
         names = {value[1:]: name for name, value in self._templates()}
+        if self._samples_per_gpu(names):
+            return
         stated = [fact for fact in ("micro_batch", "accumulation_steps") if fact in self.facts]
         has_default = bool(self.tool.read.epochs) and names.get("micro_batch") in self.tool.read.absent
         if ("global_batch",) in self.answer.held and "micro_batch" in self.facts:
@@ -522,6 +524,25 @@ class _Reader:
             f"{micro} x {steps} = {micro * steps} sequences per step are held, those of one GPU; a file for N GPUs "
             "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"
         )
+
+    def _samples_per_gpu(self, names: Mapping[str, str]) -> bool:
+        """Hold the sequences per step that a field states for one GPU, in whole micro-batches; false without it."""
+        name = self.tool.read.samples_per_gpu
+        stated = self.values.get(name)
+        if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
+            return False
+        micro = self.facts.get("micro_batch") or self.tool.read.absent.get(names["micro_batch"], 1)
+        held = stated // micro * micro
+        if held < 1:
+            self._fault(name, f"{stated} samples are less than a micro-batch of {micro}", "give a multiple of it")
+            return True
+        self._hold(("global_batch",), held, name)
+        self.left.discard(name)
+        self.answer.unmodelled[self._shown(name)] = (
+            f"{held} sequences per step are held, those of one GPU; a file for N GPUs makes N times as many: "
+            "--set jobs.0.global_batch=. How they divide into micro-batches is chosen"
+        )
+        return True
 
     def _leftovers(self) -> None:
         """List what nothing read, by the longest part of its path that the map says something of."""

@@ -6,14 +6,21 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
-from planner.exports.field_map import Facts, FieldMap
+from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.launchers import local_data, token_remark
-from planner.exports.machine_names import launch_script, task_name
+from planner.exports.machine_names import filled, launch_script, offers_of, task_name
 from planner.exports.quoting import document, shell_word
-from planner.exports.script_parts import commented, environment_lines, environment_remark, header, split_packages
+from planner.exports.script_parts import (
+    MERGED,
+    commented,
+    environment_lines,
+    environment_remark,
+    header,
+    split_packages,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 VARIABLES = {
     "NODE_RANK": '"${NODE_RANK:?number of this machine, from 0}"',
@@ -26,6 +33,7 @@ UPLOAD = "UPLOAD_TO"
 
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
+    result = '"$OUT"' if facts["merges_as"] is None else f'"$OUT"/{MERGED}'
     lines = [
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
@@ -37,7 +45,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then',
-        f'  hf upload "${UPLOAD}" "$OUT" --exclude {shell_word(trainer.checkpoints.name)} --exclude \'*.txt\'',
+        f"  hf upload \"${UPLOAD}\" {result} --exclude {shell_word(trainer.checkpoints.name)} --exclude '*.txt'",
         "fi",
     ]
     remarks = [
@@ -72,12 +80,34 @@ def _downloads(facts: Facts, of_weights: str) -> list[str]:
     return found
 
 
-def readme(given: Given, files: Sequence[str], launchers: dict[str, str]) -> str:
-    """Return three lines: what it is, how to launch it, how to follow it."""
-    job = given.job
-    starts = ", or ".join(f"`{command}`" for command in launchers.values())
-    return document(
-        f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n"
-        f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.\n"
-        f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.\n"
-    )
+def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap], facts: Facts) -> str:
+    """Return what it is, what must be there first, how to launch, follow and stop it, and what an hour costs."""
+    job, name = given.job, task_name(given.job)
+    tools = launchers.values()
+    starts = ", or ".join(f"`{tool.command(job)}`" for tool in tools)
+    stops = ", or ".join(f"`{filled(tool.stop_command(job), {'name': name})}`" for tool in tools)
+    first = [f"`{tool.command(job)}` needs {filled(tool.first, {'name': name})}" for tool in tools if tool.first]
+    usd = _usd_per_hour(given)
+    lines = [
+        f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.",
+        "First: " + "; ".join([*_asked_of_all(facts), *first]) + ".",
+        f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.",
+        f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.",
+        f"Stop: {stops + ', or ' if stops else ''}give the machine back."
+        + (f" Until then {'at most ' if job.spot_share > 0 else ''}${usd:,.2f} per hour." if usd is not None else ""),
+    ]
+    return document("\n".join(lines) + "\n")
+
+
+def _asked_of_all(facts: Facts) -> list[str]:
+    """Return what every way to launch needs of the user: the token of a gated model, and data that lie here."""
+    found = [token_remark(facts)] if facts["needs_token"] else []
+    return [*found, *(f"{path} next to these files on each machine" for path in local_data(facts))]
+
+
+def _usd_per_hour(given: Given) -> float | None:
+    """Return the dollars of an hour of all machines, from their first minute on; on demand where they are sold so."""
+    offers = offers_of(given.scenario, given.job)
+    there = [offer for offer in offers if offer.region == given.job.region] or offers
+    prices = [price for offer in there if (price := offer.usd_per_hour or offer.spot_usd_per_hour) is not None]
+    return max(prices) * given.job.instances if prices else None

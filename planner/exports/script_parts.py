@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_shipped
 from planner.errors import Fault, InputError
-from planner.exports.field_map import Facts, FieldMap, Tool
+from planner.exports.field_map import Facts, FieldMap, Tool, field_maps
 from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
@@ -82,9 +82,28 @@ def _runs(job: Assignment) -> list[str]:
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
     found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
-    if job.export is not None and (job.export.bits or job.export.ram_gb):
+    if merges_result(job):
+        found.append(f"run.sh and tasks merge the adapters after the run, into the folder {MERGED} of its results")
+    elif job.export is not None and (job.export.bits or job.export.ram_gb):
         found.append(f"the plan pays for a result as {job.export.format}: make it after the run, these files do not")
     return found
+
+
+MERGED = "merged"
+"""Folder of the merged weights, in that of a run."""
+
+
+def merges_result(job: Assignment) -> bool:
+    """Whether the machine that trains also merges the adapters, as the plan pays for, and its trainer saves such."""
+    framework = job.framework or job.techniques.framework
+    tools = [tool for tool in field_maps().values() if tool.launch and framework in tool.frameworks]
+    made = job.export
+    return (
+        made is not None
+        and (made.format, made.offer) == ("merged", None)
+        and made.ram_gb > 0
+        and all(tool.saves_adapters for tool in tools)
+    )
 
 
 # The environment of a run: image, CUDA and PyTorch by the GPU, and the packages of the trainer.

@@ -71,3 +71,18 @@ def test_several_machines_meet_at_the_first_one() -> None:
     assert found["nodes"] == 2
     (command,) = found["commands"]
     assert 'HEAD_IP="$DSTACK_MASTER_NODE_IP"' in command and "--num_machines 2" in command
+
+
+@pytest.mark.parametrize(("provider", "shares"), [("aws", False), ("gcp", False), ("runpod-secure", True)])
+def test_a_volume_of_several_machines_is_one_that_they_share(provider: str, shares: bool) -> None:
+    """A disk of AWS or GCP is of one machine: a plan on spot is refused, one on demand says so."""
+    two = {"gpus": 16, "instances": 2, "provider": provider}
+    on_demand = changed(solved("fsdp"), **two, spot_share=0.0)
+    assert ("volumes" in task(on_demand)) == shares
+    assert ("no network volume for 2 machines" in texts(on_demand, "dstack", "trl")["task.dstack.yml"]) != shares
+    on_spot = changed(solved("spot"), instances=2, provider=provider)
+    if shares:
+        assert task(on_spot)["volumes"][0]["path"] == "/checkpoints"
+    else:
+        with pytest.raises(InputError, match="and that 2 machines can write to"):
+            texts(on_spot, "dstack")

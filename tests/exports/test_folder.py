@@ -18,6 +18,7 @@ from planner.analysis.simulation.job_runs import policy_tables, spot_advice
 from planner.cli.plan_file import scenario_of
 from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all
+from planner.exports.facts import Wishes
 from planner.exports.launchers import longest_hours
 from planner.exports.spot_policy import decide
 from planner.results.plan import Plan
@@ -42,10 +43,11 @@ def table() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["quickstart", "secure", "fsdp", "zero2", "spot"])
 def test_a_folder_has_everything_to_launch(name: str) -> None:
-    """Trainer, script, packages, every launcher that has the machines, and a README of three lines."""
+    """Trainer, script, packages, every launcher that has the machines, and a README of a line for each thing to do."""
     files = folder(solved(name))
     assert {"sft.yaml", "run.sh", "requirements.txt", "job.yaml", "job.slurm", "README.md"} <= files.keys()
-    assert len(files["README.md"].splitlines()) == 3
+    lines = [line.partition(": ")[0] for line in files["README.md"].splitlines()]
+    assert lines[1:] == ["First", "Launch", "Follow", "Stop"]
     assert "trl==1.16.0" in files["requirements.txt"].splitlines()
     assert "--no-build-isolation" not in files["requirements.txt"], "pip reads no such option in a file"
     assert yaml.safe_load(files["sft.yaml"])["output_dir"].startswith("/checkpoints/")
@@ -103,6 +105,40 @@ def test_several_machines_are_told_their_number_and_the_first_one() -> None:
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert "NODE_RANK=$SLURM_NODEID" in files["job.slurm"] and "#SBATCH --nodes=2" in files["job.slurm"]
     assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
+
+
+def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_costs() -> None:
+    """Of a gated model with local data: token, data, bucket and volume in one line; each way to launch has its stop."""
+    plan = solved("secure")
+    job = plan.jobs[0]
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    text = export_all(given, Wishes("meta-llama/Llama-3.1-8B", "chats.jsonl"))[0]["README.md"]
+    first, stop = text.splitlines()[1], text.splitlines()[-1]
+    for word in ("HF_TOKEN", "chats.jsonl next to these files", f"PersistentVolumeClaim checkpoints-{job.name}"):
+        assert word in first
+    assert f"`scancel --name={job.name}`" in stop and "`kubectl delete -f job.yaml`" in stop
+    prices = [
+        offer["usd_per_hour"]
+        for offer in (plan.inputs.offers if plan.inputs else ())
+        if offer["instance"] == job.instance
+    ]
+    assert f"${max(prices) * job.instances:,.2f} per hour" in stop
+
+
+def test_a_node_of_slurm_has_the_cpus_of_the_plan_and_its_own_memory() -> None:
+    """Else a task gets one CPU and a few GB; `srun` is told the CPUs once more."""
+    plan = solved("fsdp")
+    assert plan.inputs is not None
+    cores = {
+        offer.get("cpu_cores") for offer in plan.inputs.offers if offer["instance"] == plan.jobs[0].instance
+    } - {None}  # fmt: skip
+    script = folder(plan)["job.slurm"]
+    assert "#SBATCH --mem=0\n" in script
+    if cores:
+        assert f"#SBATCH --cpus-per-task={int(min(cores))}\n" in script
+        assert 'SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK' in script
+    else:
+        assert "add --cpus-per-task" in script
 
 
 @pytest.mark.long

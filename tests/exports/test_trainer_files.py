@@ -287,3 +287,22 @@ def test_every_tool_with_a_file_for_fsdp_refuses_what_its_version_cannot_run() -
     versions = {target: set(re.findall(r"version\W{1,3}(\d)\b", text)) for target, text in written.items()}
     assert {target for target, found in versions.items() if found} == set(FSDP_2)
     assert all(versions[target] == {"2"} for target in FSDP_2)
+
+
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [
+        ("trl", "--resume_from_checkpoint out/quickstart/checkpoint-300"),
+        ("axolotl", "--resume-from-checkpoint out/quickstart/checkpoint-300"),
+        ("llamafactory", "resume_from_checkpoint=out/quickstart/checkpoint-300"),
+    ],
+)
+def test_the_command_of_a_plan_of_the_rest_goes_on_from_its_checkpoint(target: str, option: str) -> None:
+    """Of a file alone, without the script that looks for the newest one; a whole run names none."""
+    wishes = Wishes("mistralai/Mistral-7B-v0.1", "pairs")
+    plan = changed(solved("quickstart"), {"activation_checkpointing": "full"})
+    (rest,) = texts(changed(plan, steps_before=300), target, wishes=wishes).values()
+    (whole,) = texts(plan, target, wishes=wishes).values()
+    said = " ".join(line.removeprefix("#").strip() for line in rest.splitlines())
+    assert option in said and "LATEST" not in said
+    assert "resume_from_checkpoint" not in whole and "resume-from-checkpoint" not in whole

@@ -28,6 +28,13 @@ def shard_on_cpus(state: Any) -> None:
     state.AcceleratorState.__init__ = changed
 
 
+def load_on_cpus() -> None:
+    """Let PyTorch load states onto `cpu:0`, the device that Transformers 5.6 names for each of several processes."""
+    from torch.serialization import register_package
+
+    register_package(5, lambda _: None, lambda stored, place: stored if place.startswith("cpu:") else None)
+
+
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Finds `accelerate.state` once, and changes it after it was loaded."""
 
@@ -42,6 +49,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         def load_and_change(module: Any) -> None:
             load(module)
             shard_on_cpus(module)
+            load_on_cpus()
 
         spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
         return spec

@@ -18,8 +18,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import as_number, stamp_seconds
-from planner.analysis.calibration.log_points import LogHistory, LogPoint
-from planner.analysis.calibration.tool_logs import mean_growth, micro_batch_history
+from planner.analysis.calibration.log_points import LogHistory, LogPoint, growth_per_step
+from planner.analysis.calibration.tool_logs import micro_batch_history
 from planner.errors import Fault, InputError
 from planner.records import record
 from planner.results.run_results import StepTimes
@@ -187,7 +187,7 @@ def read_table(text: str, file: str) -> CsvTable | None:
     """Return the table; None where the first line is no header; `InputError` where a row does not fit the header."""
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
     try:
-        header = [cell.strip().casefold() for cell in next(reader, [])]
+        header = [_column(cell) for cell in next(reader, [])]
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise fault(file, reader.line_num, f"cannot be read as CSV: {error}", "separate cells by commas") from None
@@ -210,6 +210,13 @@ def read_table(text: str, file: str) -> CsvTable | None:
     return exported_table(
         CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
     )
+
+
+def _column(cell: str) -> str:
+    """Return the name of a column in lower case, and `Step Time (ms)` as the known name that has the same words."""
+    name = cell.strip().casefold()
+    words = "_".join(re.findall(r"[a-z0-9]+", name))
+    return words if name not in KNOWN_COLUMNS and words in KNOWN_COLUMNS else name
 
 
 _CHARTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__min|__max)?")
@@ -435,7 +442,7 @@ def read_litgpt_table(table: CsvTable) -> LogHistory | None:
         count = row.get("total_tokens")
         tokens += [(iteration, count)] if count else []
     return micro_batch_history(
-        table.file, LITGPT_CSV, points, _accumulation([row for _, row in rows]), mean_growth(tokens)
+        table.file, LITGPT_CSV, points, _accumulation([row for _, row in rows]), growth_per_step(tokens)
     )
 
 

@@ -82,7 +82,7 @@ def read_torchtitan(lines: Lines, file: str) -> LogHistory:
             before = points[-1].clock if points and points[-1].step == int(found[2]) else None
             paused = clock - before if clock is not None and before is not None else math.nan
             continue
-        rate = as_number(found[5].replace(",", "")) if found[5] else None
+        rate = grouped_number(found[5]) if found[5] else None
         loss = as_number(found[3])
         points.append(LogPoint(number, int(found[2]), clock=clock, loss=loss, rate=rate or None, paused=paused))
         paused = 0.0
@@ -257,6 +257,14 @@ def as_number(value: object) -> float | None:
         return float(value.strip(" |,") if isinstance(value, str) else value)
     except (ValueError, OverflowError):
         return None
+
+
+def grouped_number(text: str) -> float | None:
+    """Return a number that may have commas between its thousands, as in 1,234.5; None for anything else."""
+    return as_number(text.replace(",", "")) if _GROUPED.fullmatch(text) else as_number(text)
+
+
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 def bar_seconds(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -230,3 +231,26 @@ def _is_stall(one: Interval, usual: float | None) -> bool:
     if usual is None:
         return False
     return one.pace > STALL_RATIO * usual and one.seconds - one.steps * usual > STALL_SECONDS
+
+
+# A count of the log, such as tokens so far, as an amount of one step.
+
+
+RESTARTED_RATIO = 2.0
+"""A count that grows that much slower than usual was begun anew between two entries: by a process that went on."""
+
+
+def growth_per_step(counts: Sequence[tuple[float, float]]) -> float | None:
+    """Return how much a count grows with each step, from pairs of step and count; a lone entry counts from step 0.
+
+    TRL counts its tokens (`num_tokens`) anew in each process, while steps go on: what is between two entries of one
+    process counts, so a count that goes back, or grows too slowly, is that of the next process.
+    """
+    grown = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts)]
+    grown = [(steps, count) for steps, count in grown if steps > 0 and count > 0]
+    if not grown:
+        step, count = counts[0] if counts else (0.0, 0.0)
+        return count / step if step > 0 and count > 0 else None
+    least = median(count / steps for steps, count in grown) / RESTARTED_RATIO
+    kept = [(steps, count) for steps, count in grown if count / steps >= least]
+    return math.fsum(count for _, count in kept) / math.fsum(steps for steps, _ in kept)

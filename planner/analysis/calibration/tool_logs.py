@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import (
@@ -26,6 +25,7 @@ from planner.analysis.calibration.line_logs import (
     Lines,
     as_number,
     bar_seconds,
+    grouped_number,
     lines_of,
     mappings_of,
     once,
@@ -36,7 +36,7 @@ from planner.analysis.calibration.line_logs import (
     read_transformers,
     stamp_seconds,
 )
-from planner.analysis.calibration.log_points import LogHistory, LogPoint
+from planner.analysis.calibration.log_points import LogHistory, LogPoint, growth_per_step
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def read_llama_factory(lines: Lines, file: str) -> LogHistory:
     return LogHistory(
         file, LLAMA_FACTORY, once(points),
         total_steps=int(totals[-1]) if totals and totals[-1] else None,
-        tokens_per_step=mean_growth(tokens),
+        tokens_per_step=growth_per_step(tokens),
         resolution_seconds=1.0,
         **peak_of(peaks),
     )  # fmt: skip
@@ -103,14 +103,6 @@ def _elapsed_seconds(text: object) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
-
-
-def mean_growth(counts: Sequence[tuple[float, float]]) -> float | None:
-    """Return how much a count grows with each step, where it only grows; one entry counts from step 0."""
-    pairs = counts if len(counts) > 1 else [(0, 0.0), *counts]
-    if len(pairs) < 2 or any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(pairs)):
-        return None
-    return (pairs[-1][1] - pairs[0][1]) / (pairs[-1][0] - pairs[0][0])
 
 
 _TUNE = re.compile(r"\bStep (\d+) \| ((?:[\w/.-]+:\S+ ?)+)")
@@ -150,12 +142,12 @@ def read_torchtune(lines: Lines, file: str) -> LogHistory:
 TRAINED_TOKENS = "torchtune counts the tokens whose labels are trained: prompts that are masked are not among them"
 
 
-_NANO = re.compile(r"\biter (\d+): loss ([^\s,]+), time ([\d.]+)ms\b")
+_NANO = re.compile(r"\biter (\d+): loss ([^\s,]+), time ([\d.,]+)ms\b")
 _NANO_EVALUATION = re.compile(r"\bstep (\d+): train loss [^\s,]+, val loss\b")
 _PLAIN = re.compile(
     r"\b(?:step|iter|iteration)\s*[:=]?\s*(\d+)(?:\s*/\s*(\d+))?\b.{0,300}?"
-    r"(?:\b(?:dt|step[ _]time|iter[ _]time|time[ _/]per[ _]step|time/step)\s*[:=]?\s*([\d.]+)\s*(ms|s|sec|seconds)\b"
-    r"|\|\s*([\d.]+) ms \|)",
+    r"(?:\b(?:dt|step[ _]time|iter[ _]time|time[ _/]per[ _]step|time/step)\s*[:=]?\s*([\d.,]+)\s*(ms|s|sec|seconds)\b"
+    r"|\|\s*([\d.,]+) ms \|)",
     re.IGNORECASE,
 )
 _PLAIN_LOSS = re.compile(r"\b(?:train[ _])?loss\s*[:=]?\s*([-+.\deE]+|nan|inf)\b", re.IGNORECASE)
@@ -169,11 +161,11 @@ def read_nanogpt(lines: Lines, file: str) -> LogHistory:
         if (evaluation := _NANO_EVALUATION.search(line)) is not None:
             evaluated = int(evaluation[1])
         elif (found := _NANO.search(line)) is not None:
-            seconds = as_number(found[3])
+            seconds = grouped_number(found[3])
             timed = seconds / 1000.0 if seconds is not None and int(found[1]) != evaluated else None
             points.append(LogPoint(number, int(found[1]) + 1, seconds=timed, loss=as_number(found[2])))
         elif (plain := _PLAIN.search(line)) is not None and " | iter " not in line:
-            figure = as_number(plain[3] or plain[5])
+            figure = grouped_number(plain[3] or plain[5])
             unit = 1000.0 if plain[5] or plain[4].lower() == "ms" else 1.0
             loss = _PLAIN_LOSS.search(line)
             total = int(plain[2]) if plain[2] else total
@@ -221,7 +213,7 @@ def read_composer(lines: Lines, file: str) -> LogHistory:
     return LogHistory(
         file, COMPOSER, once(points),
         total_steps=_composer_total(lines),
-        tokens_per_step=mean_growth(tokens) if len(tokens) > 1 else None,
+        tokens_per_step=growth_per_step(tokens) if len(tokens) > 1 else None,
         micro_batch=int(size) if len(micro) == 1 and (size := micro.pop()) else None,
         gpus=_composer_gpus(blocks),
         resolution_seconds=_HOUR_DIGIT * unit,

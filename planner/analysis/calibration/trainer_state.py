@@ -31,6 +31,7 @@ from planner.analysis.calibration.log_points import (
     MAX_INTERVAL_SECONDS,
     LogHistory,
     LogPoint,
+    growth_per_step,
     resumed_remarks,
     split_attempts,
 )
@@ -141,15 +142,17 @@ def _evaluated_seconds(entries: Sequence[Mapping[str, Any]], last: Mapping[str, 
     return math.fsum(known), notes
 
 
-LEAST_TRAINED_SHARE = 0.8
-"""A smaller share of the logged losses in `train_loss` shows that the run was resumed: 1 but for rounding if not."""
+LEAST_TRAINED_SHARE = 0.95
+"""A smaller share of the logged losses in `train_loss` shows that the run was resumed: 1 or more, but for rounding, if
+not."""
 
 
 def trained_share(entries: Sequence[Mapping[str, Any]]) -> float:
-    """Return `train_loss` over the mean of the logged losses; 1 where either is not known.
+    """Return the sum of losses that `train_loss` is of over that of the logged ones; 1 where either is not known.
 
     Transformers divides the sum of the losses since the process started by all steps of the run, so the share is that
-    of the last part in a run that went on from a checkpoint (`_inner_training_loop` of its Trainer).
+    of the last part in a run that went on from a checkpoint (`_inner_training_loop` of its Trainer). Steps after the
+    last logged one can only add to it.
     """
     last = next((entry for entry in reversed(entries) if "train_loss" in entry), None)
     step, total = 0.0, 0.0
@@ -160,8 +163,8 @@ def trained_share(entries: Sequence[Mapping[str, Any]]) -> float:
         if not 0 < loss < math.inf:
             return 1.0
         step, total = here, total + loss * (here - step)
-    given = _number(last, "train_loss") if last is not None else 0.0
-    return given / (total / step) if given and total else 1.0
+    given = _number(last, "train_loss") * max(_number(last, "step"), step) if last is not None else 0.0
+    return given / total if given and total else 1.0
 
 
 TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
@@ -171,10 +174,11 @@ TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
 def tokens_per_logged_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the tokens of one optimizer step over all GPUs as the state counts them; None where it counts none."""
     for name in TOKENS_SO_FAR:
-        for entry, count in (*((entry, "step") for entry in reversed(entries)), (document, "global_step")):
-            tokens, steps = _number(entry, name), _number(entry, count)
-            if tokens and steps:
-                return tokens / steps
+        counts = [(_number(entry, "step"), tokens) for entry in entries if (tokens := _number(entry, name))]
+        whole = (_number(document, "global_step"), _number(document, name))
+        found = growth_per_step(counts or [whole])
+        if found is not None:
+            return found
     return None
 
 

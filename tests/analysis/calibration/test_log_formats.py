@@ -15,7 +15,7 @@ from planner.analysis.calibration.trainer_state import read_log
 from planner.errors import InputError
 
 LAST = {
-    "epoch": 1.0, "step": 60, "total_flos": 1e15, "train_loss": 1.1,
+    "epoch": 1.0, "step": 60, "total_flos": 1e15, "train_loss": 1.2,
     "train_runtime": 420.0, "train_samples_per_second": 9.134, "train_steps_per_second": 0.1427,
 }  # fmt: skip
 
@@ -96,6 +96,8 @@ def test_memory_metrics_of_the_trainer_are_added_up(tmp_path: Path) -> None:
     [
         ("step,seconds", [f"{n},{2.0 + n % 2 / 10}" for n in range(1, 11)], 2.05),
         ("Step, Step_Time_ms", [f"{n}, 850" for n in range(1, 8)], 0.85),
+        ("Step,Step Time (ms)", [f"{n}, 850" for n in range(1, 8)], 0.85),
+        ("Global Step,Elapsed Seconds", [f"{n},{100 + 3.5 * n}" for n in range(1, 8)], 3.5),
         ("step,elapsed_seconds", [f"{n},{100 + 3.5 * n}" for n in range(1, 8)], 3.5),
         ("step,timestamp", [f"{n * 10},2026-11-21T10:{n:02d}:30" for n in range(1, 8)], 6.0),
         ("step,timestamp", [f"{n * 10},2026-11-21 10:{n:02d}:30 UTC" for n in range(1, 8)], 6.0),

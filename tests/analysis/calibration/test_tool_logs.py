@@ -108,6 +108,8 @@ def test_nanogpt_times_evaluation_with_its_iteration(tmp_path: Path) -> None:
         ("step {n:4} | loss: 9.5 | lr 6e-4 | norm: 1.2 | dt: 93.20ms | tok/sec: 5632.00\n", 0.0932),
         ("step {n}/32000 | train loss 7.36 | norm 0.4 | lr 1e-4 | 246.33 ms | 41% bf16 MFU | 2128000 tok/s\n", 0.24633),
         ("Iteration {n}: loss 3.2, step time: 1.25 s\n", 1.25),
+        ("step {n:4} | loss: 9.5 | lr 6e-4 | norm: 1.2 | dt: 1,093.20ms | tok/sec: 5,632.00\n", 1.0932),
+        ("iter {n}: loss 9.7421, time 12,402.11ms, mfu 41.20%\n", 12.40211),
     ],
 )
 def test_steps_with_a_time_and_its_unit_are_read(tmp_path: Path, line: str, seconds: float) -> None:
@@ -314,6 +316,40 @@ def test_a_state_of_a_resumed_run_times_its_last_part_alone(tmp_path: Path) -> N
     assert "went on from a checkpoint" in refused(tmp_path, text)
     log = read_history(str(tmp_path / "log"))
     assert log.whole is None and any("went on from a checkpoint" in one for one in log.remarks)
+
+
+@pytest.mark.parametrize(("made_before", "logged_every"), [(150, 10), (150, 90), (500, 10), (60, 10)])
+def test_a_run_that_went_on_early_is_noticed_by_its_losses(tmp_path: Path, made_before: int, logged_every: int) -> None:
+    """Of 1,000 steps whose losses fall from 3 to 1; a run in one piece is timed, whatever its last steps lost."""
+
+    def loss(step: float) -> float:
+        return 1.0 + 2.0 * 0.99**step
+
+    def log(first: int) -> str:
+        logged = range(logged_every, 1001, logged_every)
+        entries = [
+            {"step": end, "loss": sum(map(loss, range(end - logged_every, end))) / logged_every} for end in logged
+        ]
+        given = sum(map(loss, range(first, 1000))) / 1000
+        return state(*entries, trainer(1000, 1000.0, train_loss=given), steps=1000)
+
+    assert "went on from a checkpoint" in refused(tmp_path, log(made_before))
+    assert observed(tmp_path, log(0))["seconds"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["num_tokens", "tokens/total", "num_input_tokens_seen"])
+@pytest.mark.parametrize("resumed_at", [(), (40,), (6, 44), (10, 20), (97,)])
+def test_tokens_that_each_process_counts_anew_are_those_of_its_own_steps(
+    tmp_path: Path, name: str, resumed_at: tuple[int, ...]
+) -> None:
+    """4,096 per step, logged every 10 steps, whatever checkpoints the run went on from."""
+    entries = [
+        {"step": step, "loss": 1.5, "train_runtime": 2.0 * step,
+         name: 4096 * (step - max((at for at in resumed_at if at < step), default=0))}
+        for step in range(10, 101, 10)
+    ]  # fmt: skip
+    (tmp_path / "state").write_text(state(*entries, steps=100))
+    assert read_history(str(tmp_path / "state")).tokens_per_step == pytest.approx(4096)
 
 
 def test_few_logged_intervals_of_many_steps_are_enough(tmp_path: Path) -> None:
