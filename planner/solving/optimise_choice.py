@@ -40,6 +40,7 @@ from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
+from planner.solving.joint_budget import JointBudget, may_share_luck, optimise_jointly
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
@@ -293,11 +294,28 @@ class OptimisedChoice:
     table: CandidateTable  # joined, of what dominance leaves of each job
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
+    joint: JointBudget | None = None  # of several jobs with a budget, of which some may be on spot
 
     @property
     def chosen(self) -> CandidateTable:
         """The candidates of the choice, one row per job."""
         return self.table.rows(np.asarray(self.rows))
+
+    @property
+    def strict(self) -> OptimisedChoice:
+        """The choice before the order of ties."""
+        rows = tuple(self.choice.strict_rows.tolist())
+        return replace(self, rows=rows, shares=tuple(self.choice.strict_share.tolist()))
+
+    @property
+    def late_cost_usd(self) -> float:
+        """Dollars at the confidence of the budget that each job needs by itself, summed."""
+        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
+
+    @property
+    def late_usd(self) -> float:
+        """Dollars at the confidence of the budget that the jobs need together, or by themselves where that is unknown."""
+        return self.late_cost_usd if self.joint is None else self.joint.late_usd
 
 
 def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bool = True) -> OptimisedChoice:
@@ -313,12 +331,21 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
     table = concatenate([candidates.table.rows(rows) for candidates, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)
-    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
-    choice = solve_lexicographic(table, shared, partial(_run, options=options), ties, breaks_ties=not prepared.is_slim)
-    rows = tuple(choice.rows.tolist())
-    shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     dominated = sum(len(candidates.table) for candidates in prepared.screened) - len(table)
-    return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+    def solve_row(budget_usd: float | None, breaks_ties: bool) -> OptimisedChoice:
+        """Return the best choice within an amount of the row of the budget, None for no row."""
+        within = replace(shared, budget_usd=budget_usd)
+        choice = solve_lexicographic(table, within, partial(_run, options=options), ties, breaks_ties)
+        rows = tuple(choice.rows.tolist())
+        chosen = table.rows(np.asarray(rows)) if rows else table
+        shares = _round_shares(prepared.scenario, chosen, choice.spot_share, budget_usd) if rows else ()
+        return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+    if may_share_luck(prepared):
+        return optimise_jointly(prepared, options, solve_row)
+    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
+    return solve_row(shared.budget_usd, not prepared.is_slim)
 
 
 def _run(program: Program, options: SolveOptions) -> SolveResult:
@@ -341,7 +368,9 @@ def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Int
     return keep[find_undominated(table.rows(keep), shared, keeps_ties=True)]
 
 
-def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
+def _round_shares(
+    scenario: Scenario, chosen: CandidateTable, found: Floats, budget_usd: float | None
+) -> tuple[float, ...]:
     """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
 
     A pass may spend a cent on a negligible share of the other market to save seconds, which does not justify
@@ -349,7 +378,7 @@ def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> 
     holds in any case.
     """
     shares = [float(share) for share in found]
-    budget = np.inf if scenario.limits.budget_usd is None else scenario.limits.budget_usd
+    budget = np.inf if budget_usd is None else budget_usd
     slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
     for index, share in enumerate(shares):
         one = chosen.rows(np.asarray([index]))

@@ -35,16 +35,12 @@ class ResolvedPlan:
     chosen: CandidateTable  # the rows as screened, one per job
     objective: float  # dollars with penalties and the value of time, or late hours of the last job
     proven: bool
+    late_usd: float  # of all jobs together at the requested confidence: what a budget limits
 
     @property
     def cost_usd(self) -> float:
         """Expected dollars of all jobs, penalties left out."""
         return float(np.sum(self.chosen.cost_usd(np.asarray(self.shares))))
-
-    @property
-    def late_usd(self) -> float:
-        """Dollars at the requested confidence: what a budget limits."""
-        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
 
     @property
     def hours(self) -> float:
@@ -126,6 +122,7 @@ def resolved(prepared: PreparedScenario, solved: OptimisedChoice) -> ResolvedPla
         solved.table.rows(np.asarray(solved.rows)),
         first.objective,
         first.is_proven and first.gap is not None,
+        solved.late_usd,
     )
 
 

@@ -107,13 +107,19 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
 
 
 def run_policy(
-    scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int, latest: float | None = None
+    scenario: Scenario,
+    plan: Plan,
+    job: Assignment,
+    market: Market,
+    seed: int,
+    latest: float | None = None,
+    demand_usd: float = DEMAND_USD,
 ) -> Outcome:
     """Follow the policy of a job; runs of one seed up to one latest hour see the same market."""
     table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
     one = replace(
         job_of(facts_of(scenario, plan)[job.name], job, market),
-        demand_usd=DEMAND_USD,
+        demand_usd=demand_usd,
         deadline=deadline,
         guaranteed=table["guaranteed_hours"],
         table=table,
