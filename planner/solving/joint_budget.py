@@ -34,6 +34,8 @@ AMOUNT_STEP = 1.01
 """Ratio of one amount of the row to the next."""
 MOST_AMOUNT = 1.25
 """Largest amount of the row over the budget: jobs that need more by themselves seldom keep it together."""
+NOTED = 0.01
+"""Dollars or hours from which on a plan says how much better another may be."""
 EQUAL_USD = 1e-7
 """Relative, of dollars within a budget."""
 
@@ -45,6 +47,7 @@ class JointBudget:
     late_usd: float  # dollars of all jobs together at the confidence
     row_usd: float  # amount of the row of what each needs by itself; inf: no row was needed
     least: float  # the objective without a budget: no plan is below it
+    has_luck: bool  # whether a plan on spot was compared with the budget
 
 
 def may_share_luck(prepared: PreparedScenario) -> bool:
@@ -55,9 +58,7 @@ def may_share_luck(prepared: PreparedScenario) -> bool:
 
 
 def optimise_jointly(
-    prepared: PreparedScenario,
-    options: SolveOptions,
-    solve_row: Callable[[float | None, bool], OptimisedChoice],
+    prepared: PreparedScenario, options: SolveOptions, solve_row: Callable[[float | None, bool], OptimisedChoice]
 ) -> OptimisedChoice:
     """Return the best choice whose jobs together keep the budget, as far as the amounts of the row find it.
 
@@ -72,16 +73,16 @@ def optimise_jointly(
     if (kept := search.kept(free, math.inf)) is not None:
         return kept
     search.least = free.choice.first.objective
-    if (found := search.first_kept(_amounts(search.budget * MOST_AMOUNT, search.budget))) is not None:
+    if (found := search.first_kept(amounts_between(search.budget * MOST_AMOUNT, search.budget))) is not None:
         return found
     alone = solve_row(search.budget, True)
     if not alone.rows or (kept := search.kept(alone, search.budget)) is not None:
         return kept or alone
-    less = search.first_kept(_amounts(search.budget, search.budget / MOST_AMOUNT))
+    less = search.first_kept(amounts_between(search.budget, search.budget / MOST_AMOUNT))
     return less or replace(alone, joint=search.joint(search.late_usd(alone), search.budget))
 
 
-def _amounts(most: float, least: float) -> Iterator[float]:
+def amounts_between(most: float, least: float) -> Iterator[float]:
     """Yield the amounts of the grid between two, from the largest."""
     step = math.log(AMOUNT_STEP)
     for number in range(math.floor(math.log(most) / step), math.ceil(math.log(least) / step) - 1, -1):
@@ -101,12 +102,12 @@ class _Search:
         self.prepared, self.solve_row = prepared, solve_row
         self.as_of = options.as_of or datetime.date.today()
         self.budget = float(prepared.scenario.limits.budget_usd or 0.0)
-        self.least = -math.inf
+        self.least, self.has_luck = -math.inf, False
         self.known: dict[tuple[int, int, float], Assignment] = {}
 
     def joint(self, late_usd: float, row_usd: float) -> JointBudget:
         """Return what is known of a choice."""
-        return JointBudget(late_usd, row_usd, self.least)
+        return JointBudget(late_usd, row_usd, self.least, self.has_luck)
 
     def first_kept(self, amounts: Iterator[float]) -> OptimisedChoice | None:
         """Return the choice of the first amount, from the largest, whose jobs together keep the budget."""
@@ -134,6 +135,7 @@ class _Search:
         """Return the dollars of all jobs of a choice together at the confidence of the budget."""
         if not any(share > 0 for share in found.shares):
             return found.late_cost_usd
+        self.has_luck = True
         rows = zip(found.rows, found.shares, strict=True)
         jobs = [self._job(index, int(found.owner[row]), share) for index, (row, share) in enumerate(rows)]
         return joint_late_usd(jobs, self.prepared.scenario.limits.budget_confidence)
@@ -157,11 +159,16 @@ def keeps_together(prepared: PreparedScenario, jobs: Sequence[Assignment]) -> bo
 
 
 def budget_notes(scenario: Scenario, joint: JointBudget | None, objective: float | None) -> tuple[str, ...]:
-    """Return how far another plan may be better that keeps the budget; nothing where the plan is the best of all."""
-    if joint is None or math.isinf(joint.row_usd) or objective is None:
+    """Return how much better another plan within the budget may be; nothing where the plan is the best of all."""
+    if joint is None or objective is None or not joint.has_luck or math.isinf(joint.row_usd):
+        return ()
+    if (better := objective - joint.least) < NOTED:
         return ()
     at = f"{scenario.limits.budget_confidence * 100:.3g} %"
-    by_time = scenario.objective_kind == "time"
-    better = f"{objective - joint.least:,.2f} h earlier" if by_time else f"${objective - joint.least:,.2f} less"
-    best = f"this is the best plan whose jobs, each by itself at {at}, need at most ${joint.row_usd:,.2f} in all"
-    return (f"the budget is that of all jobs together: {best}; no other is more than {better}",)
+    more = (
+        f"ends at most {better:,.2f} h earlier"
+        if scenario.objective_kind == "time"
+        else f"costs at most ${better:,.2f} less"
+    )
+    kept = f"the budget holds for all jobs together at {at}: of plans whose jobs need up to ${joint.row_usd:,.2f}"
+    return (f"{kept}, each by itself at {at} and added up, this is the best; any other that keeps the budget {more}",)

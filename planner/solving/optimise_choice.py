@@ -314,7 +314,7 @@ class OptimisedChoice:
 
     @property
     def late_usd(self) -> float:
-        """Dollars at the confidence of the budget that the jobs need together, or by themselves where that is unknown."""
+        """Dollars at the confidence of the budget that the jobs need together; the sum where that is not known."""
         return self.late_cost_usd if self.joint is None else self.joint.late_usd
 
 

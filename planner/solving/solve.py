@@ -215,7 +215,11 @@ def _plan(
         budget_probability=chance,
         now=scenario.now_text,
         zone=scenario.zone,
-        warnings=(*budget_warnings(scenario, chance), *budget_notes(scenario, solved.joint, first.objective), *_warnings(scenario, jobs)),
+        warnings=(
+            *budget_warnings(scenario, chance),
+            *budget_notes(scenario, solved.joint, first.objective),
+            *_warnings(scenario, jobs),
+        ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )

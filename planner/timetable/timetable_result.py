@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
-from planner.decode.notes import budget_probability, budget_warnings
+from planner.decode.notes import added_budget_note, budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.library.technique_tables import read_techniques
 from planner.records import record
@@ -139,8 +139,9 @@ def timetable_plan(
             for index in places
         )
     figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
-    chance = budget_probability(prepared.scenario, jobs, sum(reservation.usd for reservation in reservations))
-    short = budget_warnings(prepared.scenario, chance)
+    paid = sum(reservation.usd for reservation in reservations)
+    chance = budget_probability(prepared.scenario, jobs, paid)
+    short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
     warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     plan = Plan(
         **facts,
