@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
-from planner.records import record
 from planner.results.odds import joint_late_usd
+from planner.solving.choice import JointBudget, OptimisedChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from planner.results.plan import Assignment
     from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.optimise_choice import OptimisedChoice
     from planner.solving.prepare import PreparedScenario
 
 AMOUNT_STEP = 1.01
@@ -38,16 +37,6 @@ NOTED = 0.01
 """Dollars or hours from which on a plan says how much better another may be."""
 EQUAL_USD = 1e-7
 """Relative, of dollars within a budget."""
-
-
-@record(frozen=True)
-class JointBudget:
-    """What the jobs of a choice need together, and how the budget was kept."""
-
-    late_usd: float  # dollars of all jobs together at the confidence
-    row_usd: float  # amount of the row of what each needs by itself; inf: no row was needed
-    least: float  # the objective without a budget: no plan is below it
-    has_luck: bool  # whether a plan on spot was compared with the budget
 
 
 def may_share_luck(prepared: PreparedScenario) -> bool:

@@ -40,7 +40,8 @@ from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
-from planner.solving.joint_budget import JointBudget, may_share_luck, optimise_jointly
+from planner.solving.choice import LexicographicSolution, OptimisedChoice
+from planner.solving.joint_budget import may_share_luck, optimise_jointly
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
@@ -101,17 +102,6 @@ BOUND_TOLERANCE = 1e-6
 
 SNAP_TOLERANCE = 1e-5
 """A share this close to its floor or cap is moved there: solvers miss it by their tolerance."""
-
-
-@record(frozen=True, eq=False)
-class LexicographicSolution:
-    """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
-
-    first: SolveResult
-    rows: Integers  # (jobs,)
-    spot_share: Floats  # (jobs,)
-    strict_rows: Integers  # (jobs,) of the first pass
-    strict_share: Floats  # (jobs,)
 
 
 def solve_lexicographic(
@@ -282,40 +272,6 @@ NEGLIGIBLE_SHARE = 0.01
 """Share of the work below which a second market is not worth a machine."""
 COST_TOLERANCE_USD = 0.01
 """What rounding a share may cost where hours are minimised."""
-
-
-@record(frozen=True)
-class OptimisedChoice:
-    """The choice of the program, and for each job its row of the joined table."""
-
-    choice: LexicographicSolution
-    rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
-    shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
-    table: CandidateTable  # joined, of what dominance leaves of each job
-    owner: Integers  # row of the joined table -> row of its job's screened table
-    dominated: int
-    joint: JointBudget | None = None  # of several jobs with a budget, of which some may be on spot
-
-    @property
-    def chosen(self) -> CandidateTable:
-        """The candidates of the choice, one row per job."""
-        return self.table.rows(np.asarray(self.rows))
-
-    @property
-    def strict(self) -> OptimisedChoice:
-        """The choice before the order of ties."""
-        rows = tuple(self.choice.strict_rows.tolist())
-        return replace(self, rows=rows, shares=tuple(self.choice.strict_share.tolist()))
-
-    @property
-    def late_cost_usd(self) -> float:
-        """Dollars at the confidence of the budget that each job needs by itself, summed."""
-        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
-
-    @property
-    def late_usd(self) -> float:
-        """Dollars at the confidence of the budget that the jobs need together; the sum where that is not known."""
-        return self.late_cost_usd if self.joint is None else self.joint.late_usd
 
 
 def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bool = True) -> OptimisedChoice:

@@ -16,7 +16,8 @@ from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.scenario.job import Job
 from planner.scenario.scenario import SolveOptions
-from planner.solving.optimise_choice import OptimisedChoice, optimise
+from planner.solving.choice import OptimisedChoice
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:

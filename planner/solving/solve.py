@@ -37,9 +37,10 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
+from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.joint_budget import budget_notes, keeps_together
-from planner.solving.optimise_choice import OptimisedChoice, best_side_by_side, may_take_turns, optimise
+from planner.solving.optimise_choice import best_side_by_side, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 CHANGED_DEFAULTS_NOTE = (
