@@ -295,7 +295,7 @@ def limits_of_plan(
         yield from at_most(f"stock of {label}", offer.stock, machines)
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
-    # The limit is on what each job needs by itself; what they need together may be more, and is told.
+    # What all jobs need together keeps the limit, or what each needs by itself does and the plan says what is short.
     added = math.fsum(
         (*(job.cost_at_confidence for job in plan.jobs), *(reservation.usd for reservation in plan.reservations))
     )

@@ -25,7 +25,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
 from planner.results.inference import BulkGeneration
-from planner.results.odds import joint_probability
+from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
 from planner.scenario.fees import fees_that_count
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # Probability of keeping a budget, from the uncertainty of the hours and the luck of markets.
 
 
+LEAST_MORE_USD = 0.01
+"""Dollars that jobs need more by themselves than together without a note."""
 LEAST_SHORT = 0.005
 """Probability that a statement may lack without a warning: half a percentage point."""
 
@@ -68,13 +70,28 @@ def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd
 def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str, ...]:
     """Return that jobs together keep the budget with less probability than asked for; nothing where they do not.
 
-    The program adds up what each job needs by itself, which on several spot markets may be too little for all of them.
+    What each job needs by itself may be too little for all of them on several spot markets. Another plan is looked for
+    then (`planner.solving.joint_budget`); where there is none, or jobs take turns, the plan says so.
     """
     asked = scenario.limits.budget_confidence
     if probability is None or probability > asked - LEAST_SHORT:
         return ()
     told = f"{probability * 100:.2g} % probability, and not {asked * 100:.3g} %"
     return (f"the jobs together keep the budget with {told}: only each by itself keeps its part of it at that",)
+
+
+def added_budget_note(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float) -> tuple[str, ...]:
+    """Return that the budget was kept by the sum of what each job needs, where they need less together and it matters.
+
+    It does not where the budget has room for the difference once more. `fixed_usd` is paid beside the jobs.
+    """
+    limits, added = scenario.limits, fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
+    together = joint_late_usd(jobs, limits.budget_confidence, fixed_usd)
+    if limits.budget_usd is None or min(added - together, 2 * added - together - limits.budget_usd) < LEAST_MORE_USD:
+        return ()
+    at = f"{limits.budget_confidence * 100:.3g} %"
+    counted = f"the budget counts what each job needs by itself at {at}, ${added:,.2f} in all"
+    return (f"{counted}; together they need ${together:,.2f}, so that another plan may cost less",)
 
 
 # Notes of a plan: what is tight, and what is assumed where a fact is not stated.

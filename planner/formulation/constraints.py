@@ -55,7 +55,8 @@ def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
 
     budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
 
-    All jobs are taken to be late together, so the left-hand side is an upper bound at that confidence.
+    All jobs are taken to be late together. Of jobs on several spot markets the amount on the right is searched
+    (`planner.solving.joint_budget`), because what they need together is no sum over the jobs.
     """
     budget = columns.shared.budget_usd
     return () if budget is None else (single_row("budget", columns.late_cost_usd(), upper=budget),)

@@ -59,7 +59,7 @@ class HighsSolver:
         except ImportError as error:
             raise SolverError(f"highs needs the package highspy: {error}") from error
         started = perf_counter()
-        model = highspy._Highs()  # the class around it adds expressions, and a thread for the keyboard
+        model = highspy._core._Highs()  # the class around it, Highs, writes a banner to standard output
         for name, value in _options(program, time_limit_seconds, relative_gap):
             if model.setOptionValue(name, value) == highspy.HighsStatus.kError:
                 raise SolverError(f"highs refuses {name}={value}")

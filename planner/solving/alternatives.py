@@ -294,8 +294,10 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
     """
     limits, chosen, market = plan.prepared.scenario.limits, plan.chosen, plan.prepared.market
     others = np.arange(len(chosen)) != job
-    spent_usd = float(np.sum(chosen.late_cost_usd(np.asarray(plan.shares))[others]))
-    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd - spent_usd
+    late_usd = chosen.late_cost_usd(np.asarray(plan.shares))
+    spent_usd, together_usd = float(np.sum(late_usd[others])), plan.late_usd - float(np.sum(late_usd))
+    # Jobs on several markets need less together than by themselves: what they need less is there to be spent.
+    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd - spent_usd - min(together_usd, 0.0)
     if len(chosen) == 1:
         return budget_usd, np.ones(len(table), dtype=bool)
 

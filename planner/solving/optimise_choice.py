@@ -41,6 +41,8 @@ from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
+from planner.solving.choice import LexicographicSolution, OptimisedChoice
+from planner.solving.joint_budget import may_share_luck, optimise_jointly
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
@@ -111,17 +113,6 @@ def first_better_step(less: Floats) -> TieStep | None:
     """Return the first step of a tie, of all or only the first ones, of which a plan has less than another."""
     pairs = zip(get_args(TieStep), less.tolist(), strict=False)
     return next((name for name, amount in pairs if amount > SAME_HOURS), None)
-
-
-@record(frozen=True, eq=False)
-class LexicographicSolution:
-    """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
-
-    first: SolveResult
-    rows: Integers  # (jobs,)
-    spot_share: Floats  # (jobs,)
-    strict_rows: Integers  # (jobs,) of the first pass
-    strict_share: Floats  # (jobs,)
 
 
 def solve_lexicographic(
@@ -294,23 +285,6 @@ COST_TOLERANCE_USD = 0.01
 """What rounding a share may cost where hours are minimised."""
 
 
-@record(frozen=True)
-class OptimisedChoice:
-    """The choice of the program, and for each job its row of the joined table."""
-
-    choice: LexicographicSolution
-    rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
-    shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
-    table: CandidateTable  # joined, of what dominance leaves of each job
-    owner: Integers  # row of the joined table -> row of its job's screened table
-    dominated: int
-
-    @property
-    def chosen(self) -> CandidateTable:
-        """The candidates of the choice, one row per job."""
-        return self.table.rows(np.asarray(self.rows))
-
-
 def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bool = True) -> OptimisedChoice:
     """Return the best choice of a scenario; every job must have a screened row.
 
@@ -324,12 +298,21 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
     table = concatenate([candidates.table.rows(rows) for candidates, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)
-    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
-    choice = solve_lexicographic(table, shared, partial(_run, options=options), ties, breaks_ties=not prepared.is_slim)
-    rows = tuple(choice.rows.tolist())
-    shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     dominated = sum(len(candidates.table) for candidates in prepared.screened) - len(table)
-    return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+    def solve_row(budget_usd: float | None, breaks_ties: bool) -> OptimisedChoice:
+        """Return the best choice within an amount of the row of the budget, None for no row."""
+        within = replace(shared, budget_usd=budget_usd)
+        choice = solve_lexicographic(table, within, partial(_run, options=options), ties, breaks_ties)
+        rows = tuple(choice.rows.tolist())
+        chosen = table.rows(np.asarray(rows)) if rows else table
+        shares = _round_shares(prepared.scenario, chosen, choice.spot_share, budget_usd) if rows else ()
+        return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+    if may_share_luck(prepared):
+        return optimise_jointly(prepared, options, solve_row)
+    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
+    return solve_row(shared.budget_usd, not prepared.is_slim)
 
 
 def _run(program: Program, options: SolveOptions) -> SolveResult:
@@ -352,7 +335,9 @@ def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Int
     return keep[find_undominated(table.rows(keep), shared, keeps_ties=True)]
 
 
-def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
+def _round_shares(
+    scenario: Scenario, chosen: CandidateTable, found: Floats, budget_usd: float | None
+) -> tuple[float, ...]:
     """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
 
     A pass may spend a cent on a negligible share of the other market to save seconds, which does not justify
@@ -360,7 +345,7 @@ def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> 
     holds in any case.
     """
     shares = [float(share) for share in found]
-    budget = np.inf if scenario.limits.budget_usd is None else scenario.limits.budget_usd
+    budget = np.inf if budget_usd is None else budget_usd
     slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
     for index, share in enumerate(shares):
         one = chosen.rows(np.asarray([index]))

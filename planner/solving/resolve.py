@@ -16,7 +16,8 @@ from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.scenario.job import Job
 from planner.scenario.scenario import SolveOptions
-from planner.solving.optimise_choice import OptimisedChoice, optimise
+from planner.solving.choice import OptimisedChoice
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
@@ -35,16 +36,12 @@ class ResolvedPlan:
     chosen: CandidateTable  # the rows as screened, one per job
     objective: float  # dollars with penalties and the value of time, or late hours of the last job
     proven: bool
+    late_usd: float  # of all jobs together at the requested confidence: what a budget limits
 
     @property
     def cost_usd(self) -> float:
         """Expected dollars of all jobs, penalties left out."""
         return float(np.sum(self.chosen.cost_usd(np.asarray(self.shares))))
-
-    @property
-    def late_usd(self) -> float:
-        """Dollars at the requested confidence: what a budget limits."""
-        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
 
     @property
     def hours(self) -> float:
@@ -126,6 +123,7 @@ def resolved(prepared: PreparedScenario, solved: OptimisedChoice) -> ResolvedPla
         solved.table.rows(np.asarray(solved.rows)),
         first.objective,
         first.is_proven and first.gap is not None,
+        solved.late_usd,
     )
 
 

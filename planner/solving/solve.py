@@ -37,14 +37,10 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
+from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
-from planner.solving.optimise_choice import (
-    OptimisedChoice,
-    best_side_by_side,
-    first_better_step,
-    may_take_turns,
-    optimise,
-)
+from planner.solving.joint_budget import budget_notes, keeps_together
+from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 CHANGED_DEFAULTS_NOTE = (
@@ -202,12 +198,7 @@ def _plan(
             prepared = prepare(prepared.scenario, prepared.library, may_be_slim=False)
         facts["infeasible"] = diagnose(prepared) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
-    first = solved.choice.first
-    rooms = _waiting_rooms(scenario, solved)
-    jobs = tuple(
-        _assignment(prepared, solved, index, row, share, rooms, as_of)
-        for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
-    )
+    first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
     chance = budget_probability(scenario, jobs)
     return Plan(
         **facts,
@@ -223,7 +214,11 @@ def _plan(
         budget_probability=chance,
         now=scenario.now_text,
         zone=scenario.zone,
-        warnings=(*budget_warnings(scenario, chance), *_warnings(scenario, jobs)),
+        warnings=(
+            *budget_warnings(scenario, chance),
+            *budget_notes(scenario, solved.joint, first.objective),
+            *_warnings(scenario, jobs),
+        ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
@@ -241,19 +236,36 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
     return first_better_step(np.array([column[least].sum() - column[chosen].sum() for column in columns]))
 
 
+def _assignments(prepared: PreparedScenario, solved: OptimisedChoice, as_of: datetime.date) -> tuple[Assignment, ...]:
+    """Return how each job is run; jobs on spot wait less where that keeps the budget of all jobs together, too."""
+    rooms = _waiting_rooms(prepared.scenario, solved) if prepared.scenario.waits_less else None
+
+    def made(rooms: tuple[float, float] | None) -> tuple[Assignment, ...]:
+        each = enumerate(zip(solved.rows, solved.shares, strict=True))
+        return tuple(_assignment(prepared, solved, *(index, row, share), rooms, as_of) for index, (row, share) in each)
+
+    jobs = made(rooms)
+    if rooms is None or solved.joint is None or keeps_together(prepared, jobs):
+        return jobs
+    return made(None)
+
+
 def _assignment(
     prepared: PreparedScenario,
     solved: OptimisedChoice,
     index: int,
     row: int,
     share: float,
-    rooms: tuple[float, float],
+    rooms: tuple[float, float] | None,
     as_of: datetime.date,
 ) -> Assignment:
-    """Return how one job is run: the chosen row of the joined table decoded, with alternatives and binding limits."""
+    """Return how one job is run: the chosen row of the joined table decoded, with alternatives and binding limits.
+
+    `rooms` are dollars that it may cost more to wait less, None where it may not.
+    """
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
-    if prepared.scenario.waits_less:
+    if rooms is not None:
         chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
     if prepared.is_slim:
@@ -283,11 +295,7 @@ def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, 
     shares, limits = np.asarray(solved.shares), scenario.limits
     least, jobs = solved.choice.first.objective or 0.0, len(solved.rows)
     room = least * (1 + MOST_ABOVE_LEAST) - float(np.sum(solved.chosen.cost_usd(shares)))
-    late = (
-        math.inf
-        if limits.budget_usd is None
-        else limits.budget_usd - float(np.sum(solved.chosen.late_cost_usd(shares)))
-    )
+    late = math.inf if limits.budget_usd is None else limits.budget_usd - solved.late_usd
     return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 

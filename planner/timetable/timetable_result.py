@@ -13,7 +13,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
-from planner.decode.notes import budget_probability, budget_warnings
+from planner.decode.notes import added_budget_note, budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.library.technique_tables import read_techniques
 from planner.records import record
@@ -133,8 +133,9 @@ def timetable_plan(
     if _waits_less(prepared.scenario):
         jobs = _waiting_less(prepared, built, schedule, jobs, as_of, MOST_ABOVE_LEAST * objective - max(0.0, above))
     figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
-    chance = budget_probability(prepared.scenario, jobs, sum(reservation.usd for reservation in reservations))
-    short = budget_warnings(prepared.scenario, chance)
+    paid = sum(reservation.usd for reservation in reservations)
+    chance = budget_probability(prepared.scenario, jobs, paid)
+    short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
     warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     plan = Plan(
         **facts,

@@ -35,16 +35,16 @@ class Market:
     down: Rates
     spot_usd: float
 
-    def offer(self, provider: str, demand: bool) -> str:
+    def offer(self, provider: str, demand: bool, gpu: str = "RTX4090", demand_usd: float = DEMAND_USD) -> str:
         up, down = self.up.mean(), self.down.mean()
-        sold = f"usd_per_hour: {DEMAND_USD}, " if demand else ""
+        sold = f"usd_per_hour: {demand_usd}, " if demand else ""
         blocks = [
             f"{name}: {{ages_hours: {list(one.ages)}, ends_per_hour: {list(one.rates)}}}"
             for name, one in (("up", self.up), ("outage", self.down))
         ]
         prices = f"{sold}spot_usd_per_hour: {self.spot_usd}, date: 2026-11-20"
         means = f"availability: {up / (up + down):.6f}, mean_up_hours: {up:.5f}"
-        machine = f"provider: {provider}, instance: x, gpu: RTX4090, gpus: 1"
+        machine = f"provider: {provider}, instance: x, gpu: {gpu}, gpus: 1"
         return f"  - {{{machine}, {prices}, spot: {{{means}, {', '.join(blocks)}}}}}\n"
 
 
@@ -107,13 +107,19 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
 
 
 def run_policy(
-    scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int, latest: float | None = None
+    scenario: Scenario,
+    plan: Plan,
+    job: Assignment,
+    market: Market,
+    seed: int,
+    latest: float | None = None,
+    demand_usd: float = DEMAND_USD,
 ) -> Outcome:
     """Follow the policy of a job; runs of one seed up to one latest hour see the same market."""
     table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
     one = replace(
         job_of(facts_of(scenario, plan)[job.name], job, market),
-        demand_usd=DEMAND_USD,
+        demand_usd=demand_usd,
         deadline=deadline,
         guaranteed=table["guaranteed_hours"],
         table=table,

@@ -176,6 +176,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     others += _larger_batch(prepared, try_solve)
     found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
     verified = enumerate(_as_solved(whole, found), 1)
+    within = next((plan for plan, changes in found if [change.limit for change in changes] == [BUDGET]), None)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(candidate, market, limits, library, scope=MEAN_SHARES) for candidate in prepared.candidates)
@@ -185,7 +186,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
             for number, (plan, changes) in verified
             for relaxation in build_relaxations(plan, changes, number)
         ),
-        nearest=find_near_misses(replace(prepared, screened=mixes), relaxed),
+        nearest=find_near_misses(replace(prepared, screened=mixes), relaxed, within),
     )
 
 

@@ -27,8 +27,9 @@ from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peak
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
+from planner.solving.joint_budget import may_share_luck
 from planner.solving.prepare import PreparedScenario
-from planner.solving.resolve import describe_candidate, try_solve
+from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,8 +56,10 @@ OFFER_HOURS_STEP = 0.1
 """Hours that an offer would have to have left are reported in multiples of it."""
 
 
-def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> tuple[NearMiss, ...]:
-    """Return what comes nearest to the limits, at most a few entries of each kind.
+def find_near_misses(
+    prepared: PreparedScenario, relaxed: RelaxedCandidates, within: ResolvedPlan | None = None
+) -> tuple[NearMiss, ...]:
+    """Return what comes nearest to the limits, at most a few entries of each kind; `within` is that of a larger budget.
 
     Once: the least over the budget, and what offers have too little of. Per job: the least late, the fewest GPUs,
     what would fit in memory and a rule of techniques refuses, the GPU models shortest of memory, those whose hosts are,
@@ -73,7 +76,7 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
         found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
         found += [*_refused_by_tools(prepared, index), *_memory_shortfalls(prepared, index)]
         found += _unsupported_services(prepared, index)
-    return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
+    return (*_least_over_budget(prepared, within), *_stock_shortfalls(prepared, relaxed), *found)
 
 
 def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
@@ -106,10 +109,16 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     )
 
 
-def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
-    """Yield the plan of least dollars at the requested confidence within all other limits, if over the budget."""
+def _least_over_budget(prepared: PreparedScenario, within: ResolvedPlan | None) -> Iterator[NearMiss]:
+    """Yield the plan of least dollars at the requested confidence within all other limits, if over the budget.
+
+    Of several jobs on spot it is that of the smallest budget: what they need together is no sum that a row could have.
+    """
     scenario, limits = prepared.scenario, prepared.scenario.limits
     if limits.budget_usd is None:
+        return
+    if within is not None and may_share_luck(prepared):
+        yield _over_budget(within, limits.budget_usd)
         return
     unbounded = scenario.model_copy(
         update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"}
@@ -125,13 +134,17 @@ def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
         for candidates in prepared.screened
     )
     cheapest = try_solve(replace(prepared, scenario=unbounded, screened=priced))
-    if cheapest is None or cheapest.late_usd <= limits.budget_usd:
-        return
-    yield NearMiss(
-        job=scenario.jobs[0].name if len(scenario.jobs) == 1 else "",
-        what=cheapest.description,
+    if cheapest is not None and cheapest.late_usd > limits.budget_usd:
+        yield _over_budget(cheapest, limits.budget_usd)
+
+
+def _over_budget(plan: ResolvedPlan, budget_usd: float) -> NearMiss:
+    jobs = plan.prepared.scenario.jobs
+    return NearMiss(
+        job=jobs[0].name if len(jobs) == 1 else "",
+        what=plan.description,
         reason="exceeds the budget at the requested confidence",
-        shortfall=cheapest.late_usd - limits.budget_usd,
+        shortfall=plan.late_usd - budget_usd,
         unit="usd",
     )
 

@@ -90,7 +90,7 @@ def verify_relaxation(
         plan, kept = _with_more_hours(prepared, kept, solve)
     if plan is None:
         return None
-    if len(kept) > 1 and budget is not None:
+    if budget is not None:
         plan, kept = _needed_budget(prepared, kept, budget, plan, solve)
     if has_spot:
         for place, change in enumerate(kept):
@@ -133,7 +133,8 @@ def _needed_budget(
 ) -> tuple[ResolvedPlan, list[LimitChange]]:
     """Return the plan and the changes with the budget that it needs, without that change if the old budget suffices.
 
-    The elastic program states the budget of a mix of markets, while a policy on spot may cost less.
+    The elastic program states the budget of a mix of markets, of which each job needs its part by itself. A policy on
+    spot may cost less, and jobs on several markets need less together.
     """
     old, needed = changes[place].old, round_up(plan.late_usd, USD_STEP)
     tight = [replace(changes[place], new=needed, setting=f"{BUDGET}={needed:.2f}")] if needed > float(old) else []
