@@ -196,7 +196,7 @@ def decide_together(jobs: Together, least: float | None = None) -> dict[str, Dec
     asked = jobs.at_budget(budget)
     found = asked.search(SUM_TOLERANCE)
     if found is None:
-        return _least_starts(asked, least)
+        return least_starts(asked, least)
     if least is not None:
         found = replace(found, above_least=max(found.above_least, found.loss - least))
     more = asked.at_budget(budget * MORE_MONEY).search(MORE_MONEY_TOLERANCE) if budget is not None else None
@@ -252,7 +252,7 @@ def _as_good(asked: Together, step: Trained, usd: float) -> tuple[ModelOption, .
     return by_model(near, one.architecture.name)
 
 
-def _least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
+def least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
     """Return for each job the run that costs least; if they take turns they may be feasible where no others are."""
     starts = {each[0].job.name: least_start(each) for each in asked.alternatives}
     if least is None:

@@ -171,7 +171,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
     found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
-    verified = enumerate(_as_solved(whole, found), 1)
+    verified = enumerate(settle_all(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(candidate, market, limits, library, scope=MEAN_SHARES) for candidate in prepared.candidates)
@@ -197,7 +197,7 @@ def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | N
     return prepare(scenario.model_copy(update={"jobs": jobs}), prepared.library, may_be_slim=False)
 
 
-def _as_solved(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
+def settle_all(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then.
 
     Of more than `MOST_JOBS` jobs in turn one relaxation is enough, because each is another timetable.
