@@ -140,7 +140,7 @@ def solve_built(
     explains: bool = True,
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    solved = timetable.solve_schedule(built.problem, options)
+    solved = timetable.solve_schedule(built.problem, options, built.least)
     dominated = sum(len(candidates.table) for candidates in prepared.screened) - sum(
         len(job.modes) for job in built.jobs
     )

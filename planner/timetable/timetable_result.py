@@ -49,8 +49,12 @@ class SolvedTimetable:
     baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
 
 
-def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable:
-    """Return the best schedule within the time limit and the gap of the options."""
+def solve_schedule(problem: Timetable, options: SolveOptions, least: float | None = None) -> SolvedTimetable:
+    """Return the best schedule within the time limit and the gap of the options.
+
+    It is proven to be the best of the modes. Where there may be others, `least` is given: what no timetable stays
+    below, in units of the objective, which is the bound then.
+    """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
     stop = perf_counter() + seconds
     if any(not task.modes for task in problem.tasks):
@@ -64,7 +68,12 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     found = _break_ties(search, max(0.1, min(TIE_SECONDS, stop - perf_counter())), search.gap)
     if broken := violations(problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
-    return SolvedTimetable(search.termination, found, search.bound, named)
+    if least is None:
+        return SolvedTimetable(search.termination, found, search.bound, named)
+    bound, value = min(search.bound, least), objective_value(problem, found)
+    is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
+    termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
+    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named)
 
 
 def _break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule:
@@ -267,11 +276,14 @@ def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> 
     value = objective_value(built.problem, solved.schedule)
     if solved.termination is Termination.OPTIMAL and value - solved.bound <= max(1.0, PROVEN_GAP * value):
         return objective, 0.0
-    unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
-    if built.problem.objective == "cost":  # half a unit, and up to a minute of lateness, is rounding
-        slack = sum(0.5 + task.late for task in built.problem.tasks)
-    bound = min(objective, max(0.0, (solved.bound - slack) / unit))
+    unit = 60 if built.problem.objective == "last" else UNITS_PER_USD
+    bound = min(objective, max(0.0, (solved.bound - _rounding(built.problem)) / unit))
     return bound, (objective - bound) / max(abs(objective), 1e-9)
+
+
+def _rounding(problem: Timetable) -> float:
+    """Return the units of an objective that are rounding: a minute, or half a unit and a minute of lateness per job."""
+    return 1.0 if problem.objective == "last" else sum(0.5 + task.late for task in problem.tasks)
 
 
 # The plan that `solve` makes of a scenario, side by side or in turn, with what a relaxation says of it.
@@ -340,7 +352,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
     built = build_timetable(prepared)
-    solved = solve_schedule(built.problem, OPTIONS)
+    solved = solve_schedule(built.problem, OPTIONS, built.least)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
