@@ -267,3 +267,17 @@ def least_sum_of(decisions: Mapping[str, Decision]) -> float:
         decision.alternative.loss(decision.tokens) for decision in decisions.values() if decision.tokens is not None
     ]
     return sum(losses) - max(decision.above_least or 0.0 for decision in decisions.values())
+
+
+def least_sum_near(jobs: Together, times: float) -> float:
+    """Return what the sum of losses is not below where the search finds nothing, though there is a plan.
+
+    The search counts dollars on mean markets: within so many times the budget it misses no plan. Without that, nothing
+    is below the losses of the longest runs that the law has seen.
+    """
+    budget = jobs.shared.budget_usd
+    found = None if budget is None else jobs.at_budget(times * budget).search(SUM_TOLERANCE)
+    if found is not None:
+        return found.loss - found.above_least
+    longest = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
+    return sum(min(one.loss(tokens_at(last)) for one, (first, last) in each if first <= last) for each in longest)

@@ -14,7 +14,14 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.open_choices.choice_alternatives import Alternative, known_range, law_of, list_alternatives, tokens_at
 from planner.open_choices.decision import Decision, decide_alone
-from planner.open_choices.open_jobs_together import Together, decide_together, least_starts, least_sum_of, together
+from planner.open_choices.open_jobs_together import (
+    Together,
+    decide_together,
+    least_starts,
+    least_sum_near,
+    least_sum_of,
+    together,
+)
 from planner.open_choices.open_relaxations import smallest_changes, smallest_changes_together
 from planner.records import record
 from planner.results.plan import Assignment, Plan
@@ -138,6 +145,8 @@ def _decide_several(
         if found.plan.jobs:
             break
     assert found is not None
+    if found.plan.jobs and any(decision.above_least is None for decision in found.decisions.values()):
+        return replace(found, decisions=least_starts(jobs, least_sum_near(jobs.in_turns(), MOST_OVER_BUDGET)))
     return found
 
 

@@ -45,7 +45,7 @@ def least_hours(tokens: list[int]) -> list[float]:
 
 @pytest.mark.slow
 def test_a_long_and_a_short_job_both_run_on_spot() -> None:
-    """In 1.5 times their hours on demand they fit one after the other: 1/2 and 1/4 of the time are too short for one."""
+    """In 1.5 times the hours on demand they fit one after the other, which halves and quarters do not allow."""
     hours = 1.5 * math.fsum(least_hours(LONG_AND_SHORT))
     plan = plan_of(LONG_AND_SHORT, [hours, hours])
     assert TIMETABLE_NOTE in plan.warnings

@@ -121,7 +121,7 @@ SEVERAL = [
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("jobs", "with_spot", "budget"),
-    [(*SEVERAL[0], 3000), (*SEVERAL[1], 10), (*SEVERAL[2], 3)],
+    [(*SEVERAL[0], 3000), (*SEVERAL[1], 5), (*SEVERAL[2], 3)],
     ids=["deadline of an open batch", "budget of open models", "budget on spot"],
 )
 def test_every_batch_and_model_of_several_jobs_is_tried(
