@@ -276,7 +276,7 @@ def least_sum_near(jobs: Together, times: float) -> float:
     is below the losses of the longest runs that the law has seen.
     """
     budget = jobs.shared.budget_usd
-    found = None if budget is None else jobs.at_budget(times * budget).search(SUM_TOLERANCE)
+    found = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
     if found is not None:
         return found.loss - found.above_least
     longest = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
