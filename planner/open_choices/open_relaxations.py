@@ -173,7 +173,7 @@ def _size(change: LimitChange) -> float:
 # elastic program counts: there the amounts are lowered while `solve` has a plan.
 
 
-PRECISION = 0.01
+SHARE_OF_CHANGE = 0.01
 """Share of a change to which its least amount is found where each trial solves all jobs."""
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _least_amounts(scenario: Scenario, way: Sequence[LimitChange], solve: SolveC
     changes = list(way)
     for place, whole in enumerate(way):
         low, high = 0, _steps(whole)  # steps back: low suffices, high does not
-        width, middle = max(1.0, PRECISION * high), min(1, high - 1)  # mostly the change is the least already
+        width, middle = max(1.0, SHARE_OF_CHANGE * high), min(1, high - 1)  # mostly the change is the least already
         while high - low > width:
             smaller = _smaller(whole, middle)
             if _solved(scenario, [*changes[:place], smaller, *changes[place + 1 :]], solve, only_cheapest=True):
