@@ -148,7 +148,8 @@ def _steps(change: LimitChange) -> int:
 def _step_of(change: LimitChange) -> float:
     """Return the step in which an amount can be typed."""
     peak = peak_limit_at(change.limit)
-    return STEP_OF.get(change.limit.rpartition(".")[2], 1.0) if peak is None else peak.step
+    step = None if peak is None else peak.step
+    return STEP_OF.get(change.limit.rpartition(".")[2], 1.0) if step is None else step
 
 
 def _smaller(change: LimitChange, steps: int) -> LimitChange:
@@ -264,7 +265,9 @@ def _changes_of(explained: Sequence[Relaxation]) -> Iterator[list[LimitChange]]:
     """Yield the changes of each relaxation."""
     for way in dict.fromkeys(one.way for one in explained):
         yield [
-            LimitChange(one.limit, one.change_from, one.change_to, one.setting) for one in explained if one.way == way
+            LimitChange(one.limit, one.change_from or 0.0, one.change_to or 0.0, one.setting)
+            for one in explained
+            if one.way == way
         ]
 
 
