@@ -13,6 +13,7 @@ from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_candidates import policy_rows
 from planner.candidates.spot_search import SearchScope
@@ -233,18 +234,25 @@ class Alternative:
 
     def _screened(self, tokens: int, scope: SearchScope) -> tuple[JobCandidates, ScreenedCandidates]:
         """Return the candidates at a number of tokens, and what the limits leave of them."""
+        scenario, found = self.definite(tokens), self.candidates_at(tokens)
+        waiting_usd = CandidateObjective.of(scenario).waiting_usd
+        market = self._market(scenario)
+        return found, screen(found, market, scenario.limits, self.library, waiting_usd=waiting_usd, scope=scope)
+
+    def candidates_at(self, tokens: int) -> JobCandidates:
+        """Return the candidates at a number of tokens, on the market of all jobs."""
         scenario = self.definite(tokens)
         (job,), limits = scenario.jobs, scenario.limits
-        base = self._base(scenario)
-        market = base.market if self.jobs is None else self.jobs.market
         names = [scenario_job.name for scenario_job in (scenario if self.jobs is None else self.jobs.scenario).jobs]
         margins = Margins(limits.vram_headroom, limits.budget_confidence)
-        found = enumerate_candidates(
-            *(job, self.architecture, market, names, self.library, margins),
-            before=_with_tokens(base.candidates[0], job),
+        return enumerate_candidates(
+            *(job, self.architecture, self._market(scenario), names, self.library, margins),
+            before=_with_tokens(self._base(scenario).candidates[0], job),
         )
-        waiting_usd = CandidateObjective.of(scenario).waiting_usd
-        return found, screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=scope)
+
+    def _market(self, scenario: Scenario) -> Market:
+        """Return the market of all jobs."""
+        return self._base(scenario).market if self.jobs is None else self.jobs.market
 
     def _base(self, scenario: Scenario) -> PreparedScenario:
         """Return candidates that hold for other tokens too, apart from their hours; the market is made once."""

@@ -196,7 +196,7 @@ def decide_together(jobs: Together, least: float | None = None) -> dict[str, Dec
     asked = jobs.at_budget(budget)
     found = asked.search(SUM_TOLERANCE)
     if found is None:
-        return _least_starts(asked, least)
+        return least_starts(asked, least)
     if least is not None:
         found = replace(found, above_least=max(found.above_least, found.loss - least))
     more = asked.at_budget(budget * MORE_MONEY).search(MORE_MONEY_TOLERANCE) if budget is not None else None
@@ -252,7 +252,7 @@ def _as_good(asked: Together, step: Trained, usd: float) -> tuple[ModelOption, .
     return by_model(near, one.architecture.name)
 
 
-def _least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
+def least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
     """Return for each job the run that costs least; if they take turns they may be feasible where no others are."""
     starts = {each[0].job.name: least_start(each) for each in asked.alternatives}
     if least is None:
@@ -267,3 +267,17 @@ def least_sum_of(decisions: Mapping[str, Decision]) -> float:
         decision.alternative.loss(decision.tokens) for decision in decisions.values() if decision.tokens is not None
     ]
     return sum(losses) - max(decision.above_least or 0.0 for decision in decisions.values())
+
+
+def least_sum_near(jobs: Together, times: float) -> float:
+    """Return what the sum of losses is not below where the search finds nothing, though there is a plan.
+
+    The search counts dollars on mean markets: within so many times the budget it misses no plan. Without that, nothing
+    is below the losses of the longest runs that the law has seen.
+    """
+    budget = jobs.shared.budget_usd
+    found = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
+    if found is not None:
+        return found.loss - found.above_least
+    longest = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
+    return sum(min(one.loss(tokens_at(last)) for one, (first, last) in each if first <= last) for each in longest)

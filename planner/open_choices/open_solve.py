@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner import timetable
 from planner.audit.audit import audit
 from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario
-from planner.open_choices.choice_alternatives import (
-    Alternative,
-    known_range,
-    law_of,
-    list_alternatives,
-    tokens_at,
-    tokens_for_loss,
+from planner.open_choices.choice_alternatives import Alternative, known_range, law_of, list_alternatives, tokens_at
+from planner.open_choices.decision import Decision, decide_alone
+from planner.open_choices.open_jobs_together import (
+    Together,
+    decide_together,
+    least_starts,
+    least_sum_near,
+    least_sum_of,
+    together,
 )
-from planner.open_choices.decision import Decision, decide_alone, given_tokens
-from planner.open_choices.open_jobs_together import decide_together, least_sum_of, together
+from planner.open_choices.open_relaxations import smallest_changes, smallest_changes_together
 from planner.records import record
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Relaxation
 from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import (
     Scenario,
@@ -34,138 +34,13 @@ from planner.scenario.scenario import (
     open_jobs,
     scenario_data,
 )
-from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
-from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
-from planner.solving.infeasibility.relaxations import (
-    BUDGET,
-    STEP_OF,
-    LimitChange,
-    build_changes,
-    build_relaxations,
-    verify_relaxation,
-)
-from planner.solving.infeasibility.relaxed_candidates import relax_candidates
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.resolve import try_solve
+from planner.solving.infeasibility.relaxations import BUDGET
+from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
-# Why no model and no batch of an open job has a plan: the smallest changes that give any of them one.
-#
-# Each alternative needs other changes: a larger batch less time, a smaller model fewer dollars. So the elastic program
-# is solved for each; of all that change the same limits those that change least are verified, and the smallest is kept.
-# What is reported with it is the best alternative under the change, as `solve` decides it.
-
-
-POLICY_ROOM = 1.5
-"""A policy on spot may need this much less of a limit than the mix of two markets that the elastic program counts."""
-MOST_VERIFIED = 8
-"""Alternatives whose smallest change of the same limits is verified at most, those that change least first."""
-
-
-@record(frozen=True)
-class _Way:
-    """A plan of the elastic program of one alternative."""
-
-    prepared: PreparedScenario
-    elastic: ElasticProgram
-    solution: ElasticSolution
-
-
-def smallest_changes(alternatives: Sequence[Alternative], options: SolveOptions) -> list[Relaxation]:
-    """Return up to `MAX_RELAXATIONS` relaxations with which some alternative has a plan, fewest limits first."""
-    by_paths: dict[frozenset[str], list[_Way]] = {}
-    for way in _ways(alternatives):
-        by_paths.setdefault(way.solution.paths, []).append(way)
-    for ways in by_paths.values():
-        ways.sort(key=lambda way: way.solution.change)
-    order = sorted(by_paths, key=lambda paths: (len(paths), by_paths[paths][0].solution.change))
-    found: list[list[LimitChange]] = []
-    for paths in order:
-        if len(found) == MAX_RELAXATIONS or (found and len(paths) > len(found[0]) + 1):
-            break
-        least = _least(by_paths[paths])
-        if least is not None and not any(asks_no_less(least, before) for before in found):
-            found.append(least)
-    return [
-        relaxation
-        for number, changes in enumerate(found, 1)
-        for relaxation in _reported(alternatives[0], changes, number, options)
-    ]
-
-
-def _reported(
-    asked: Alternative, changes: Sequence[LimitChange], number: int, options: SolveOptions
-) -> list[Relaxation]:
-    """Return changes as results, with the plan of the best alternative under them, as `solve` decides it."""
-    changed = change_scenario(asked.scenario, [change.setting for change in changes])
-    job = next(open_job for open_job in open_jobs(changed) if open_job.name == asked.job.name)
-    decision = decide_alone(list_alternatives(changed, job, asked.library), options)
-    plan, best = try_solve(decision.alternative.prepared(decision.tokens)), decision.alternative
-    name = f"{best.architecture.name} at a batch of {best.batch:,}"
-    made = [] if plan is None else build_relaxations(plan, changes, number)
-    return [relaxation.model_copy(update={"then": f"{name}, {relaxation.then}"}) for relaxation in made]
-
-
-def _ways(alternatives: Sequence[Alternative]) -> Iterator[_Way]:
-    """Yield the plans of the elastic program of each alternative."""
-    market: PreparedScenario | None = None
-    for alternative in alternatives:
-        is_asked, tokens = _tokens_asked(alternative)
-        if not is_asked:
-            continue
-        market = prepared = prepare(alternative.definite(tokens), alternative.library, market, with_policies=False)
-        for elastic, solution in elastic_solutions(relax_candidates(prepared)):
-            yield _Way(prepared, elastic, solution)
-
-
-def _tokens_asked(one: Alternative) -> tuple[bool, int | None]:
-    """Return whether an alternative can do what is asked for, and the least tokens that do it; None: the work's own."""
-    if one.job.wants_least_loss:
-        first, last = known_range(one)
-        return first <= last, tokens_at(first)
-    if one.job.work.loss is not None:
-        tokens = tokens_for_loss(one, one.job.work.loss)
-        return tokens is not None, tokens
-    return True, given_tokens(one)
-
-
-def _least(ways: Sequence[_Way]) -> list[LimitChange] | None:
-    """Return the smallest verified changes of the same limits; None where none is verified."""
-    best: tuple[float, list[LimitChange]] | None = None
-    for way in ways[:MOST_VERIFIED]:
-        if best is not None and way.solution.change > best[0] * POLICY_ROOM:
-            break
-        changes = build_changes(way.solution, way.elastic, way.prepared)
-        smaller = None if best is None else _step_smaller(best[1])
-        if smaller is not None and _size(smaller) < sum(map(_size, changes)):
-            changes = [smaller]  # one solve shows whether a policy needs so much less
-        verified = verify_relaxation(way.prepared, changes) if changes else None
-        if verified is not None and (best is None or sum(map(_size, verified[1])) < best[0]):
-            best = sum(map(_size, verified[1])), verified[1]
-    return None if best is None else best[1]
-
-
-def _step_smaller(changes: Sequence[LimitChange]) -> LimitChange | None:
-    """Return a change of one amount, smaller by one step that can be typed; None where there is none."""
-    one = changes[0]
-    if len(changes) != 1 or isinstance(one.old, str) or isinstance(one.new, str):
-        return None
-    step = STEP_OF.get(one.limit.rpartition(".")[2], 1.0)
-    if abs(one.new - one.old) <= step:
-        return None
-    new = round(one.new - math.copysign(step, one.new - one.old), 2)
-    path, _, text = one.setting.partition("=")
-    return replace(one, new=new, setting=f"{path}={new:.10g}{'h' if text.endswith('h') else ''}")
-
-
-def _size(change: LimitChange) -> float:
-    """Return by how much a limit changes, relative to what it was; 1 for a list."""
-    if isinstance(change.old, str) or isinstance(change.new, str):
-        return 1.0
-    return abs(change.new - change.old) / (abs(change.old) or 1.0)
+    from planner.open_choices.open_relaxations import Solved
 
 
 # Solve a scenario that leaves its model, its tokens or its batch open: decide them, then solve what is left.
@@ -228,25 +103,90 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
     for job in open_jobs(scenario):
         open_alternatives(scenario, job, library)
     jobs = together(scenario, library, options)
-    decisions = decide_together(jobs.in_turns())
-    decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
-    plan = finish(jobs.prepared(decided, decisions), options, started)
-    if not plan.jobs and all(decision.above_least is not None for decision in decisions.values()):
-        decisions = decide_together(jobs, least=least_sum_of(decisions))
-        decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
-        plan = finish(jobs.prepared(decided, decisions), options, started)
-    least = (
-        least_sum_of(decisions) if all(decision.above_least is not None for decision in decisions.values()) else None
-    )
+
+    def solve_changed(changed: Scenario, only_cheapest: bool) -> Solved | None:
+        its = together(changed, library, options)
+        if only_cheapest:
+            return _reported(its, changed, least_starts(its, None))
+        other = _decide_several(its, changed, options, started, finish)
+        return _reported(its, changed, other.decisions) if other.plan.jobs else None
+
+    found = _decide_several(jobs, scenario, options, started, finish)
+    plan = found.plan
+    if plan.infeasible is not None:
+        relax = tuple(smallest_changes_together(jobs, scenario, plan.infeasible.relax, solve_changed))
+        plan = plan.model_copy(update={"infeasible": plan.infeasible.model_copy(update={"relax": relax})})
+    return _with_choices(plan, scenario, found.decisions, library, options)
+
+
+@record(frozen=True)
+class _Several:
+    """What several jobs train, and the plan of it."""
+
+    plan: Plan
+    decisions: Mapping[str, Decision]
+
+
+def _decide_several(
+    jobs: Together, scenario: Scenario, options: SolveOptions, started: float, finish: Finish
+) -> _Several:
+    """Return the plan of the first decision that has one, the best first."""
+
+    def solve(decisions: Mapping[str, Decision]) -> _Several:
+        return _Several(finish(_prepared(jobs, scenario, decisions), options, started), decisions)
+
+    found = None
+    for decisions in _attempts(jobs):
+        if found is not None and all(decision.why_infeasible for decision in decisions.values()):
+            found = _with_smaller_budgets(jobs, scenario, found, solve)
+            if found.plan.jobs or all(decision.why_infeasible for decision in found.decisions.values()):
+                break
+        found = solve(decisions)
+        if found.plan.jobs:
+            break
+    assert found is not None
+    if found.plan.jobs and any(decision.above_least is None for decision in found.decisions.values()):
+        return replace(found, decisions=least_starts(jobs, least_sum_near(jobs.in_turns(), MOST_OVER_BUDGET)))
+    return found
+
+
+def _attempts(jobs: Together) -> Iterator[Mapping[str, Decision]]:
+    """Yield what open jobs may train: in turn, at one time, and last the cheapest runs of all.
+
+    Dollars at the confidence may be more than the search counts, so the best decision within the budget may fail.
+    """
+    first = decide_together(jobs.in_turns())
+    yield first
+    if all(decision.above_least is not None for decision in first.values()):
+        least = least_sum_of(first)
+        yield decide_together(jobs, least=least)
+        yield least_starts(jobs, least)
+
+
+def _with_smaller_budgets(
+    jobs: Together, scenario: Scenario, found: _Several, solve: Callable[[Mapping[str, Decision]], _Several]
+) -> _Several:
+    """Return what is decided within budgets that leave room for what the search does not count."""
+    least = least_sum_of(found.decisions)
     for _ in range(MOST_SMALLER_BUDGETS):
-        budget = None if least is None else _smaller_budget(plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
+        budget = _smaller_budget(found.plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
         if budget is None:
             break
         jobs = replace(jobs, shared=replace(jobs.shared, budget_usd=budget))
-        decisions = decide_together(jobs.in_turns(), least=least)
-        decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
-        plan = finish(jobs.prepared(decided, decisions), options, started)
-    return _with_choices(plan, scenario, decisions, library, options)
+        found = solve(decide_together(jobs.in_turns(), least=least))
+    return found
+
+
+def _prepared(jobs: Together, scenario: Scenario, decisions: Mapping[str, Decision]) -> PreparedScenario:
+    """Return the candidates of a scenario with what its open jobs train."""
+    decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
+    return jobs.prepared(decided, decisions)
+
+
+def _reported(jobs: Together, scenario: Scenario, decisions: Mapping[str, Decision]) -> Solved | None:
+    """Return the plan of decisions as a relaxation reports it; None without one."""
+    plan = timetable.solve_as_asked(_prepared(jobs, scenario, decisions))
+    return None if plan is None else (plan, decisions)
 
 
 def _smaller_budget(plan: Plan, limit_usd: float | None, budget_usd: float | None) -> float | None:

@@ -188,13 +188,23 @@ def faster(plan: Plan) -> list[str]:
     for option in plan.faster:
         if option.cost_usd is None or option.hours is None:
             continue
-        more = option.cost_usd - plan.jobs[0].cost_usd
-        sign = "+" if more >= 0 else "-"
+        more = _more_usd(plan, option.cost_usd)
         machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
         late = "" if option.hours_at_confidence is None else f", {words.by(option.hours_at_confidence)},"
-        trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({sign}{words.usd(abs(more))})"
+        trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({more})"
         lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
     return lines
+
+
+def _more_usd(plan: Plan, usd: float) -> str:
+    """Return how many dollars more a faster plan costs; of one that costs less, why it is not the plan."""
+    more = usd - plan.jobs[0].cost_usd
+    amount = words.usd(abs(more))
+    if more >= 0 or amount == words.usd(0.0):
+        return f"+{amount}"
+    return (
+        f"-{amount}, {'a near tie' if plan.least_cost_usd is not None else 'with penalties or a near tie'}: solve.ties"
+    )
 
 
 def scope(plan: Plan) -> list[str]:

@@ -30,7 +30,7 @@ from planner.timetable.shared_over_time import (
     usd_units,
     usd_units_up,
 )
-from planner.timetable.timetable_problem import Mode, Task, Timetable
+from planner.timetable.timetable_problem import UNITS_PER_USD, Mode, Task, Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 
 MOMENT_HOURS = 1e-6
 """A run is never shorter: what it spends per hour stays a number."""
-SHORTER_GUARANTEES = (0.5, 0.25)
+SHORTER_GUARANTEES = (0.75, 0.5, 0.25)
 """Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others.
 
-Each is rounded down to whole minutes. Rounded up, two halves would be longer than the whole."""
+A further part is that of a job's fastest run in those of all jobs: with it jobs of different lengths fit in turn. Each
+is rounded down to whole minutes. Rounded up, two halves would be longer than the whole. Any part is allowed, so what
+these cost at least is no bound: `least_objective` is."""
 
 MOST_PAUSES = 1000
 """More pauses of a run are counted as so many where ties are decided: a night each of three years."""
@@ -135,9 +137,17 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         room = min(room, left)
     if not first.spot:
         return [first]
-    others = [within(minutes_down(room * part) / 60) for part in SHORTER_GUARANTEES]
+    parts = dict.fromkeys((*SHORTER_GUARANTEES, _own_part(prepared, index)))
+    lengths = dict.fromkeys(minutes_down(room * part) for part in parts)
+    others = [within(minutes / 60) for minutes in lengths]
     on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for other in others if other.spot]
     return [first, *on_spot]
+
+
+def _own_part(prepared: PreparedScenario, index: int) -> float:
+    """Return the part of a job's fastest run in those of all jobs."""
+    fastest = [float(np.min(screened.table.late_hours(screened.table.share_low))) for screened in prepared.screened]
+    return fastest[index] / max(sum(fastest), MOMENT_HOURS)
 
 
 def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> CandidateTable:
@@ -334,6 +344,8 @@ class BuiltTimetable:
     with_ties: Timetable
     jobs: tuple[JobModes, ...]
     shared: SharedThings
+    least: float | None = None
+    """What no timetable stays below, in units of the objective, where the modes are only some of those there are."""
 
     def changed(self, change: Callable[[Timetable], Timetable]) -> BuiltTimetable:
         """Return the timetable with and without the modes for ties after the same change."""
@@ -365,8 +377,41 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
         horizon,
         "last" if scenario.objective_kind == "time" else "cost",
     )
+    least = least_objective(prepared) if keep is None and has_other_guarantees(prepared) else None
     whole = (replace(task, modes=made.modes) for task, made in zip(tasks, jobs, strict=True))
-    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared)
+    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least)
+
+
+def has_other_guarantees(prepared: PreparedScenario) -> bool:
+    """Return whether a job may also run with a guarantee, or a share on spot, that is no mode of its timetable."""
+    return any(
+        bool(screened.spot) or bool((screened.table.share_low < screened.table.share_high).any())
+        for screened in prepared.screened
+    )
+
+
+def least_objective(prepared: PreparedScenario) -> float:
+    """Return the objective, in units of a timetable, if each job had all limits and all its time to itself.
+
+    No guarantee makes a run faster than on demand, and none costs less than that of the whole time.
+    """
+    if prepared.scenario.objective_kind == "time":
+        return float(max(_least_minutes(prepared, index) for index in range(len(prepared.screened))))
+    usd = 0.0
+    for screened in prepared.screened:
+        table = without_reservations(screened.table, prepared)
+        ends = [
+            CandidateObjective.of(prepared.scenario).values(table, end) for end in (table.share_low, table.share_high)
+        ]
+        usd += max(0.0, float(np.min(ends)))
+    return UNITS_PER_USD * usd
+
+
+def _least_minutes(prepared: PreparedScenario, index: int) -> float:
+    """Return the minutes from which on a job can have ended, on demand or wherever it runs."""
+    uncut = prepared.candidates[index].table.rows(prepared.screened[index].rows)
+    least = min(float(np.nanmin(uncut.late_hours(share))) for share in (np.zeros(len(uncut)), uncut.share_low))
+    return 60 * (prepared.scenario.jobs[index].release_hours + least)
 
 
 def _horizon(prepared: PreparedScenario) -> int:

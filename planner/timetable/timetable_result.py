@@ -61,17 +61,23 @@ class SolvedTimetable:
 def solve_built_schedule(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
     """Return the best schedule of a scenario's timetable, which near ties may decide."""
     if not has_near_ties(scenario):
-        return solve_schedule(built.problem, options)
-    return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd)
+        return solve_schedule(built.problem, options, least=built.least)
+    return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd, built.least)
 
 
 def solve_schedule(
-    problem: Timetable, options: SolveOptions, with_ties: Timetable | None = None, ties: Ties = no_ties
+    problem: Timetable,
+    options: SolveOptions,
+    with_ties: Timetable | None = None,
+    ties: Ties = no_ties,
+    least: float | None = None,
 ) -> SolvedTimetable:
     """Return the best schedule within the time limit and the gap of the options.
 
     The modes of `with_ties` begin with those of the problem. One of its schedules that costs at most `ties` (dollars,
     of the least ones) more is taken where the order of ties prefers it.
+    It is proven to be the best of the modes. Where there may be others, `least` is given: what no timetable stays
+    below, in units of the objective, which is the bound then.
     """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
     stop = perf_counter() + seconds
@@ -92,7 +98,13 @@ def solve_schedule(
     found = near or break_ties(search, seconds, search.gap)
     if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
-    return SolvedTimetable(search.termination, found, search.bound, named, strict if near else None)
+    kept = strict if near else None
+    if least is None:
+        return SolvedTimetable(search.termination, found, search.bound, named, kept)
+    bound, value = min(search.bound, least), objective_value(problem, strict)
+    is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
+    termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
+    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept)
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:
@@ -305,11 +317,14 @@ def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> 
     value = objective_value(built.problem, solved.least)
     if solved.termination is Termination.OPTIMAL and value - solved.bound <= max(1.0, PROVEN_GAP * value):
         return objective, 0.0
-    unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
-    if built.problem.objective == "cost":  # half a unit, and up to a minute of lateness, is rounding
-        slack = sum(0.5 + task.late for task in built.problem.tasks)
-    bound = min(objective, max(0.0, (solved.bound - slack) / unit))
+    unit = 60 if built.problem.objective == "last" else UNITS_PER_USD
+    bound = min(objective, max(0.0, (solved.bound - _rounding(built.problem)) / unit))
     return bound, (objective - bound) / max(abs(objective), 1e-9)
+
+
+def _rounding(problem: Timetable) -> float:
+    """Return the units of an objective that are rounding: a minute, or half a unit and a minute of lateness per job."""
+    return 1.0 if problem.objective == "last" else sum(0.5 + task.late for task in problem.tasks)
 
 
 # The plan that `solve` makes of a scenario, side by side or in turn, with what a relaxation says of it.

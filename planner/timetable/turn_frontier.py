@@ -74,8 +74,7 @@ class TurnProgram(CommonDeadlines):
     def solve_at(self, hours: float) -> Breakpoint | None:
         """Return the cheapest plan whose jobs all end within `hours`; None without one. Raises SolverLimitError.
 
-        It bounds the plans for all earlier deadlines, too, unless jobs on spot take turns: their policies, and the
-        shares of two markets, are some of those that each deadline allows.
+        It bounds the plans for all earlier deadlines, too.
         """
         jobs = []
         for job in self.scenario.jobs:
@@ -90,8 +89,7 @@ class TurnProgram(CommonDeadlines):
             return None
         usd, separate = plan.cost_usd.expected, self.separate_usd(hours)
         bound = separate if plan.bound is None else max(plan.bound, separate)
-        assert self._prepared is not None
-        self.bounds.append((hours, separate if _takes_turns(plan) and _uses_spot(self._prepared) else bound))
+        self.bounds.append((hours, bound))
         bound = min(bound, usd)
         gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
         return Breakpoint(plan.hours.at_confidence, usd, (), bound, gap, separate_usd=min(separate, usd), plan=plan)
@@ -123,11 +121,3 @@ def _in_dollars(scenario: Scenario) -> Scenario:
 def _takes_turns(plan: Plan) -> bool:
     """Return whether a plan is a timetable."""
     return TIMETABLE_NOTE in plan.warnings
-
-
-def _uses_spot(prepared: PreparedScenario) -> bool:
-    """Return whether some candidate has more than one share of spot machines, or follows a policy."""
-    return any(
-        bool(candidates.spot) or bool((candidates.table.share_low < candidates.table.share_high).any())
-        for candidates in prepared.screened
-    )

@@ -175,7 +175,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     others = _other_frameworks(prepared, try_solve)
     others += _larger_batch(prepared, try_solve)
     found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
-    verified = enumerate(_as_solved(whole, found), 1)
+    verified = enumerate(settle_all(whole, found), 1)
     within = next((plan for plan, changes in found if [change.limit for change in changes] == [BUDGET]), None)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
@@ -202,7 +202,7 @@ def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | N
     return prepare(scenario.model_copy(update={"jobs": jobs}), prepared.library, may_be_slim=False)
 
 
-def _as_solved(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
+def settle_all(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then.
 
     Of more than `MOST_JOBS` jobs in turn one relaxation is enough, because each is another timetable.

@@ -198,7 +198,7 @@ def relax_candidates(
     pieces: list[JobCandidates] = []
     found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
     for index, candidate in enumerate(prepared.candidates):
-        for piece in (instead or {}).get(index) or _pieces(candidate, scenario.limits, market, library):
+        for piece in (instead or {}).get(index) or pieces_of(candidate, scenario.limits, market, library):
             for whole, every in _without_deadline_cut(piece, scenario.limits, market, library):
                 known = market.is_known(scenario.limits)[whole.offer]  # no value of a limit admits the others
                 table, rows = whole.rows(known), every[known]
@@ -214,7 +214,7 @@ def relax_candidates(
     return RelaxedCandidates(scenario, market, table, tuple(pieces), piece_column, row_column, filters, breaks[:, :-1])
 
 
-def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library) -> Iterator[JobCandidates]:
+def pieces_of(one: JobCandidates, limits: Limits, market: Market, library: Library) -> Iterator[JobCandidates]:
     """Yield the candidates as given, with unrestricted techniques, and with these but without a VRAM margin."""
     yield one
     unrestricted = unrestricted_techniques(one.job.techniques)

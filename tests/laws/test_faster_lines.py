@@ -1,0 +1,42 @@
+"""A line of the section Faster never shows a plan that is faster and cheaper without saying why it is not the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from planner.loading.scenario_file import change_scenario
+from planner.report.plan_alternatives import faster
+from planner.solving.solve import solve
+from tests.solving.test_order_of_ties import OPTIONS, OWN, PLAIN, planned, scenario, usd_of
+
+FIRST = {"own": {**PLAIN, "own": OWN, "usd_per_hour": None, "stock": None}, "stock": PLAIN, "machines": PLAIN}
+"""Machines that a step of a near tie prefers to a faster one of unknown stock."""
+
+
+@pytest.mark.long
+@settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example("own", 4, 0.995, {})
+@example("stock", 4, 0.995, {})
+@example("stock", 4, 0.995, {"jobs.0.techniques.penalty_usd": "{four_bit: 0.01}"})
+@given(
+    st.sampled_from(sorted(FIRST)),
+    st.sampled_from([2, 4, 8]),
+    st.floats(0.97, 1.03),
+    st.sampled_from([{}, {"solve.ties": "0"}, {"solve.ties": "0.2"}]),
+)
+def test_a_faster_and_cheaper_plan_is_a_near_tie(step: str, gpus: int, share: float, changed: dict[str, str]) -> None:
+    """Dollars saved are shown with the rule that prefers the plan, dollars more without it."""
+    first = {**FIRST[step], "provider": "first"}
+    second: dict[str, Any] = {**PLAIN, "provider": "second", "gpus": gpus, "stock": None, "usd_per_hour": 0.5 * gpus}
+    second["usd_per_hour"] *= share * usd_of(planned(first)) / usd_of(planned(second))
+    asked = change_scenario(scenario(first, second), [f"{path}={value}" for path, value in changed.items()])
+    plan = solve(asked, OPTIONS)
+    text = " ".join(" ".join(faster(plan)).split())
+    saved = [option for option in plan.faster if (option.cost_usd or 0.0) < plan.jobs[0].cost_usd - 0.005]
+    assert text.count("solve.ties") == text.count("(-$") == len(saved)
+    if plan.jobs[0].provider == "first" and share < 0.999:
+        assert saved
