@@ -13,8 +13,8 @@ from planner.errors import Fault, InputError
 from planner.library.reading import (
     CONFIG,
     CONFIG_WANTED,
-    FORMATS,
-    FORMATS_WANTED,
+    MODELOPT_FILE,
+    MODELOPT_WANTED,
     CardNames,
     config_architecture,
     formats_next_to,
@@ -139,8 +139,8 @@ def _fetched(repository: str, hub: Any) -> FoundConfig:
     document = parse_json(text, f"{CONFIG} of {repository}", CONFIG_WANTED, keeps_infinity=True)
     formats = None
     if isinstance(document.data, dict) and not document.data.get("quantization_config"):
-        said, _ = _file_of_hub(repository, FORMATS, hub)
-        formats = parse_json(said, f"{FORMATS} of {repository}", FORMATS_WANTED) if said else None
+        said, _ = _file_of_hub(repository, MODELOPT_FILE, hub)
+        formats = parse_json(said, f"{MODELOPT_FILE} of {repository}", MODELOPT_WANTED) if said else None
     return FoundConfig(document, repository, commit, formats)
 
 

@@ -257,7 +257,7 @@ def _check_count(card: Architecture, source: Source) -> None:
 CONFIG_WANTED = "give the config.json of a causal language model"
 
 
-CONFIG, FORMATS = "config.json", "hf_quant_config.json"
+CONFIG, MODELOPT_FILE = "config.json", "hf_quant_config.json"
 """The file of a model, and the one in which ModelOpt writes the format of its weights; engines read both."""
 
 
@@ -266,11 +266,11 @@ def formats_next_to(path: str | Path) -> JsonDocument | None:
     from planner.documents.tables import read_json
 
     folder, file = os.path.split(path)
-    formats = os.path.join(folder, FORMATS)
-    return read_json(formats, FORMATS_WANTED) if file == CONFIG and os.path.isfile(formats) else None
+    formats = os.path.join(folder, MODELOPT_FILE)
+    return read_json(formats, MODELOPT_WANTED) if file == CONFIG and os.path.isfile(formats) else None
 
 
-FORMATS_WANTED = "give the file as ModelOpt wrote it, or take it away to plan the model in 16 bits"
+MODELOPT_WANTED = "give the file as ModelOpt wrote it, or take it away to plan the model in 16 bits"
 
 
 def config_architecture(document: JsonDocument, name: str, formats: JsonDocument | None = None) -> Architecture:
@@ -316,7 +316,7 @@ def _in_formats(document: JsonDocument, name: str, formats: JsonDocument) -> Arc
         raise InputError([formats.fault(("quantization",), what, fix)]) from None
     if published == (read_engines().release,):  # the cache alone is quantised
         return card
-    return card.model_copy(update={"published": published, "published_source": FORMATS})
+    return card.model_copy(update={"published": published, "published_source": MODELOPT_FILE})
 
 
 def _read_all(cards: Cards[_Card], faults: list[Fault]) -> dict[str, _Card]:
