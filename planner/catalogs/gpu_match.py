@@ -24,6 +24,9 @@ _FORM = re.compile(r"(?<![a-z])(sxm\d?|pcie|nvl)(?![a-z])|(?<=\d)(sxm\d?|pcie|nv
 _LINK = re.compile(r"[-_ ]?nvlink(?![a-z])", re.IGNORECASE)
 _BARE_METAL = re.compile(r"[-_ ]bare[-_ ]?metal$", re.IGNORECASE)
 _SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
+_MEMORY_KIND = re.compile(r"[-_ ](hbm\d[ep]?)(?![a-z0-9])", re.IGNORECASE)
+_FORM_BY_MEMORY = {("H100", "hbm3"): "SXM", ("H100", "hbm2e"): "PCIe"}
+"""Chip and kind of memory -> form, where forms of one size differ in it (NVIDIA H100 data sheet)."""
 
 _LISTING = re.compile(r"\d+x-(.+)-\d+(?:\.\d+)?-\d+")
 """How SkyPilot names machines of Vast.ai: `2x-RTX_4090D-32-65536`, with cores and memory."""
@@ -106,6 +109,10 @@ class GpuMatcher:
         if not sized:
             what = f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known"
             return GpuMatch(None, what, kind="no GPU of that memory is known")
+        kind = _MEMORY_KIND.search(name)
+        if kind is not None and not form:
+            meant = _FORM_BY_MEMORY.get((_chip(named), kind[1].casefold()), "")
+            form = meant if meant in map(_form_factor, sized.values()) else ""
         # Catalogs name NVL parts apart, so a bare name is none of them unless only an NVL part has that memory.
         plain = {gpu: card for gpu, card in sized.items() if _form_factor(card) != "NVL"}
         right = {gpu: card for gpu, card in sized.items() if _form_factor(card) == form} if form else plain or sized
@@ -122,8 +129,10 @@ class GpuMatcher:
 
     def _named(self, name: str) -> str | None:
         """Return a card of the chip that a name means, with or without its memory and form."""
-        bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", _BARE_METAL.sub("", name)))).strip(" -_")
-        return self._names.canonical(name) or self._names.canonical(bare)
+        bare = name
+        for part in (_BARE_METAL, _LINK, _FORM, _MEMORY_KIND, _SIZE):
+            bare = part.sub("", bare)
+        return self._names.canonical(name) or self._names.canonical(bare.strip(" -_"))
 
 
 def unknown_gpu(name: str) -> tuple[str, str]:

@@ -10,11 +10,18 @@ from typing import Any
 from planner.documents.files import MAX_BYTES
 from planner.documents.tables import JsonDocument, parse_json, read_json
 from planner.errors import Fault, InputError
-from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture
+from planner.library.reading import (
+    CONFIG,
+    CONFIG_WANTED,
+    MODELOPT_FILE,
+    MODELOPT_WANTED,
+    CardNames,
+    config_architecture,
+    formats_next_to,
+)
 from planner.library.schema import Architecture
 from planner.records import record
 
-CONFIG = "config.json"
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]+", re.ASCII)
 _CACHED_FOLDER = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 """A repository in the cache of huggingface_hub: its files are in snapshots/COMMIT."""
@@ -30,6 +37,8 @@ class FoundConfig:
     document: JsonDocument
     repository: str = ""
     commit: str = ""
+    formats: JsonDocument | None = None
+    """ModelOpt's file with the format of the weights."""
 
 
 @record(frozen=True)
@@ -50,7 +59,7 @@ def import_architecture(wanted: str, name: str | None = None) -> ImportedArchite
     config = found.document.data if isinstance(found.document.data, dict) else {}
     stated = str(config.get("_name_or_path") or "")
     repository = found.repository or (stated if re.fullmatch(r"[\w.-]+/[\w.-]+", stated, re.ASCII) else "")
-    card = config_architecture(found.document, name or _short_name(repository or wanted))
+    card = config_architecture(found.document, name or _short_name(repository or wanted), found.formats)
     commit = f", commit {found.commit[:12]}" if found.commit else ""
     origin = f"{CONFIG} of {repository or card.name}{commit}"
     names = CardNames("architectures")
@@ -98,11 +107,12 @@ def _in_folder(folder: Path) -> Path:
 def _with_origin(path: Path) -> FoundConfig:
     """Return a file with repository and commit where it lies in the cache of huggingface_hub."""
     document = read_json(path if str(path) != "-" else "-", CONFIG_WANTED, keeps_infinity=True)
+    formats = formats_next_to(path)
     commit = path.parent.name
     cached = _CACHED_FOLDER.fullmatch(path.parent.parent.parent.name)
     if cached and path.parent.parent.name == "snapshots":
-        return FoundConfig(document, f"{cached['owner']}/{cached['name']}", commit)
-    return FoundConfig(document)
+        return FoundConfig(document, f"{cached['owner']}/{cached['name']}", commit, formats)
+    return FoundConfig(document, formats=formats)
 
 
 def _of_repository(repository: str) -> FoundConfig:
@@ -119,11 +129,23 @@ def _of_repository(repository: str) -> FoundConfig:
         raise InputError([Fault(repository, 0, "", f"no name of a repository: {error}", CONFIG_WANTED)]) from None
     if isinstance(cached, str):
         found = _with_origin(Path(cached))
-        return FoundConfig(found.document, found.repository or repository, found.commit)
+        return FoundConfig(found.document, found.repository or repository, found.commit, found.formats)
     return _fetched(repository, huggingface_hub)
 
 
 def _fetched(repository: str, hub: Any) -> FoundConfig:
+    """Return the config.json of a repository on the Hub, and ModelOpt's file where that one says no format."""
+    text, commit = _file_of_hub(repository, CONFIG, hub)
+    document = parse_json(text, f"{CONFIG} of {repository}", CONFIG_WANTED, keeps_infinity=True)
+    formats = None
+    if isinstance(document.data, dict) and not document.data.get("quantization_config"):
+        said, _ = _file_of_hub(repository, MODELOPT_FILE, hub)
+        formats = parse_json(said, f"{MODELOPT_FILE} of {repository}", MODELOPT_WANTED) if said else None
+    return FoundConfig(document, repository, commit, formats)
+
+
+def _file_of_hub(repository: str, file: str, hub: Any) -> tuple[str, str]:
+    """Return the text of a file and the commit; no text where the repository has none but must not have it."""
     from huggingface_hub import constants, errors
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
@@ -133,7 +155,7 @@ def _fetched(repository: str, hub: Any) -> FoundConfig:
     if constants.HF_HUB_OFFLINE:
         raise refuse("not in the cache, and HF_HUB_OFFLINE is set", f"unset it, {_DOWNLOAD}")
     try:
-        url = hub.hf_hub_url(repository, CONFIG)
+        url = hub.hf_hub_url(repository, file)
         response = hub.get_session().get(url, headers=build_hf_headers(), timeout=WAIT_SECONDS)
         hf_raise_for_status(response)
     except errors.GatedRepoError:
@@ -143,6 +165,8 @@ def _fetched(repository: str, hub: Any) -> FoundConfig:
     except errors.RepositoryNotFoundError:
         raise refuse("no such repository, or a private one", "check the name, or run hf auth login") from None
     except errors.EntryNotFoundError:
+        if file != CONFIG:
+            return "", ""
         what = f"the repository has no {CONFIG}"
         raise refuse(what, "an adapter or a GGUF file has none: import the base that it was made from") from None
     except Exception as error:  # of the HTTP client that huggingface_hub happens to use
@@ -151,7 +175,5 @@ def _fetched(repository: str, hub: Any) -> FoundConfig:
             f"not in the cache, and the Hub cannot be reached: {why}", f"try again later, {_DOWNLOAD}"
         ) from None
     if len(response.content) > MAX_BYTES:
-        raise refuse(f"a {CONFIG} of {len(response.content) / 1e6:.0f} MB", CONFIG_WANTED)
-    text = response.content.decode("utf-8", "replace")
-    document = parse_json(text, f"{CONFIG} of {repository}", CONFIG_WANTED, keeps_infinity=True)
-    return FoundConfig(document, repository, response.headers.get("x-repo-commit", ""))
+        raise refuse(f"a {file} of {len(response.content) / 1e6:.0f} MB", CONFIG_WANTED)
+    return response.content.decode("utf-8", "replace"), response.headers.get("x-repo-commit", "")

@@ -49,6 +49,8 @@ class ToolFile:
     held: dict[KeyPath, Held] = field(default_factory=dict)
     without_effect: list[str] = field(default_factory=list)
     unmodelled: dict[str, str] = field(default_factory=dict)
+    about: dict[str, KeyPath] = field(default_factory=dict)
+    """What is not modelled of a value that is held -> its place: not said where an option replaces the value."""
 
     def consistent(self) -> ToolFile:
         """Return it without what says nothing of full training: adapters, and bits of a base that is not frozen.
@@ -92,7 +94,8 @@ def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
     lines.append("  Chosen: machines, and every technique that is not named above")
     if found.without_effect:
         lines.append(f"  No effect on hours, memory or dollars: {', '.join(found.without_effect)}")
-    lines += [f"  Not modelled: {name}: {why}" for name, why in found.unmodelled.items()]
+    said = {name: why for name, why in found.unmodelled.items() if found.about.get(name) not in replaced}
+    lines += [f"  Not modelled: {name}: {why}" for name, why in said.items()]
     return lines
 
 
@@ -123,6 +126,8 @@ _PLACES: dict[str, KeyPath] = {
 _COUNTS = ("steps", "sequence_length", "global_batch", "lora_rank", "micro_batch", "accumulation_steps")
 ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
+EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
+"""Modules of embedding and head, as models of Transformers call them."""
 BY_DEFAULT = "by default"
 """Stands for a field where the file says nothing, and the default of the tool does."""
 _BITS = {"none": 16, "int8": 8}
@@ -318,6 +323,7 @@ class _Reader:
             value = self.values[name]
             if not (self._is_count(name, value) if fact in _COUNTS else self._is_name(name, value)):
                 continue
+            value = _cached_repository(value) if fact == "model_id" else value
             self.facts[fact] = value
             if fact in _PLACES:
                 if _PLACES[fact] == ("lora", "targets"):
@@ -345,6 +351,7 @@ class _Reader:
             if self._is_count(limit, self.values[limit]) and epochs in self.values:
                 steps = int(self.values[limit] * self.values[epochs])
                 self._hold(("work", "steps"), steps, limit)
+                self.answer.about[self._shown(limit)] = ("work", "steps")
                 self.answer.unmodelled[self._shown(limit)] = (
                     f"{steps} steps of all epochs are held; they are fewer where the data end before"
                 )
@@ -352,7 +359,10 @@ class _Reader:
     def _hold_targets(self, value: Any, name: str) -> None:
         """Hold the modules that adapters extend: a list by ends of names, a string as a regular expression."""
         if not (isinstance(value, str) and is_pattern(value)):
-            self._hold(("lora", "targets"), _targets(value), name)
+            targets = _targets(value)
+            if whole := [target for target in targets if target in EMBEDDINGS]:
+                self._fault(name, f"{' and '.join(whole)}: a plan has no adapters there", self._trains_embeddings())
+            self._hold(("lora", "targets"), targets, name)
             return
         try:
             modules, leaves_out = matched_modules(value)
@@ -372,6 +382,16 @@ class _Reader:
             notes.append("adapters in an encoder of images or sound, which it matches too, are not counted")
         if notes:
             self.answer.unmodelled[self._shown(name)] = "; ".join(notes)
+
+    def _trains_embeddings(self) -> str:
+        """Return how a file of the tool trains embedding and head next to adapters."""
+        rows = (row for row in self.tool.read.rows if row.hold.get("lora.train_embeddings"))
+        fields = [name for row in rows for name in row.when]
+        return (
+            f"list them under {fields[0]}, which trains them whole"
+            if fields
+            else "leave them out of a copy of the file"
+        )
 
     def _hold_targets_by_matrix(self) -> None:
         """Hold the matrices that adapters extend where each has a field of its own."""
@@ -451,7 +471,8 @@ class _Reader:
             self._no_value(technique, unknown)
             return
         if best and (most > 0 or technique in read.by_default):
-            self._hold_technique(technique, best, min(used, default=BY_DEFAULT))
+            said = min(used, key=lambda name: (name in read.details, name), default=BY_DEFAULT)
+            self._hold_technique(technique, best, said)
             self.left -= used
         if not best:
             self._no_value(technique, sorted(mine & self.left))
@@ -624,6 +645,15 @@ class _Reader:
     def _marks(self) -> Any:
         marks = self.document.marks if isinstance(self.document, Document) else None
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
+
+
+_CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")
+
+
+def _cached_repository(value: Any) -> Any:
+    """Return the repository that a path of the cache of huggingface_hub names, where it lies on another machine."""
+    found = _CACHED.search(value) if isinstance(value, str) else None
+    return f"{found[1]}/{found[2]}" if found and not Path(value).exists() else value
 
 
 def _resolved(value: Any, whole: Mapping[str, Any]) -> Any:

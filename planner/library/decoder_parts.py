@@ -228,6 +228,7 @@ _PARTS_BY_KEY = {
     "layers that differ in width": ("block_configs", "num_attention_heads_per_layer"),
     "low-rank queries": KEY_NAMES["q_rank"],
     "cross-attention": ("cross_attention_layers",),
+    "block-sparse attention": ("sparse_attention_config",),
 }
 """Parts by the keys that say that a decoder has them."""
 

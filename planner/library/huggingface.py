@@ -85,12 +85,12 @@ def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
         told = (
             f"; the file leaves open {' and '.join(left_open)}" if isinstance(stated, str) and len(config) > 2 else ""
         )
-        raise _fault(name, "model_type", f"{what}{told}", _fix(stated))
+        raise _fault(name, "model_type", f"{what}{told}", _fix(config))
     try:
         return read_stated(config, row, complete)
     except NotCovered as refused:
         key, why, fix = map(str, refused.args)
-        raise _fault(name, key, f"{what}: {why}", fix or _fix(stated)) from refused
+        raise _fault(name, key, f"{what}: {why}", fix or _fix(config)) from refused
 
 
 def family_of(config: Config) -> str | None:
@@ -179,20 +179,38 @@ _LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images an
 
 def _unknown(config: Config) -> str:
     """Return the parts of an unknown family that its keys name, and for which it may need a term in the estimates."""
-    has = [key for key, value in config.items() if value not in (None, False, 0, [], {})]
-    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
-    if config.get("is_encoder_decoder"):
-        found["an encoder"] = "is_encoder_decoder"
-    told = " and ".join(f"{term} (key {key})" for term, key in found.items())
+    told = " and ".join(f"{term} (key {key})" for term, key in _parts_named(config).items())
     return f", which has {told}" if told else ""
 
 
-def _fix(stated: Any) -> str:
-    """Return the families whose names are close to a model type that is not known."""
-    known = sorted({*_READERS, *families(), *_SAME_LAYERS})
-    close = suggest_names(stated, known) if isinstance(stated, str) else ""
+def _parts_named(config: Config) -> dict[str, str]:
+    """Return the parts of layers that the keys of a file name, each with the key."""
+    has = [key for key, value in config.items() if value not in (None, False, 0, [], {})]
+    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
+    return found | ({"an encoder": "is_encoder_decoder"} if config.get("is_encoder_decoder") else {})
+
+
+def _fix(config: Config) -> str:
+    """Return the families whose names are close to a model type that is not known, and that may have these layers."""
+    stated = config.get("model_type")
+    close = suggest_names(stated, sorted({*_READERS, *families(), *_SAME_LAYERS})) if isinstance(stated, str) else ""
+    takes = " or ".join(name for name in close.split(" or ") if name and _may_be(name, config))
+    if any(part in _NO_TERM for part in _parts_named(config)):
+        return "choose a decoder whose layers are known"
     same = "if its layers are those of a family that is read, such as llama or qwen3_moe, write that as model_type"
-    return f"did you mean {close}? Else, {same}" if close else same
+    return f"did you mean {takes}? Else, {same}" if takes else same
+
+
+def _may_be(name: str, config: Config) -> bool:
+    """Return whether a family has every part that the keys of a file name; numbers may be missing."""
+    family = _SAME_LAYERS.get(name, name)
+    try:
+        _READERS[family](config) if family in _READERS else read_decoder(config, family, False)
+    except (NoWholeNumber, KeyError):
+        return True
+    except NotCovered:
+        return False
+    return True
 
 
 def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
@@ -234,13 +252,16 @@ _SAME_LAYERS: dict[str, str] = {
 _TERMS_BY_KEY: dict[str, tuple[str, ...]] = {
     "state-space layers": ("mamba", "ssm_", "state_size", "d_state"),
     "convolution layers": ("conv_L_cache", "conv_bias"),
-    "sparse attention": ("index_topk", "indexer", "block_sparse"),
+    "sparse attention": ("index_topk", "indexer"),
+    "block-sparse attention": ("block_sparse", "sparse_attention"),
     "latent attention": ("kv_lora_rank",),
     "linear attention": ("linear_attn", "linear_num_", "lightning"),
     "experts": ("num_experts", "n_routed_experts", "num_local_experts", "moe_"),
     "cross-attention": ("cross_attention",),
 }
 """Parts of keys that name the layers of a family."""
+_NO_TERM = ("block-sparse attention", "cross-attention", "an encoder")
+"""Parts that no family that is read has: under another model type they would be left out."""
 
 _STATE_SPACE = "its state-space layers have no term in the estimates"
 _ENCODER = "it is no causal decoder"

@@ -226,7 +226,7 @@ def read_config(path: str) -> Architecture:
     from planner.documents.tables import read_json
 
     if path.endswith(".json"):
-        return config_architecture(read_json(path, CONFIG_WANTED, keeps_infinity=True), path)
+        return config_architecture(read_json(path, CONFIG_WANTED, keeps_infinity=True), path, formats_next_to(path))
     document = read_document(path)
     source = Source(path, document)
     try:
@@ -257,13 +257,34 @@ def _check_count(card: Architecture, source: Source) -> None:
 CONFIG_WANTED = "give the config.json of a causal language model"
 
 
-def config_architecture(document: JsonDocument, name: str) -> Architecture:
-    """Return the architecture that a Hugging Face config.json describes; `InputError` with the line of each fault."""
+CONFIG, MODELOPT_FILE = "config.json", "hf_quant_config.json"
+"""The file of a model, and the one in which ModelOpt writes the format of its weights; engines read both."""
+
+
+def formats_next_to(path: str | Path) -> JsonDocument | None:
+    """Return ModelOpt's file in the folder of a config.json; None where there is none, or the file is another."""
+    from planner.documents.tables import read_json
+
+    folder, file = os.path.split(path)
+    formats = os.path.join(folder, MODELOPT_FILE)
+    return read_json(formats, MODELOPT_WANTED) if file == CONFIG and os.path.isfile(formats) else None
+
+
+MODELOPT_WANTED = "give the file as ModelOpt wrote it, or take it away to plan the model in 16 bits"
+
+
+def config_architecture(document: JsonDocument, name: str, formats: JsonDocument | None = None) -> Architecture:
+    """Return the architecture that a Hugging Face config.json describes; `InputError` with the line of each fault.
+
+    `formats`: the file in which ModelOpt says the format of the weights, where config.json itself does not.
+    """
     from planner.library.huggingface import architecture_from_config, language_path
 
     config = document.data
     if not isinstance(config, dict):
         raise InputError([document.fault((), "the top of the file is not a mapping", CONFIG_WANTED)])
+    if formats is not None and not config.get("quantization_config"):
+        return _in_formats(document, name, formats)
     try:
         return Architecture.model_validate(architecture_from_config(config, name))
     except LibraryError as error:
@@ -280,6 +301,22 @@ def config_architecture(document: JsonDocument, name: str) -> Architecture:
         raise InputError(
             Source(document.file, document).faults(validation_complaints(error, Architecture, {}))
         ) from None
+
+
+def _in_formats(document: JsonDocument, name: str, formats: JsonDocument) -> Architecture:
+    """Return the architecture of a config.json in the format of weights that ModelOpt's file says."""
+    from planner.library.decoder_keys import NotCovered
+    from planner.library.model_ladder import formats_of_config
+
+    card = config_architecture(document, name)
+    try:
+        published = formats_of_config({"quantization_config": formats.data})
+    except NotCovered as refused:
+        _, what, fix = map(str, refused.args)
+        raise InputError([formats.fault(("quantization",), what, fix)]) from None
+    if published == (read_engines().release,):  # the cache alone is quantised
+        return card
+    return card.model_copy(update={"published": published, "published_source": MODELOPT_FILE})
 
 
 def _read_all(cards: Cards[_Card], faults: list[Fault]) -> dict[str, _Card]:

@@ -18,6 +18,16 @@ MATCHER = GpuMatcher()
         ("H100", (80.0,), "lambda", "gpu_1x_h100_pcie", "H100-PCIe-80GB"),
         ("H100", (80.0,), "nebius", "gpu-h100-sxm", "H100-80GB"),
         ("H100", (80.0,), "runpod", "NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("H100-80GB-HBM3", (80.0,), "runpod", "8x_H100-80GB-HBM3_SECURE", "H100-80GB"),
+        ("NVIDIA H100 80GB HBM3", (), "", "", "H100-80GB"),
+        ("H100_HBM3", (), "", "", "H100-80GB"),
+        ("H100-80GB-HBM2e", (), "", "", "H100-PCIe-80GB"),
+        ("H100-94GB-HBM3", (), "", "", "H100-NVL-94GB"),
+        ("H100-PCIe-80GB-HBM2e", (), "", "", "H100-PCIe-80GB"),
+        ("H200-141GB-HBM3e", (141.0,), "", "", "H200"),
+        ("GH200-96GB-HBM3", (), "", "", "GH200-96GB"),
+        ("A100-SXM4-80GB-HBM2e", (), "", "", "A100-80GB"),
+        ("V100-16GB-HBM2", (), "", "", "V100-16GB"),
         ("H100", (94.0,), "azure", "", "H100-NVL-94GB"),
         ("H100NVL", (94.0,), "", "", "H100-NVL-94GB"),
         ("H200", (141.0,), "", "", "H200"),
@@ -48,7 +58,12 @@ def test_sxm_pcie_and_nvl_are_three_gpus(
 
 @pytest.mark.parametrize(
     ("name", "memory", "gpu"),
-    [("H100", (80.0,), "H100-PCIe-80GB"), ("A100-80GB", (), "A100-PCIe-80GB"), ("A100", (40.0,), "A100-PCIe-40GB")],
+    [
+        ("H100", (80.0,), "H100-PCIe-80GB"),
+        ("A100-80GB", (), "A100-PCIe-80GB"),
+        ("A100", (40.0,), "A100-PCIe-40GB"),
+        ("A100-80GB-HBM2e", (), "A100-PCIe-80GB"),
+    ],
 )
 def test_a_form_that_nobody_states_is_the_slower_one_and_is_noted(
     name: str, memory: tuple[float, ...], gpu: str

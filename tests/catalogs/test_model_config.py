@@ -12,6 +12,7 @@ import pytest
 
 from planner.catalogs.model_config import import_architecture
 from planner.errors import InputError
+from planner.library.reading import read_config
 from tests.library.test_huggingface import CONFIGS, LLAMA
 
 REPOSITORY = "some-lab/Own-8B"
@@ -47,6 +48,27 @@ def test_a_file_a_folder_and_a_folder_of_the_cache_are_the_same_model(tmp_path: 
         assert (card.name, card.source, card.parameters) == (name, source, 8_030_261_248)
         assert card.aliases == (() if "/" not in source else (source.split()[2].rstrip(","),))
     assert import_architecture(str(cached), "called").card.name == "called"
+
+
+MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+
+
+def test_the_format_in_the_file_of_modelopt_is_that_of_the_weights(tmp_path: Path) -> None:
+    """Engines read hf_quant_config.json next to config.json, by whatever path the model is named."""
+    write(tmp_path, MODELOPT, "hf_quant_config.json")
+    path = write(tmp_path)
+    for card in (import_architecture(str(tmp_path)).card, import_architecture(str(path)).card, read_config(str(path))):
+        assert (card.published, card.published_source) == (("fp8",), "hf_quant_config.json")
+    assert read_config(str(write(tmp_path, LLAMA, "other.json"))).published == ("bf16",)  # no file that engines read
+    own = write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "mxfp4"}})
+    assert read_config(str(own)).published == ("mxfp4",)
+    write(tmp_path)
+    for algorithm, told_of in (("W4A16_NVFP4", "quant_algo W4A16_NVFP4 are loaded"), (None, None)):
+        write(tmp_path, {"quantization": {"quant_algo": algorithm}}, "hf_quant_config.json")
+        if told_of is None:
+            assert read_config(str(path)).published == ("bf16",)
+        else:
+            assert f"{tmp_path / 'hf_quant_config.json'}:1: quantization: weights of {told_of}" in told(path)
 
 
 def test_the_shipped_architecture_of_the_same_repository_is_named(tmp_path: Path) -> None:
@@ -111,10 +133,14 @@ def answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
     """Answer the requests of huggingface_hub as the test says, and count them; nothing reaches the network."""
     hub = pytest.importorskip("huggingface_hub")
     http = pytest.importorskip(type(hub.get_session()).__module__.split(".")[0])
-    said: dict[str, Any] = {"status": 200, "headers": {}, "content": b"", "error": None, "requests": 0}
+    said: dict[str, Any] = {"status": 200, "headers": {}, "content": b"", "error": None, "requests": 0, "formats": None}
 
     def answer(request: Any) -> Any:
-        said["requests"] += request.url.path.endswith("config.json")  # the package asks for things of its own too
+        said["requests"] += request.url.path.endswith("/config.json")  # the package asks for things of its own too
+        if request.url.path.endswith("/hf_quant_config.json"):
+            found = said["formats"]
+            missing = {} if found else {"x-error-code": "EntryNotFound"}
+            return http.Response(200 if found else 404, headers=missing, content=found or b"", request=request)
         if said["error"]:
             raise http.ConnectError(said["error"], request=request)
         return http.Response(said["status"], headers=said["headers"], content=said["content"], request=request)
@@ -143,6 +169,15 @@ def test_a_repository_is_fetched_at_one_attempt(answers: dict[str, Any]) -> None
     assert (card.name, card.aliases) == ("own-8b", (REPOSITORY,))
     assert card.source == "config.json of some-lab/Own-8B, commit fedcba987654"
     assert answers["requests"] == 1
+
+
+def test_the_format_of_a_repository_may_be_in_the_file_of_modelopt(answers: dict[str, Any]) -> None:
+    """It is asked for where config.json says none."""
+    answers |= {"content": json.dumps(LLAMA).encode(), "formats": json.dumps(MODELOPT).encode()}
+    assert import_architecture(REPOSITORY).card.published == ("fp8",)
+    own = {**LLAMA, "quantization_config": {"quant_method": "mxfp4"}}
+    answers |= {"content": json.dumps(own).encode(), "formats": b"not asked for"}
+    assert import_architecture(REPOSITORY).card.published == ("mxfp4",)
 
 
 @pytest.mark.parametrize(

@@ -495,3 +495,67 @@ def test_a_launcher_starts_the_frameworks_that_take_its_file(
 ) -> None:
     """LitGPT takes neither file, so that no plan of it is an answer; FSDP is not DeepSpeed's."""
     assert read(tmp_path, name, text).held["framework",].value == ["hf", "hf-fused", *frameworks]
+
+
+TRL = """
+model_name_or_path: meta-llama/Llama-3.1-8B
+max_length: 1024
+dtype: bfloat16
+use_peft: true
+lora_target_modules: [q_proj, v_proj]
+"""
+
+
+def test_a_path_of_the_cache_is_the_repository_that_it_names(tmp_path: Path) -> None:
+    """The file was written on another machine, whose cache is not here; what lies here stays a path."""
+    name = "models--meta-llama--Llama-3.1-8B"
+    cached = AXOLOTL.replace("meta-llama/Llama-3.1-8B", f"$HUB/{name}/snapshots/0123abcd")
+    assert held(read(tmp_path, "axolotl.yml", cached))["architecture"] == "meta-llama/Llama-3.1-8B"
+    (tmp_path / name).mkdir()
+    here = AXOLOTL.replace("meta-llama/Llama-3.1-8B", str(tmp_path / name))
+    assert held(read(tmp_path, "axolotl.yml", here))["architecture"] == str(tmp_path / name)
+
+
+@pytest.mark.parametrize(("text", "field"), [(AXOLOTL, "lora_modules_to_save"), (TRL, "lora_modules_to_save")])
+def test_adapters_in_the_embeddings_are_refused_with_the_field_that_trains_them(
+    tmp_path: Path, text: str, field: str
+) -> None:
+    """Lists of targets name the embedding where users want new tokens to be learned."""
+    lines = [line for line in text.splitlines() if "lora_target" not in line]
+    (told,) = faults(tmp_path, "a.yml", "\n".join([*lines, "lora_target_modules: [q_proj, embed_tokens, lm_head]"]))
+    assert "embed_tokens and lm_head: a plan has no adapters there" in told and f"list them under {field}" in told
+
+
+def test_the_older_name_of_liger_is_read_and_spectrum_refused(tmp_path: Path) -> None:
+    """`use_liger` became `use_liger_kernel`; Spectrum trains some of the layers, as `spectrum_top_fraction` does."""
+    old, new = (held(read(tmp_path, "a.yml", f"{TRL}{name}: true\n")) for name in ("use_liger", "use_liger_kernel"))
+    assert old == new and old["framework"] == "hf-fused"
+    (told,) = faults(tmp_path, "b.yml", f"{TRL}spectrum_config_path: snr.yaml\n")
+    assert "spectrum_config_path: snr.yaml: a plan trains all layers or adapters" in told
+
+
+def test_a_stage_of_deepspeed_is_named_by_its_field(tmp_path: Path) -> None:
+    """Not by one of the settings that a plan writes with it."""
+    for stage in (2, 3):
+        sharded = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
+        found = read(tmp_path, "ds.json", json.dumps({"bf16": {"enabled": True}, "zero_optimization": sharded}))
+        assert found.held["techniques", "sharding"].field == "zero_optimization.stage"
+
+
+def test_a_note_on_a_value_goes_with_the_value_that_an_option_replaces(tmp_path: Path) -> None:
+    """Steps that are not held are not said to be."""
+    text = """
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 2048}
+model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, v_proj], lora_rank: 8}
+checkpointer: {_component_: torchtune.training.FullModelHFCheckpointer, checkpoint_dir: /tmp/Llama-3.1-8B}
+loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}
+epochs: 2
+max_steps_per_epoch: 256
+batch_size: 2
+gradient_accumulation_steps: 8
+"""
+    found = read(tmp_path, "tune.yaml", text)
+    assert any("512 steps of all epochs are held" in line for line in describe(found))
+    replaced = describe(found, {("work", "steps")})
+    assert any("an option says otherwise: max_steps_per_epoch" in line for line in replaced)
+    assert not any("steps of all epochs" in line for line in replaced)

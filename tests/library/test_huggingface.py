@@ -298,6 +298,12 @@ def test_null_head_dim_means_hidden_by_heads() -> None:
         ({"model_type": "lama"}, "'lama'; did you mean llama"),
         ({"model_type": "new", "mamba_d_ssm": 8}, "'new', which has state-space layers .key mamba_d_ssm.; if"),
         ({"model_type": "new", "kv_lora_rank": 8, "is_encoder_decoder": True}, "latent attention .* and an encoder"),
+        ({**LLAMA, "model_type": "qwen4_moe"}, "did you mean .*qwen3_moe"),
+        (
+            {**LLAMA, "model_type": "minimax_m4", "sparse_attention_config": {"sparse_topk_blocks": 16}},
+            "block-sparse attention .key sparse_attention_config.;.* choose a decoder whose layers are known$",
+        ),
+        ({**LLAMA, "sparse_attention_config": {"sparse_topk_blocks": 16}}, "attention_config: block-sparse attention"),
         ({"model_type": "mamba"}, "'mamba' cannot be planned: its state-space layers"),
         ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}}, "'gemma3n_text'.*AltUp"),
         ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "a shared expert, which qwen3"),
@@ -321,6 +327,15 @@ def test_what_cannot_be_read_is_said(config: dict[str, Any], told: str) -> None:
     with pytest.raises(LibraryError, match=told) as caught:
         architecture_from_config(config, "my/config.json")
     assert caught.value.faults[0].file == "my/config.json"
+
+
+def test_no_family_is_advised_that_would_refuse_the_file() -> None:
+    """Experts and latent attention rule out the families without them, whatever they are called."""
+    latent = {"kv_lora_rank": 512, "num_local_experts": 8}
+    with pytest.raises(LibraryError) as caught:
+        architecture_from_config({**LLAMA, **latent, "model_type": "lama"}, "x")
+    advised = str(caught.value).partition("did you mean ")[2].partition("?")[0].split(" or ")
+    assert "llama" not in advised
 
 
 def test_every_number_that_cannot_be_used_is_named() -> None:

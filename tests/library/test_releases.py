@@ -72,6 +72,9 @@ def test_every_format_is_a_suffix_of_its_own() -> None:
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bnb-int8"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_algo": "FP8", "config_groups": {}, "producer": {"name": "modelopt"}}, "fp8"),
+        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "W4A8_AWQ"}}, "w4a8"),
+        ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}}}, "fp8"),
         (
             {
                 "quant_method": "compressed-tensors",
@@ -101,6 +104,49 @@ def test_an_unknown_quantization_config_is_a_fault(wanted: Any) -> None:
         wanted = {"bits": 4}
     with pytest.raises((LibraryError, InputError), match="quantization_config"):
         architecture_from_config({**LLAMA, "quantization_config": wanted}, "x")
+
+
+EIGHT, FOUR = ({"weights": {"num_bits": bits, "type": "float"}} for bits in (8, 4))
+MIXED = {
+    "quant_algo": "MIXED_PRECISION",
+    "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "told"),
+    [
+        (MIXED, "layers of several formats .quant_algo MIXED_PRECISION: FP8 and NVFP4., where"),
+        ({"quant_method": "fp8", **MIXED}, "layers of several formats .quant_algo MIXED_PRECISION"),
+        (
+            {"quant_algo": "W4A16_NVFP4", "quant_method": "modelopt"},
+            "weights of quant_algo W4A16_NVFP4 are loaded by no",
+        ),
+        (
+            {"quant_method": "gptq", "bits": 3},
+            "weights of quant_method 'gptq' with bits 3 are loaded by no engine here",
+        ),
+        ({"bits": 4}, "weights of no quant_method with bits 4 are"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"a": EIGHT, "b": FOUR}},
+            "layers of several formats .quant_method 'compressed-tensors': 8-bit float and 4-bit float.",
+        ),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 2}}}},
+            "quant_method 'compressed-tensors': 2-bit int are loaded by no engine here",
+        ),
+    ],
+)
+def test_a_refused_format_is_named_by_what_is_wrong_with_it(quantization: dict[str, Any], told: str) -> None:
+    """Not by a method of which other releases are read."""
+    with pytest.raises(LibraryError, match=told):
+        architecture_from_config({**LLAMA, "quantization_config": quantization}, "x")
+
+
+def test_a_cache_in_8_bits_is_no_format_of_weights() -> None:
+    """ModelOpt writes its file also where it quantised the cache alone."""
+    only_cache = {"quant_method": "modelopt", "quant_algo": None, "kv_cache_quant_algo": "FP8"}
+    assert "published" not in architecture_from_config({**LLAMA, "quantization_config": only_cache}, "x")
 
 
 def test_engines_serve_what_exists() -> None:

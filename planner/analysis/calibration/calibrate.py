@@ -286,10 +286,17 @@ def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: li
     ranks = gpus // math.prod(given.get(name, 1) for name in _DEGREES)
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
         found["global_batch"] = log.global_batch
+    elif log.possible_batches is not None:
+        notes.append(_left_out(log.possible_batches))
     if found:
         verb = "are" if len(found) > 1 else "is"
         notes.append(f"{' and '.join(found)} {verb} taken from the log".replace("_", " "))
     return found
+
+
+def _left_out(batches: range) -> str:
+    """Return why the global batch of a log is not used: its figures are rounded, and fit several."""
+    return f"global batch is left out: the rounded rates of the log fit {batches[0]} to {batches[-1]} samples per step"
 
 
 def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: float | None) -> tuple[float, str]:

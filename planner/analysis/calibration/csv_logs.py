@@ -55,6 +55,7 @@ class RunLog:
     tokens_per_step: float | None = None  # as the log counts: padding usually included
     micro_batch: int | None = None
     global_batch: int | None = None
+    possible_batches: range | None = None  # global batches, where rounded figures leave several possible
     peak_gib: float | None = None
     peak_kind: str | None = None  # allocated, reserved or device
     gpus: int | None = None

@@ -52,7 +52,9 @@ _NEMO = re.compile(r"\bglobal_step[:=]\s*([\d.]+).{0,500}?\btrain_step_timing in
 _NEMO_LOSS = re.compile(r"\breduced_train_loss[:=]\s*([^\s|,\]]+)")
 _NEMO_BATCH = re.compile(r"\bglobal_batch_size[:=]\s*(\d+)")
 _BAR = re.compile(PREFIX + r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+) \[((?:\d+:)?\d+:\d+)<")
-_EVALUATION = re.compile(r"eval_(?:.*_)?(loss|runtime)")
+EVALUATIONS = ("eval_", "predict_", "test_")
+"""How the names of an evaluation's figures begin in Transformers: `metric_key_prefix` of `evaluate` and `predict`."""
+_EVALUATION = re.compile(rf"(?:{'|'.join(EVALUATIONS)})(?:.*_)?(loss|runtime)")
 
 Lines = list[tuple[int, str]]
 """Numbers of lines in the file, with their text: those that a carriage return separates have the same number."""

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.line_logs import (
     BAR_SECONDS,
@@ -42,6 +44,8 @@ from planner.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+Rows = list[tuple[int, "Mapping[str, Any]"]]
+"""Numbers of lines, with the mappings on them."""
 LLAMA_FACTORY, TORCHTUNE, NANOGPT = "trainer_log.jsonl of LLaMA-Factory", "torchtune log", "console of nanoGPT"
 COMPOSER, LITGPT = "console of Composer", "console of LitGPT"
 
@@ -62,7 +66,8 @@ _ELAPSED = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)")
 
 def read_llama_factory(lines: Lines, file: str) -> LogHistory:
     """Return the steps of `trainer_log.jsonl`; rows without a loss are evaluations, or the end of the run."""
-    rows = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
+    found = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
+    rows = _of_first_rank(found)
     points: list[LogPoint] = []
     tokens: list[tuple[float, float]] = []
     peaks: dict[str, list[float]] = {"allocated": [], "reserved": []}
@@ -94,6 +99,29 @@ def read_llama_factory(lines: Lines, file: str) -> LogHistory:
         resolution_seconds=1.0,
         **peak_of(peaks),
     )  # fmt: skip
+
+
+REPEATED_SHARE = 0.8
+"""Share of the steps that are logged more than once where several ranks write: all but those of the end."""
+
+
+def _of_first_rank(rows: Rows) -> Rows:
+    """Return the rows in the order of their steps, the first of each step alone, where several ranks wrote them.
+
+    Ranks that write one file do not wait for each other: 10, 20, 10, 30, 20. A run that was restarted repeats some
+    steps as well, but goes back by all of those that it repeats at once. Rows of one process stay as they are.
+    """
+    steps = [as_number(entry["current_steps"]) or 0.0 for _, entry in rows if "loss" in entry]
+    counts = Counter(steps)
+    repeated = sum(count > 1 for count in counts.values())
+    most_back = max((before - after for before, after in pairwise(steps)), default=0.0)
+    span = max(steps, default=0.0) - min(steps, default=0.0)
+    if repeated < REPEATED_SHARE * len(counts) or most_back > span / 2:
+        return rows
+    first: dict[tuple[float, bool], tuple[int, Mapping[str, Any]]] = {}
+    for number, entry in rows:
+        first.setdefault((as_number(entry["current_steps"]) or 0.0, "loss" not in entry), (number, entry))
+    return [first[key] for key in sorted(first)]
 
 
 def _elapsed_seconds(text: object) -> float | None:

@@ -26,7 +26,7 @@ from planner.analysis.calibration.csv_logs import (
     read_step_times,
     read_table,
 )
-from planner.analysis.calibration.line_logs import as_number, evaluation_seconds
+from planner.analysis.calibration.line_logs import EVALUATIONS, as_number, evaluation_seconds
 from planner.analysis.calibration.log_points import (
     MAX_INTERVAL_SECONDS,
     LogHistory,
@@ -45,8 +45,8 @@ TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
 MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
 AXOLOTL_PEAK = "memory/max_allocated (GiB)"
-WHOLE_BATCH_SLACK = 0.02
-"""Share by which the ratio of two rounded rates may miss a whole number."""
+RATE_STEP, RUNTIME_STEP = 1e-3, 1e-4
+"""What Transformers rounds rates and the time of a run to (`speed_metrics` in trainer_utils.py)."""
 MIN_FIGURE, MAX_FIGURE = 1e-9, 1e15
 """A figure outside of these is not believed: it counts as not given."""
 ONE_RUN = "give the state of one uninterrupted run"
@@ -68,7 +68,9 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     intervals = _intervals(entries, document)
     whole: tuple[int, float] | None = None
     notes: list[str] = []
+    possible = range(0)
     if last is not None and _number(last, "train_runtime"):
+        possible = possible_batches(last, state)
         if (share := trained_share(training)) < LEAST_TRAINED_SHARE:
             what = f"the run went on from a checkpoint: train_loss is {share:.2f} of the mean of the logged losses"
             raise _fault(document, ("log_history",), f"{what}, so train_runtime times its last part alone", ONE_RUN)
@@ -92,7 +94,8 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
         notes=tuple(notes),
         tokens_per_step=tokens_per_logged_step(state, training),
         micro_batch=whole_number(state.get("train_batch_size")),
-        global_batch=_global_batch(last) if last is not None else None,
+        global_batch=possible[0] if len(possible) == 1 else None,
+        possible_batches=possible if len(possible) > 1 else None,
         peak_gib=peak,
         peak_kind="allocated" if peak is not None else None,
     )
@@ -102,9 +105,9 @@ def _check_order(entries: Mapping[int, Mapping[str, Any]], document: JsonDocumen
     before = 0.0
     for number, entry in entries.items():
         step = _number(entry, "step")
-        if step < before:
+        if "step" in entry and step < before:
             raise _fault(document, ("log_history", number), f"steps go back from {before:g} to {step:g}", ONE_RUN)
-        before = step
+        before = max(before, step)
 
 
 def _intervals(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> list[tuple[int, float]]:
@@ -127,8 +130,8 @@ def _intervals(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument)
 
 
 def is_evaluation(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of the history is that of an evaluation."""
-    return any(str(key).startswith("eval_") for key in entry)
+    """Whether an entry of the history is that of an evaluation, or of predictions as some scripts make them."""
+    return any(str(key).startswith(EVALUATIONS) for key in entry)
 
 
 def _evaluated_seconds(entries: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> tuple[float, list[str]]:
@@ -182,12 +185,26 @@ def tokens_per_logged_step(document: Mapping[str, Any], entries: Sequence[Mappin
     return None
 
 
-def _global_batch(last: Mapping[str, Any]) -> int | None:
-    """Return the samples per step, where the two rounded rates give a whole number."""
-    samples = _number(last, "train_samples_per_second")
-    ratio = samples / _number(last, "train_steps_per_second") if samples else 0.0
-    near = round(ratio)
-    return near if near and abs(ratio / near - 1) < WHOLE_BATCH_SLACK else None
+def possible_batches(last: Mapping[str, Any], state: Mapping[str, Any]) -> range:
+    """Return the numbers of samples per step that the rounded figures of the whole run leave possible.
+
+    Transformers divides the samples and the steps that were asked for by the time. Samples that do not fill the last
+    step of an epoch make that step smaller, or are left out, by version: either way the true number differs from the
+    samples per step by less than one step of each epoch. Every step has the same number of whole micro-batches.
+    """
+    samples, seconds = _number(last, "train_samples_per_second"), _number(last, "train_runtime")
+    rate, asked = _number(last, "train_steps_per_second"), _number(state, "max_steps") or _number(last, "step")
+    steps_per_epoch = _number(last, "step") / (_number(last, "epoch") or 1.0)
+    if not samples or not asked or steps_per_epoch <= 1:
+        return range(0)
+    half, half_second = RATE_STEP / 2, RUNTIME_STEP / 2
+    fewest = most = asked
+    if abs(asked / seconds - rate) > RATE_STEP:  # a run that ended early, of a state without max_steps
+        fewest, most = max(1.0, (rate - half) * seconds), (rate + half) * seconds
+    low = (samples - half) * (seconds - half_second) / most * steps_per_epoch / (steps_per_epoch + 1)
+    high = (samples + half) * (seconds + half_second) / fewest * steps_per_epoch / (steps_per_epoch - 1)
+    each = whole_number(state.get("train_batch_size")) or 1
+    return range(max(1, math.ceil(low / each)) * each, math.floor(high / each) * each + 1, each)
 
 
 def largest_peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.analysis.calibration.calibrate import calibrate
 from planner.analysis.calibration.csv_logs import RunLog, compute_pace, count_warm_up_steps
-from planner.analysis.calibration.trainer_state import read_log
+from planner.analysis.calibration.trainer_state import possible_batches, read_log
 from planner.errors import InputError
 
 LAST = {
@@ -53,6 +54,60 @@ def test_a_trainer_state_tells_the_whole_run_and_its_batches(tmp_path: Path) -> 
     assert pace is not None and pace.seconds == pytest.approx(6.95)
     assert (pace.spread, pace.steps) == (None, 60)
     assert (log.micro_batch, log.global_batch, log.peak_gib) == (2, 64, None)
+
+
+@given(
+    batch=st.integers(1, 4096),
+    each=st.sampled_from([1, 2, 3, 8]),
+    rows=st.integers(100, 10**6),
+    pace=st.floats(0.05, 400.0),
+    epochs=st.integers(1, 5),
+    drops=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_rounded_rates_give_the_true_batch_or_none(
+    batch: int, each: int, rows: int, pace: float, epochs: int, drops: bool
+) -> None:
+    """What Transformers prints of a run with so many samples per step is compatible with that number, always.
+
+    Versions differ in what they do with the samples that do not fill the last step of an epoch: `drops`.
+    """
+    samples = batch * each
+    whole, rest = divmod(rows, samples)
+    of_epoch = whole + (1 if rest and not drops else 0)
+    if of_epoch < 2:
+        return
+    total = of_epoch * epochs
+    seconds = pace * total
+    last = {
+        "step": total, "epoch": float(epochs), "train_runtime": round(seconds, 4),
+        "train_samples_per_second": round(rows * epochs / seconds, 3),
+        "train_steps_per_second": round(total / seconds, 3),
+    }  # fmt: skip
+    found = possible_batches(last, {"max_steps": total, "train_batch_size": each})
+    assert samples in found or not last["train_samples_per_second"]
+
+
+def test_rates_that_are_rounded_too_coarsely_give_no_batch(tmp_path: Path) -> None:
+    """0.749 / 0.023 is 32.6, but time and steps give 32; 0.032 samples per second, rounded so, fit several."""
+    rates = {"step": 8712, "epoch": 3.0, "train_runtime": 371992.1593, "train_steps_per_second": 0.023}
+    log = read(tmp_path, state(logged(30), {**LAST, **rates, "train_samples_per_second": 0.749}, max_steps=8712))
+    assert (log.global_batch, log.possible_batches) == (32, None)
+    rates = {"step": 500, "epoch": 1.0, "train_runtime": 1e6, "train_steps_per_second": 0.001}
+    coarse = {**LAST, **rates, "train_samples_per_second": 0.032}
+    log = read(tmp_path, state(logged(30), coarse, max_steps=500, train_batch_size=1))
+    assert (log.global_batch, log.possible_batches) == (None, range(63, 66))
+    found = calibrate([str(tmp_path / "log")], gpu="A100", tokens_per_step=1000.0)
+    assert "global_batch" not in found.measured and any("fit 63 to 65 samples" in note for note in found.notes)
+
+
+def test_predictions_during_training_are_evaluations(tmp_path: Path) -> None:
+    """Scripts that predict after every epoch log it without a step; its time is in that of the run."""
+    predicted = {"epoch": 0.5, "predict_runtime": 30.0, "predict_loss": 1.0}
+    pace = compute_pace(read(tmp_path, state(logged(30), predicted, logged(60), LAST)))
+    assert pace is not None and pace.seconds == pytest.approx(6.5)
+    without_step = {"epoch": 0.5, "learning_rate": 1e-5}
+    assert compute_pace(read(tmp_path, state(logged(30), without_step, logged(60), LAST))) is not None
 
 
 def test_a_run_that_ended_early_is_timed_by_the_steps_that_it_took(tmp_path: Path) -> None:

@@ -69,6 +69,16 @@ def test_a_log_of_two_processes_is_refused_with_the_line_of_the_second(tmp_path:
     assert ":11: the time since the start goes back at step 110" in refused(tmp_path, rows)
 
 
+def test_ranks_that_write_one_file_out_of_step_are_one_run(tmp_path: Path) -> None:
+    """Rows of a rank that lags by a step or two go back, where nothing was restarted: the first of each step counts."""
+    rows = run_logs.llama_factory(range(10, 201, 10), 9.9, evaluations={60: 30.0}).splitlines()
+    both = [*rows[:3], *(row for pair in zip(rows[3:], rows, strict=False) for row in pair), *rows[-3:]]
+    steps = [json.loads(row)["current_steps"] for row in both]
+    assert steps != sorted(steps)
+    one, two = (observed(tmp_path, "\n".join(lines) + "\n") for lines in (rows, both))
+    assert one == two and "evaluation, 30 s in all, is left out" in one["notes"]
+
+
 def test_days_of_llama_factory_are_read(tmp_path: Path) -> None:
     """`1 day, 2:03:04`, as Python writes a time of more than a day."""
     rows = run_logs.llama_factory(range(1000, 10001, 1000), 30.0)
