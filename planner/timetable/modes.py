@@ -393,18 +393,22 @@ def has_other_guarantees(prepared: PreparedScenario) -> bool:
 def least_objective(prepared: PreparedScenario) -> float:
     """Return the objective, in units of a timetable, if each job had all limits and all its time to itself.
 
-    No guarantee makes a run faster than on demand, and none costs less than that of the whole time.
+    No guarantee makes a run faster than on demand, and none costs less than that of the whole time. Jobs share what
+    they reserve: either none reserves anything, or the cheapest reservation is paid once.
     """
     if prepared.scenario.objective_kind == "time":
         return float(max(_least_minutes(prepared, index) for index in range(len(prepared.screened))))
-    usd = 0.0
+    paid = np.asarray([offer.committed_usd for offer in prepared.market.offers], dtype=float)
+    unreserved, shared, least_paid = 0.0, 0.0, math.inf
     for screened in prepared.screened:
         table = without_reservations(screened.table, prepared)
-        ends = [
-            CandidateObjective.of(prepared.scenario).values(table, end) for end in (table.share_low, table.share_high)
-        ]
-        usd += max(0.0, float(np.min(ends)))
-    return UNITS_PER_USD * usd
+        objective = CandidateObjective.of(prepared.scenario)
+        usd = np.minimum(objective.values(table, table.share_low), objective.values(table, table.share_high))
+        usd, reserves = np.maximum(usd, 0.0), paid[table.offer] > 0
+        unreserved += float(np.min(usd[~reserves], initial=math.inf))
+        shared += float(np.min(usd))
+        least_paid = min(least_paid, float(np.min((paid[table.offer] * table.instances)[reserves], initial=math.inf)))
+    return UNITS_PER_USD * min(unreserved, least_paid + shared)
 
 
 def _least_minutes(prepared: PreparedScenario, index: int) -> float:
