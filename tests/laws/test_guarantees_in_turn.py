@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
+from planner.solving.prepare import prepare
 from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.timetable.modes import least_objective
+from planner.timetable.timetable_problem import UNITS_PER_USD
 from planner.timetable.timetable_result import TIMETABLE_NOTE
 from tests.helpers.bare_plans import bare_plan
 from tests.laws.test_frontier_of_turns_is_solve import OPTIONS, TOLERANCE_USD, library, scenario_of
@@ -53,6 +56,18 @@ def test_a_long_and_a_short_job_both_run_on_spot() -> None:
     earlier = plan_of(LONG_AND_SHORT, [0.75 * hours, hours])
     assert plan.cost_usd is not None and earlier.cost_usd is not None
     assert plan.cost_usd.expected <= 1.01 * earlier.cost_usd.expected
+
+
+def test_a_reservation_counts_in_the_bound() -> None:
+    """Jobs cost next to nothing on machines that are paid for 3 years: the bound is what they cost without these."""
+    reserved = {**ONE_MACHINE, "provider": "b", "commitment": {"months": 36, "upfront_usd": 40_000.0}, "stock": 8}
+    reserved = {key: value for key, value in reserved.items() if not key.startswith("spot")} | {"usd_per_hour": 0.0}
+    rented = {**ONE_MACHINE, "stock": 8}
+    bounds = [
+        least_objective(prepare(scenario_of(LONG_AND_SHORT, offers, {}), library()))
+        for offers in ([rented], [rented, reserved])
+    ]
+    assert bounds[0] == bounds[1] > 0.1 * UNITS_PER_USD
 
 
 @pytest.mark.long
