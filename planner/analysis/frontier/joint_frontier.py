@@ -219,6 +219,7 @@ class JointProgram(CommonDeadlines):
         kept = np.flatnonzero(find_undominated(joined, self.limits))
         self.table, self.owner = joined.rows(kept), owner[kept]
         self.curve = np.concatenate(curves)[kept] if curves else np.full(len(kept), -1)
+        self.shares_luck = limits.budget_usd is not None and bool((self.table.share_high > 0).any())
         self.solver = partial(
             run,
             solver=options.solver,
@@ -250,6 +251,8 @@ class JointProgram(CommonDeadlines):
         if found is None:
             return None
         chosen, shares, bound = found
+        if self.shares_luck and (free := self._choice(table, replace(self.limits, budget_usd=None))) is not None:
+            bound = free[2]  # a plan whose jobs keep the budget together only is none of this program
         plan = table.rows(chosen)
         shares = self._round_shares(plan, shares, hours)
         usd = float(np.sum(plan.cost_usd(shares)))
@@ -265,7 +268,13 @@ class JointProgram(CommonDeadlines):
 
     def describe(self, deadlines: int) -> str:
         """Return the note of a frontier that was solved for a number of deadlines."""
-        return f"the {len(self.tables)} jobs compete for shared limits: solved together for {deadlines} deadlines"
+        told = f"the {len(self.tables)} jobs compete for shared limits: solved together for {deadlines} deadlines"
+        if not self.shares_luck:
+            return told
+        return (
+            f"{told}; their needs at the confidence are added up: planner solve, which asks how likely all "
+            "together keep the budget, may find less"
+        )
 
     def _round_shares(self, plan: CandidateTable, shares: Floats, hours: float) -> Floats:
         """Return shares within tolerance of floor or cap moved there, where that keeps cost, deadline and budget."""

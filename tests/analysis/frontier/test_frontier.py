@@ -334,7 +334,7 @@ def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_sa
     found = traced("three-jobs-one-budget", SIDE_BY_SIDE, MIXED, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
-    alone = read_scenario("three-jobs-one-budget", [MIXED, "limits.providers={allow: [vast]}"])
+    alone = read_scenario("three-jobs-one-budget", [MIXED, "limits.providers={allow: [vast]}", "solve.ties=0"])
     for hours in (3.0, 5.0, 8.0):
         at = min(one.cost_usd for one in curve.points if one.hours <= hours)
         plan = solved_by(alone, hours)
