@@ -32,7 +32,7 @@ HELP = "from planner.cli import main; main(['--help'])"
 SOLVE = f"from planner.cli import main; main(['solve', 'NAME', '--as-of', '{AS_OF}'])"
 SCENARIOS = {"quickstart": (2.8, 0.3), "spot-heavy": (4.0, 0.5)}
 """Scenario -> most times its imports in a fresh process, and CPU seconds in a running one."""
-IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
+IMPORTS = "import numpy, pydantic, highspy"
 
 
 def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
