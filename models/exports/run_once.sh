@@ -23,6 +23,13 @@ run_to_its_end() { # LAST COMMAND...
     wait "$run" || code=$?
     [ -n "$signalled" ] || break
   done
+  # A launcher may end before its workers, of which one may still save: they have two minutes, as clouds give them.
+  left=1200
+  while [ -n "$stopped" ] && [ "$left" -gt 0 ] && kill -0 -- "-$run" 2> /dev/null; do
+    left=$((left - 1))
+    sleep 0.1
+  done
+  [ -z "$stopped" ] || kill -KILL -- "-$run" 2> /dev/null || true
   trap - TERM INT
   [ -z "$stopped" ] || { [ "$code" = 0 ] && [ -e "$last" ]; } || {
     echo "stopped before its end: start it again to go on from the newest checkpoint" >&2

@@ -64,6 +64,21 @@ def test_a_trainer_that_fails_is_not_at_its_end(machine: FakeMachine) -> None:
     assert again.code == 0 and has_trained(again.calls) and "hf upload" in again.calls[-1]
 
 
+def test_the_script_outlives_a_worker_that_saves_after_its_launcher_has_ended(machine: FakeMachine) -> None:
+    """The launcher ends at SIGTERM at once, as torchrun's does under a command line; its worker takes half a second."""
+    worker = f'trap "sleep 0.5; echo saved >> {machine.calls}; exit 0" TERM; while :; do sleep 0.05; done'
+    machine.tool("trl", f"sh -c '{worker}' & trap 'exit 1' TERM; echo up > {machine.folder}/pid; wait")
+    process = machine.start(UPLOAD_TO="me/model")
+    while not (machine.folder / "pid").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(timeout=60)  # not until its output is closed: the worker holds that
+    assert code == 143 and machine.calls.read_text().splitlines()[-1] == "saved"
+    machine.ended(process)
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: FakeMachine, sent: signal.Signals) -> None:
     """The trainer has the time to save and may end with 0; the script says 143, and no process is left."""
