@@ -34,6 +34,20 @@ def test_four_answers_make_a_scenario(tmp_path: Path, monkeypatch: pytest.Monkey
     assert result.stderr.count("?") == 4
 
 
+def test_a_wrong_answer_is_refused_and_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, with the reason, and what was answered before is kept."""
+    monkeypatch.setattr(init_module, "sys", Tty)
+    path = tmp_path / "mine.yaml"
+    wrong = "mistral-7bb\nmistral-7b\nmany\n5M\ntomorow\n2d\n\n"
+    result = CliRunner().invoke(main, ["init", "-o", str(path)], input=wrong)
+    assert result.exit_code == 0, result.stderr
+    times = [result.stderr.count(text.partition(" (")[0]) for _, text, _ in init_module.QUESTIONS]
+    assert times == [2, 2, 2, 1]
+    assert all(told in result.stderr for told in ("mistral-7bb", "many", "tomorow"))
+    scenario = read_scenario(path)
+    assert (scenario.jobs[0].work.tokens, scenario.jobs[0].deadline_hours) == (5_000_000, 48)
+
+
 def test_without_a_terminal_the_options_are_named() -> None:
     """Nothing waits for answers in a script."""
     result = CliRunner().invoke(main, ["init"])

@@ -278,3 +278,22 @@ def test_a_relaxation_that_changes_as_much_as_another_and_more_is_not_reported()
     assert not asks_no_less([budget], [budget, deadline])
     assert asks_no_less([providers, budget], [providers])
     assert not asks_no_less([replace(providers, new="allow also c"), budget], [providers])
+
+
+@pytest.mark.slow
+def test_trials_at_once_without_enough_machines_of_a_kind_may_be_split() -> None:
+    """One of each kind is in stock: each trial may be a job of its own, which is tried before fewer at once."""
+    trials = "jobs.0.trials={count: 2, at_once: 2}"
+    scarce = [f"offers.{number}.stock={count}" for number, count in ((0, 1), (1, 1), (2, 0))]
+    (first, *_) = ways(plan_of(trials, *scarce))
+    assert [one.setting for one in first] == ["jobs.t.trials={count: 2, split: true}"]
+    assert plan_of(trials, *scarce, first[0].setting).status != "infeasible"
+
+
+@pytest.mark.slow
+def test_a_batch_that_no_eight_gpus_share_may_grow() -> None:
+    """Full training of 3 sequences a step needs three GPUs or fewer, and only eight have the memory."""
+    few = ("jobs.0.architecture=llama-3.1-8b", "jobs.0.global_batch=3", "jobs.0.techniques={method: full}")
+    assert ["jobs.t.global_batch=24"] in [[one.setting for one in way] for way in ways(plan_of(*few))]
+    assert plan_of(*few, "jobs.0.global_batch=24").status == "optimal"
+    assert plan_of(*few, "jobs.0.global_batch=12").status == "infeasible"
