@@ -54,7 +54,7 @@ AREA.of("planner/candidates/spot_rows.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",
-    "_rounding_usd(made, at, share, at.budget, at.stretch, columns)",
+    "_rounding_usd(made, at, share, late, stretch, columns)",
     "_rounding_usd(made, at, share, none, none, columns)",
     LIMITS,
     ONE_JOB,
