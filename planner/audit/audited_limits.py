@@ -139,9 +139,9 @@ def _refused_by_tools(context: RunContext) -> Iterator[Broken]:
     trainers = [field_maps()[name] for name in tools if name in field_maps()] or [first_able(facts)]
     yield from (("limits.tools", wish, why) for tool in trainers for _, why, _ in tool.refusals(facts))
     for tool in (launch_maps()[name] for name in tools if name in launch_maps()):
-        if (refused := tool.refusal(offer.provider, offer.card)) is not None:
-            yield "limits.tools", wish, refused[0]
-        elif tool.keeps_nothing(offer.provider, plan.spot_share > 0):
+        if (refused := tool.refuses(offer)) is not None:
+            yield "limits.tools", wish, refused
+        elif tool.keeps_nothing(offer.provider, plan.spot_share > 0, plan.instances):
             yield "limits.tools", wish, f"{tool.label} keeps nothing of a run on spot at {offer.provider}"
         elif tool.machines and tool.machine(offer.card, offer.gpus, offer.instance, plan.instances) is None:
             yield "limits.tools", wish, f"{tool.label} has no job on {plan.gpus} GPUs of {offer.label}"

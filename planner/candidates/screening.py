@@ -133,7 +133,7 @@ def screen(
     if limits.tools:
         from planner.candidates.tool_support import keeps_spot
 
-        high = np.where(keeps_spot(market, limits.tools)[table.offer], high, 0.0)
+        high = np.where(keeps_spot(table, market, limits.tools), high, 0.0)
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)

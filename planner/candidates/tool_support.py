@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, distinct_names
+from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.errors import InputError
@@ -42,12 +43,22 @@ def tool_refusals(candidates: JobCandidates, market: Market, tools: Sequence[str
     yield from _recipe_refusals(candidates, market, trainers)
 
 
-def keeps_spot(market: Market, tools: Sequence[str]) -> Flags:
-    """Return the offers (offers,) whose spot machines every launcher can use: what is saved outlives them there."""
+def keeps_spot(table: CandidateTable, market: Market, tools: Sequence[str]) -> Flags:
+    """Return the rows (n,) whose spot machines every launcher can use: what is saved outlives them there.
+
+    Several machines of a run write to one volume, which not every provider's volume allows.
+    """
     launchers = [launch_maps()[name] for name in tools if name in launch_maps()]
-    return np.asarray(
-        [not any(tool.keeps_nothing(offer.provider, True) for tool in launchers) for offer in market.offers], dtype=bool
+    one, several = (
+        np.asarray(
+            [
+                not any(tool.keeps_nothing(offer.provider, True, machines) for tool in launchers)
+                for offer in market.offers
+            ]
+        )
+        for machines in (1, 2)
     )
+    return np.asarray(np.where(table.instances > 1, several[table.offer], one[table.offer]), dtype=bool)
 
 
 def _offer_refusal(offer: Offer, launchers: Sequence[LaunchMap]) -> str | None:
@@ -60,12 +71,7 @@ def _offer_refusal(offer: Offer, launchers: Sequence[LaunchMap]) -> str | None:
         image_of(offer.card)
     except InputError as error:
         return error.faults[0].what
-    for tool in launchers:
-        if (refused := tool.refusal(offer.provider, offer.card)) is not None:
-            return refused[0]
-        if tool.providers and offer.usd_per_hour is None and not offer.has_spot:
-            return f"{tool.label} rents by the hour, and {offer.label} has no such price"
-    return None
+    return next((refused for tool in launchers if (refused := tool.refuses(offer)) is not None), None)
 
 
 def _lacks_machine(candidates: JobCandidates, market: Market, tool: LaunchMap) -> Flags:

@@ -17,6 +17,7 @@ from planner.documents.validation import validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, Row, holds
 from planner.results.plan import Assignment
+from planner.scenario.offer import Offer
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
 
@@ -327,6 +328,14 @@ class LaunchMap(Tool):
         names = self.machines.get(gpu, {})
         found = instance if instance in names.values() else names.get(gpus)
         return found if instances == 1 else None
+
+    def refuses(self, offer: Offer) -> str | None:
+        """Return why machines of an offer cannot be rented through it; None: they can."""
+        if (refused := self.refusal(offer.provider, offer.card)) is not None:
+            return refused[0]
+        if self.providers and offer.usd_per_hour is None and not offer.has_spot:
+            return f"{self.label} rents by the hour, and {offer.label} has no such price"
+        return None
 
     def keeps_nothing(self, provider: str, on_spot: bool, machines: int = 1) -> bool:
         """Whether a run on spot there would lose what it has saved."""

@@ -34,6 +34,8 @@ UPLOAD = "UPLOAD_TO"
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
     result = '"$OUT"' if facts["merges_as"] is None else f'"$OUT"/{MERGED}'
+    own = (trainer.checkpoints.name, "planned.txt", "finished.txt")
+    left_out = " ".join(f"--exclude {shell_word(name)}" for name in own)
     lines = [
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
@@ -45,7 +47,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then',
-        f"  hf upload \"${UPLOAD}\" {result} --exclude {shell_word(trainer.checkpoints.name)} --exclude '*.txt'",
+        f'  hf upload "${UPLOAD}" {result} {left_out}',
         "fi",
     ]
     remarks = [

@@ -175,17 +175,17 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
     wrong = {
         key: value
         for key, value in config.items()
-        if key not in known and isinstance(value, int) and value > 1 and _is_dimension(key)
+        if key not in known and isinstance(value, int) and value > 1 and _is_dimension(key) and value != found["hidden"]
     }
     if wrong:
         said = ", ".join(f"{key} {value}" for key, value in wrong.items())
         what = f"{name} has no such dimension in Transformers ({said}), and weights may depend on it"
-        raise NotCovered(next(iter(wrong)), what, "give the configuration of a release without it")
+        raise NotCovered(next(iter(wrong)), what, "remove the key if no weight depends on it, else correct model_type")
     return _card(found)
 
 
 def _is_dimension(key: str) -> bool:
-    """Whether a key names a width, a depth or a number of parts that weights may hang on, such as those of experts."""
+    """Whether a key names a width, a depth or a number of parts that weights may depend on, such as experts."""
     return bool(_DIMENSION.search(key)) and not _NEUTRAL.search(key) and not _DERIVED.search(key)
 
 
@@ -256,7 +256,7 @@ _NEUTRAL = re.compile(
 
 
 _DIMENSION = re.compile(r"_(size|dim|rank|width|heads|experts|layers)$")
-_DERIVED = re.compile(r"chunk|^block_size$|^qk_head_dim$|every_n_layers$|batch")
+_DERIVED = re.compile(r"chunk|^block_size$|^qk_head_dim$|every_n_layers$|batch|pooler|projection|prefill|sink")
 """Of those: what a scan takes at a time, the sum of two other widths, how often a kind of layer comes."""
 
 

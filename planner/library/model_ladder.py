@@ -255,7 +255,7 @@ def _algorithm(wanted: Mapping[str, Any]) -> str | None:
     """Return the algorithm of ModelOpt, in config.json or in its own file; `NO_QUANT` where the cache alone has one."""
     inner = wanted.get("quantization")
     for part in (wanted, inner if isinstance(inner, Mapping) else {}):
-        if "quant_algo" in part:
+        if part.get("quant_algo") or ("quant_algo" in part and part.get("quant_method") in (None, "modelopt")):
             return str(part["quant_algo"] or "NO_QUANT")
     return None
 

@@ -61,7 +61,7 @@ def optimise_jointly(
         return free
     if (kept := search.kept(free, math.inf)) is not None:
         return kept
-    search.least = free.choice.first.objective
+    search.least = -math.inf if free.choice.first.bound is None else free.choice.first.bound
     if (found := search.first_kept(amounts_between(search.budget * MOST_AMOUNT, search.budget))) is not None:
         return found
     alone = solve_row(search.budget, True)
@@ -147,17 +147,23 @@ def keeps_together(prepared: PreparedScenario, jobs: Sequence[Assignment]) -> bo
     return joint_late_usd(jobs, limits.budget_confidence) <= limits.budget_usd * (1 + EQUAL_USD)
 
 
-def budget_notes(scenario: Scenario, joint: JointBudget | None, objective: float | None) -> tuple[str, ...]:
-    """Return how much better another plan within the budget may be; nothing where the plan is the best of all."""
+def proven_least(solved: OptimisedChoice) -> float | None:
+    """Return what no plan that keeps the budget stays below, where a plan within an amount of the row may not be it."""
+    joint, objective = solved.joint, solved.choice.first.objective
     if joint is None or objective is None or not joint.has_luck or math.isinf(joint.row_usd):
+        return None
+    return joint.least if objective - joint.least >= NOTED else None
+
+
+def budget_notes(scenario: Scenario, solved: OptimisedChoice, shown: float | None) -> tuple[str, ...]:
+    """Return how much better than what is shown another plan within the budget may be; nothing where none is."""
+    least, joint = proven_least(solved), solved.joint
+    if least is None or joint is None or shown is None or math.isinf(least):
         return ()
-    if (better := objective - joint.least) < NOTED:
-        return ()
-    at = f"{scenario.limits.budget_confidence * 100:.3g} %"
+    better = shown - least
     more = (
-        f"ends at most {better:,.2f} h earlier"
-        if scenario.objective_kind == "time"
-        else f"costs at most ${better:,.2f} less"
+        f"end up to {better:,.2f} h earlier" if scenario.objective_kind == "time" else f"cost up to ${better:,.2f} less"
     )
-    kept = f"the budget holds for all jobs together at {at}: of plans whose jobs need up to ${joint.row_usd:,.2f}"
-    return (f"{kept}, each by itself at {at} and added up, this is the best; any other that keeps the budget {more}",)
+    at = f"{scenario.limits.budget_confidence * 100:.3g} %"
+    tried = f"plans were tried whose jobs, each by itself at {at}, need up to ${joint.row_usd:,.2f} in all"
+    return (f"another plan within the budget may {more}: {tried}",)

@@ -39,7 +39,7 @@ from planner.solving.alternatives import (
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
 from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
-from planner.solving.joint_budget import budget_notes, keeps_together
+from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
@@ -199,14 +199,13 @@ def _plan(
         facts["infeasible"] = diagnose(prepared) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
+    in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
+    shown = math.fsum(job.cost.expected for job in jobs) if in_dollars else first.objective
     chance = budget_probability(scenario, jobs)
     return Plan(
         **facts,
-        # A solver whose result holds only on a grid of shares (CP-SAT) proves no gap: the plan is only `feasible`.
-        status="optimal" if first.is_proven and first.gap is not None else "feasible",
         objective=first.objective,
-        bound=first.bound if first.gap is not None else None,
-        gap=first.gap,
+        **_proof(solved),
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
         faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
@@ -216,12 +215,28 @@ def _plan(
         zone=scenario.zone,
         warnings=(
             *budget_warnings(scenario, chance),
-            *budget_notes(scenario, solved.joint, first.objective),
+            *budget_notes(scenario, solved, shown),
             *_warnings(scenario, jobs),
         ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
+
+
+def _proof(solved: OptimisedChoice) -> dict[str, Any]:
+    """Return status, bound and gap of a choice.
+
+    A solver whose result holds only on a grid of shares (CP-SAT) proves no gap, and a budget that jobs keep together
+    only leaves one: such a plan is `feasible`.
+    """
+    first, least = solved.choice.first, proven_least(solved)
+    if least is None or first.objective is None:
+        is_proven = first.is_proven and first.gap is not None
+        bound = first.bound if first.gap is not None else None
+        return {"status": "optimal" if is_proven else "feasible", "bound": bound, "gap": first.gap}
+    if math.isinf(least):
+        return {"status": "feasible", "bound": None, "gap": None}
+    return {"status": "feasible", "bound": least, "gap": (first.objective - least) / max(abs(first.objective), 1e-9)}
 
 
 def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:

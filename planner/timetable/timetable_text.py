@@ -140,10 +140,13 @@ def _baseline(plan: Plan) -> list[str]:
     """Return what the better simple rule costs, compared with the objective of the plan."""
     if plan.baseline is None:
         return ["neither the order of due dates nor cheapest first keeps every limit"]
-    own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
-    by_time = plan.baseline.compares == "time"
-    other, word = (hours, "later") if by_time else (usd, "more")
-    more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
+    usd, hours, by_time = plan.baseline.cost_usd, plan.baseline.hours, plan.baseline.compares == "time"
+    own, other = plan.objective or 0.0, hours if by_time else usd
+    if plan.tie_decided_by is not None and plan.cost_usd is not None:
+        own = plan.cost_usd.expected  # what is shown, which a near tie preferred to the objective
+    word = ("later" if other > own else "earlier") if by_time else "more" if other > own else "less"
+    same = own <= 0 or abs(other - own) <= 0.0005 * own
+    more = "the same" if same else f"{words.percent(abs(other / own - 1))} {word}"
     figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
     rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
     name = rule.get(plan.baseline.name, plan.baseline.name)

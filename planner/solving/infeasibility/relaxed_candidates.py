@@ -101,7 +101,7 @@ class FilterCatalog:
 
             for _, rows in tool_refusals(replace(piece, table=table), self.market, tools):
                 refused |= rows
-            refused |= (table.share_low > 0) & ~keeps_spot(self.market, tools)[table.offer]
+            refused |= (table.share_low > 0) & ~keeps_spot(table, self.market, tools)
         return refused.astype(np.int64)
 
     def _numbers(self, filters: Sequence[CandidateFilter | None]) -> Integers:
