@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 import planner
+from planner.audit.audit import audit
 from planner.cli.export_command import TARGETS
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps
+from planner.library.reading import read_library
 from planner.library.tool_names import tool_names
+from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.resolve import with_settings
@@ -126,3 +129,24 @@ def test_the_files_are_where_the_names_come_from(tmp_path: Path) -> None:
         Commands("planner", commands={"solve": solve}), ["solve", "quickstart", "--for", "axo,sky"]
     )
     assert result.exit_code == 2 and "'axo'" in result.stderr and "'sky'" in result.stderr
+
+
+@pytest.mark.slow
+def test_several_machines_on_spot_are_none_where_they_share_no_volume() -> None:
+    """dstack's volumes of AWS are of one machine: two of them would lose what they have saved, and export refuses."""
+    offer = (
+        "{provider: aws, gpu: H200, gpus: 8, max_nodes: 2, usd_per_hour: 60, spot_usd_per_hour: 20, network_gbps: 3200,"
+    )
+    job = "{name: big, architecture: llama-3.1-70b, work: {tokens: 50e6}, deadline: 24h, techniques: {method: full}}"
+    text = (
+        f"name: t\noffers:\n  - {offer} interconnect: nvswitch, spot: {{availability: 0.9, mean_up_hours: 20}}}}\n"
+        f"jobs:\n  - {job}\nlimits: {{tools: [%s]}}\n"
+    )
+    free, held = (planner.solve(parse_scenario(text % tool)) for tool in ("skypilot", "dstack"))
+    assert free.jobs[0].instances == held.jobs[0].instances == 2
+    assert free.jobs[0].spot_share > 0 and held.jobs[0].spot_share == 0
+    check_exports(held, "dstack")
+    changed = held.model_copy(update={"jobs": free.jobs})
+    assert "limits.tools" in [
+        one.what for one in audit(changed, parse_scenario(text % "dstack"), read_library(["llama-3.1-70b"]))
+    ]

@@ -285,6 +285,12 @@ def test_the_layers_that_slide_are_counted(said: dict[str, Any], share: float) -
     assert architecture_from_config({**config, **said}, "x").get("sliding_layer_share", 0.0) == share
 
 
+def test_a_dimension_that_is_the_width_of_the_model_changes_nothing() -> None:
+    """Files write it under further names."""
+    plain = architecture_from_config(LLAMA, "x")
+    assert architecture_from_config({**LLAMA, "embedding_size": LLAMA["hidden_size"], "sink_size": 4}, "x") == plain
+
+
 def test_null_head_dim_means_hidden_by_heads() -> None:
     """Files write `head_dim: null`, or leave out the number of key-value heads."""
     config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}

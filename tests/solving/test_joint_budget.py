@@ -1,4 +1,4 @@
-"""A budget of several jobs on spot holds for their dollars together, and more dollars never make a plan dearer."""
+"""A budget of several jobs on spot holds for their dollars together, and more dollars never make a plan cost more."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def added_usd(plan: Plan) -> float:
 
 @pytest.mark.parametrize("less", [3.0, 7.5, 31.0])
 def test_a_larger_budget_meets_the_amounts_of_a_smaller_one(less: float) -> None:
-    """Else the plan within the smaller one could be missed, and more dollars would make it dearer."""
+    """Else the plan within the smaller one could be missed, and the plan within more dollars would cost more."""
     for times in (1.001, 1.01, 1.1, 1.5):
         more = less * times
         smaller, larger = (set(amounts_between(usd * MOST_AMOUNT, usd)) for usd in (less, more))
@@ -64,18 +64,32 @@ def test_the_smallest_budget_of_jobs_on_two_markets_is_what_they_need_together()
 @pytest.mark.slow
 def test_what_is_said_of_a_budget_that_binds_holds() -> None:
     """A plan within more dollars costs no more, and none costs less than the note of one within fewer allows."""
-    offers, objectives, notes = OFFERS + ON_DEMAND, list[float](), list[str]()
+    offers, objectives, bounds, notes = OFFERS + ON_DEMAND, list[float](), list[float](), list[str]()
     least = smallest_budget(planner.solve(scenario_within(0.01, offers)))
     for times in (1.0, 1.005, 1.02, 1.1):
         plan = planner.solve(scenario_within(round(least * times, 2), offers))
         assert plan.objective is not None and plan.cost_at_confidence is not None
         assert plan.cost_at_confidence <= least * times * (1 + 1e-6)
+        assert plan.bound is not None and plan.gap is not None and plan.cost_usd is not None
         objectives.append(plan.objective)
-        notes += [note for note in plan.warnings if "any other that keeps the budget costs at most" in note]
+        bounds.append(plan.bound)
+        told = [note for note in plan.warnings if "another plan within the budget may cost up to" in note]
+        assert bool(told) == (plan.status == "feasible") == (plan.gap > 1e-6)
+        notes += [f"{plan.cost_usd.expected} {note}" for note in told]
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[0] > objectives[-1]
-    saved = float(notes[0].rpartition(" costs at most $")[2].removesuffix(" less"))
-    assert objectives[0] - objectives[-1] == pytest.approx(saved, abs=0.01)
+    assert max(bounds) <= objectives[-1] + 1e-6, "no plan costs less than the bound of one within fewer dollars"
+    shown = float(notes[0].partition(" ")[0])
+    saved = float(notes[0].partition("may cost up to $")[2].partition(" less")[0])
+    assert shown - min(bounds) == pytest.approx(saved, abs=0.01)
+
+
+@pytest.mark.slow
+def test_a_frontier_without_points_says_that_solve_has_a_plan() -> None:
+    """It adds up what each job needs, which may be more than the budget that they keep together."""
+    least = smallest_budget(planner.solve(scenario_within(0.01)))
+    with pytest.raises(planner.ScenarioError, match="planner solve has a plan whose jobs keep it together"):
+        planner.frontier(scenario_within(least))
 
 
 @pytest.mark.slow

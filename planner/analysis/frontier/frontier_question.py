@@ -18,6 +18,7 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
+from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
@@ -26,6 +27,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.joint_budget import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 
@@ -85,7 +87,10 @@ def frontier(
     if by and not main.in_turn and main.status != "infeasible":
         curves, left_out = _curves(tracer, by, points)
     status, why = main.status, None
-    if main.status == "infeasible" or (main.in_turn and not main.points):
+    if not main.points and not main.in_turn and may_share_luck(prepared):
+        _check_budget(prepared, options)
+        status, why = "infeasible", diagnose(prepare(prepared.scenario, prepared.library))
+    elif main.status == "infeasible" or (main.in_turn and not main.points):
         status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
@@ -138,6 +143,17 @@ def _explained(
         return "infeasible", diagnose(whole)
     plan = solve_prepared(whole, options)
     return ("no_plan" if plan.jobs else plan.status), plan.infeasible
+
+
+def _check_budget(prepared: PreparedScenario, options: SolveOptions) -> None:
+    """Raise ScenarioError where jobs keep the budget together, and no plan keeps it for what each needs by itself."""
+    scenario = prepared.scenario
+    if solve_prepared(prepare(scenario, prepared.library), options).jobs:
+        what = (
+            "a frontier adds up what each job needs by itself at the confidence, and no plan keeps that sum within it"
+        )
+        fix = "planner solve has a plan whose jobs keep it together; raise the budget for a frontier"
+        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, fix)])
 
 
 def _left_out(by: GroupBy | None, names: Sequence[str]) -> Iterator[str]:
