@@ -86,12 +86,7 @@ def frontier(
     left_out: tuple[str, ...] = ()
     if by and not main.in_turn and main.status != "infeasible":
         curves, left_out = _curves(tracer, by, points)
-    status, why = main.status, None
-    if not main.points and not main.in_turn and may_share_luck(prepared):
-        _check_budget(prepared, options)
-        status, why = "infeasible", diagnose(prepare(prepared.scenario, prepared.library))
-    elif main.status == "infeasible" or (main.in_turn and not main.points):
-        status, why = _explained(prepared, main, options)
+    status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
         status=status,
@@ -137,7 +132,12 @@ def _without_points(prepared: PreparedScenario, why: Infeasible, options: SolveO
 def _explained(
     prepared: PreparedScenario, main: TracedFrontier, options: SolveOptions
 ) -> tuple[Status, Infeasible | None]:
-    """Return the status of a frontier without points, and why it has none."""
+    """Return the status of a frontier, and why it has no points where it has none."""
+    has_luck = not main.points and not main.in_turn and may_share_luck(prepared)
+    if main.points or not (has_luck or main.in_turn or main.status == "infeasible"):
+        return main.status, None
+    if has_luck:
+        _check_budget(prepared, options)
     whole = prepare(prepared.scenario, prepared.library)
     if not main.in_turn:
         return "infeasible", diagnose(whole)
