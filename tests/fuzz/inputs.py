@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from functools import cache
 from random import Random
 from typing import Any
@@ -101,10 +100,11 @@ def plans() -> tuple[dict[str, Any], ...]:
 
 def warm_up() -> None:
     """Import what commands import late, so that a fork need not; starts no solver, whose threads a fork would lose."""
+    import planner.solving.solve
     from planner.cli import main
     from planner.library.reading import read_library
 
-    assert main and "planner.solving.solve" in sys.modules
+    assert main and planner.solving.solve
     read_library([])
     shipped()
     paths()
