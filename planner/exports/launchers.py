@@ -157,7 +157,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
     text = commented(header(given.plan, job, tool, tool.run, remarks))
     body = (
         "set -euo pipefail\n"
-        'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+        'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)\n'
         "export HEAD_IP\n"
         "# srun takes the CPUs of a task from here, not from the options above (its manual, since 22.05).\n"
         'export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"\n'
@@ -317,7 +317,8 @@ def _entered(job: Assignment, script: str) -> str:
     return "\n".join(("set -e", *environment_lines(task_name(job)), script.removeprefix("set -e\n")))
 
 
-_SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}
+# sed reads all of its input: head ends at the first line, and pipefail takes the signal of the writer for a fault.
+_SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'}
 """Shell variables of a launch command -> how SkyPilot says them."""
 
 
