@@ -83,7 +83,7 @@ def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str,
 def added_budget_note(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float) -> tuple[str, ...]:
     """Return that the budget was kept by the sum of what each job needs, where they need less together and it matters.
 
-    It does not where the budget has room for the difference once more. `fixed_usd` is paid beside the jobs.
+    It does not where the budget has room for the difference once more. `fixed_usd` is paid apart from the jobs.
     """
     limits, added = scenario.limits, fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
     together = joint_late_usd(jobs, limits.budget_confidence, fixed_usd)

@@ -58,10 +58,12 @@ class Refusal(Row):
     """Why no plan has what a field asks for.
 
     another_task: the file is not one of supervised training, so that taking the field out would plan another job.
+    fix: what to do where it is neither another file nor to take the field out.
     """
 
     why: str
     another_task: bool = False
+    fix: str = ""
 
 
 class RefusedRow(Refusal):

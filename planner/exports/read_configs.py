@@ -308,7 +308,7 @@ class _Reader:
                 self._refuse(next(iter(row.when)), row)
 
     def _refuse(self, name: str, row: Refusal) -> None:
-        fix = _PLAIN if row.another_task else _WITHOUT
+        fix = row.fix or (_PLAIN if row.another_task else _WITHOUT)
         self._fault(name, f"{_short(self.values.get(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:

@@ -126,7 +126,7 @@ def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_cos
 
 
 def test_a_node_of_slurm_has_the_cpus_of_the_plan_and_its_own_memory() -> None:
-    """Else a task gets one CPU and a few GB; `srun` is told the CPUs once more."""
+    """Else a task gets one CPU and a few GB; `srun` needs the CPUs once more."""
     plan = solved("fsdp")
     assert plan.inputs is not None
     cores = {

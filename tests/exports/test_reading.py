@@ -262,6 +262,12 @@ def test_training_that_no_plan_has_is_refused_by_its_field(name: str, text: str,
     assert f": {field}: " in said and "supervised fine-tuning" in said
 
 
+def test_a_field_that_lacks_another_one_is_refused_with_that_one(tmp_path: Path) -> None:
+    """To take `adapter` out of the file would plan full training."""
+    (said,) = faults(tmp_path, "a.yml", "base_model: a/b\nadapter: qlora\nsequence_len: 2048\nmicro_batch_size: 1\n")
+    assert ": adapter: qlora: " in said and said.endswith("; add load_in_4bit: true")
+
+
 def test_a_technique_that_no_plan_has_is_refused_with_the_way_to_plan_without_it(tmp_path: Path) -> None:
     """The job is the same without it, so the advice is no other file."""
     (said,) = faults(tmp_path, "a.yml", "base_model: a/b\ntiled_mlp: true\nsequence_len: 2048\nmicro_batch_size: 1\n")

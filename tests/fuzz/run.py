@@ -43,7 +43,7 @@ class Case:
 
 
 IMPORTED_BYTES = 150_000_000
-"""Memory of a process of its own that has imported what commands need."""
+"""Memory of a process of its own that has imported what commands need: a whole solve of quickstart has 143 MB."""
 
 
 @dataclass(frozen=True)
