@@ -71,6 +71,9 @@ class HighsSolver:
 
 def _options(program: Program, time_limit_seconds: float | None, relative_gap: float) -> Iterator[tuple[str, Any]]:
     yield "output_flag", False
+    # HiGHS keeps its threads for the next program. A process that forks later hands none of them to its child, which
+    # waits for them for ever.
+    yield "threads", 1
     yield "mip_rel_gap", relative_gap
     if time_limit_seconds is not None:
         yield "time_limit", max(time_limit_seconds, 0.0)

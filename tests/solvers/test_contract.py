@@ -187,6 +187,30 @@ def test_threads_that_solve_leave_standard_output_to_the_others() -> None:
     assert done.stdout.splitlines() == [*map(str, range(1000)), "end"]
 
 
+FORKS = """
+import os, resource, sys
+from tests.solvers.test_contract import market_split
+from planner.solvers.registry import run
+
+def solve() -> float:
+    return run(market_split(3, 12), sys.argv[1], relative_gap=1e-7).objective
+
+before = solve()
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # without its threads a solver waits at full speed
+os._exit(0 if solve() == before else 1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ADAPTERS)
+def test_a_process_that_has_solved_may_fork(solver: str) -> None:
+    """A server that loads, tries and then forks its workers: each of them solves, too."""
+    done = subprocess.run([sys.executable, "-c", FORKS, solver], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_unknown_solver_is_named() -> None:
     """The error names what was asked for and what there is."""
     with pytest.raises(SolverError, match=r"'gurobi'.*highs"):
