@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class CandidateTable:
         """Return the GPUs (n,) of one node group."""
         return self.gpus // self.node_groups
 
-    @property
+    @cached_property
     def preference(self) -> Integers:
         """Return a number (n,) by which ties are decided before machines and hours; less is better.
 

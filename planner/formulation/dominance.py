@@ -122,19 +122,32 @@ def _front(table: CandidateTable, values: Floats, score: Floats, members: Intege
         members = _remove_dominated(values, score, members, rivals)
     members = members[_order(table, score, members)]
     ranks = _ranks(values[:, np.concatenate([rivals, members])])
-    front, waiting = ranks[:, : min(len(rivals), MAX_FRONT)], ranks[:, len(rivals) :]
-    kept = []
-    for start in range(0, len(members), COMPARED_AT_ONCE):
+    return members[_undominated(ranks[:, : min(len(rivals), MAX_FRONT)], ranks[:, len(rivals) :])]
+
+
+def undominated_columns(values: NDArray[Any]) -> Integers:
+    """Return the columns of values (k, n) that no earlier one dominates: that is nowhere above it.
+
+    A column that dominates another comes first; of equal ones the first stays.
+    """
+    ranks = _ranks(values)
+    return _undominated(ranks[:, :0], ranks)
+
+
+def _undominated(front: NDArray[Any], waiting: NDArray[Any]) -> Integers:
+    """Return the places in `waiting` (k, n) that neither the front (k, f) nor an earlier place dominates."""
+    kept = [np.empty(0, dtype=np.int64)]
+    for start in range(0, waiting.shape[1], COMPARED_AT_ONCE):
         block = waiting[:, start : start + COMPARED_AT_ONCE]
         alive = np.flatnonzero(~_below(front, block).any(axis=0))
         block = block[:, alive]
         earlier = np.triu(_below(block, block), k=1)
-        # Dominance is transitive: what a dominated member dominates, its own dominator does, too.
+        # Dominance is transitive: what a dominated column dominates, its own dominator does, too.
         alive, block = alive[best := ~earlier.any(axis=0)], block[:, best]
-        kept.append(members[start + alive])
+        kept.append(start + alive)
         if front.shape[1] < MAX_FRONT:
             front = np.concatenate([front, block], axis=1)
-    return np.concatenate(kept) if kept else members
+    return np.concatenate(kept)
 
 
 def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:

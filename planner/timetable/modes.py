@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Integers
 from planner.candidate_table import CandidateTable
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.formulation.dominance import find_undominated
+from planner.formulation.dominance import find_undominated, undominated_columns
 from planner.formulation.program import SharedLimits
 from planner.records import record
 from planner.scenario.job import Job
@@ -300,30 +301,27 @@ def undominated_modes(modes: list[Mode], keeps_ties: bool = False) -> list[int]:
     order = sorted(
         range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, modes[place].rank, place)
     )
-    kept: list[int] = []
-    for place in order:
-        if not any(_dominates(modes[other], modes[place], keeps_ties) for other in kept):
-            kept.append(place)
-    return kept
+    kept = undominated_columns(_amounts([modes[place] for place in order], keeps_ties))
+    return [order[place] for place in kept.tolist()]
 
 
-def _dominates(one: Mode, other: Mode, keeps_ties: bool) -> bool:
-    """Return whether `one`, which costs no more, is in nothing worse than `other`."""
-    if one.rank > other.rank and (keeps_ties or one.cost == other.cost):
-        return False
-    if one.minutes > other.minutes or one.spend > other.spend or one.earliest > other.earliest:
-        return False
-    if one.latest is not None and (other.latest is None or one.latest < other.latest):
-        return False
-    return _within(one.needs, other.needs) and _within(one.uses, other.uses)
-
-
-def _within(amounts: tuple[tuple[int, int], ...], others: tuple[tuple[int, int], ...]) -> bool:
-    """Return whether every amount is at most the other's of the same place."""
-    if amounts == others:
-        return True
-    there = dict(others)
-    return all(amount <= there.get(which, 0) for which, amount in amounts)
+def _amounts(modes: list[Mode], keeps_ties: bool) -> Integers:
+    """Return what a mode that dominates another must not exceed, a column for each mode (k, n)."""
+    steps = [(mode.cost,) if keeps_ties else (mode.cost, mode.rank) for mode in modes]
+    dearer = {step: number for number, step in enumerate(sorted(set(steps)))}  # by cost, then among equals by rank
+    never = 1 + max((mode.latest or 0 for mode in modes), default=0)
+    rows = [
+        [dearer[step] for step in steps],
+        [mode.minutes for mode in modes],
+        [mode.spend for mode in modes],
+        [mode.earliest for mode in modes],
+        [-(never if mode.latest is None else mode.latest) for mode in modes],
+    ]
+    if keeps_ties:
+        rows.append([mode.rank for mode in modes])
+    for taken in ([dict(mode.needs) for mode in modes], [dict(mode.uses) for mode in modes]):
+        rows += [[amounts.get(thing, 0) for amounts in taken] for thing in sorted(set().union(*taken))]
+    return np.array(rows, dtype=np.int64)
 
 
 # The timetable of a scenario: its jobs as tasks, what they share as resources.
