@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from planner.analysis.what_if_question import what_if as what_if
     from planner.analysis.what_if_sweep import sweep as sweep
     from planner.analysis.what_if_sweep import tornado as tornado
+    from planner.errors import CancelledError as CancelledError
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
     from planner.errors import NoPlanError as NoPlanError
     from planner.errors import PlannerError as PlannerError
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
+    from planner.errors import TimeIsUpError as TimeIsUpError
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.report.figures.result_figures import plot as plot
     from planner.results.estimate import Estimate as Estimate
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions as SolveOptions
     from planner.services import simulate_service as simulate_service
     from planner.solving.solve import solve as solve
+    from planner.watch import CallProgress as CallProgress
+    from planner.watch import watched as watched
 
 _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
@@ -64,7 +68,10 @@ _NAMES_BY_MODULE = {
     "planner.analysis.run_sweep": ("run_sweep",),
     "planner.analysis.what_if_sweep": ("sweep", "tornado"),
     "planner.analysis.what_if_question": ("what_if",),
-    "planner.errors": ("InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError", "SolverError"),
+    "planner.errors": (
+        *("CancelledError", "InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError"),
+        *("SolverError", "TimeIsUpError"),
+    ),
     "planner.loading.scenario_file": ("read_scenario",),
     "planner.results.estimate": ("Estimate",),
     "planner.results.explanation": ("Explanation",),
@@ -77,6 +84,7 @@ _NAMES_BY_MODULE = {
     "planner.report.figures.result_figures": ("plot",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
+    "planner.watch": ("CallProgress", "watched"),
 }
 
 __version__ = "0.3.0"

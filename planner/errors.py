@@ -89,6 +89,14 @@ class NoPlanError(PlannerError):
     """A plan was requested but none exists."""
 
 
+class TimeIsUpError(NoPlanError):
+    """The time that the caller allows is up, and there is no answer yet."""
+
+
+class CancelledError(PlannerError):
+    """The caller has cancelled the call."""
+
+
 @contextmanager
 def collect_faults(faults: list[Fault]) -> Iterator[None]:
     """Add the faults of an `InputError` that is raised inside to those found before, and go on."""

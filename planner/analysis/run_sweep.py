@@ -23,13 +23,14 @@ from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of
 from planner.documents.files import check_writable, read_text, write_text_atomically
 from planner.documents.sweep_ranges import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text
-from planner.errors import Fault, InputError, ScenarioError, printable
+from planner.errors import CancelledError, Fault, InputError, ScenarioError, TimeIsUpError, printable
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.results.what_if import ManyVariants, Variant, most_cut
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -121,6 +122,8 @@ class Chain:
         try:
             settings = [sweep_range.settings[place] for sweep_range, place in zip(question.ranges, places, strict=True)]
             plan = self._solver.solve(change_scenario(question.scenario, settings))
+        except (CancelledError, TimeIsUpError):
+            raise
         except Exception as error:
             return failed(values, error)
         cell = build_cell(values, plan)
@@ -255,7 +258,8 @@ def _drain(
             while queue and len(running) < at_once:
                 running[executor.submit(solve_chunk, question, queue[0])] = queue[0]
                 queue.popleft()
-            done = wait(running, return_when=FIRST_COMPLETED).done
+            done = wait(running, timeout=ASKED_EVERY_SECONDS, return_when=FIRST_COMPLETED).done
+            keep_going()
             for future in done:
                 variants = _result(future, question, running[future])
                 del running[future]
@@ -441,6 +445,7 @@ def run_sweep(
         for found in solved:
             journal.add(found)
             rows.update((variant.values, variant) for variant in found)
+            tell("variants", len(rows), len(places))
             if on_variant:
                 on_variant(len(rows), len(places))
     every = [rows[values] for values in product(*(sweep_range.values for sweep_range in question.ranges))]

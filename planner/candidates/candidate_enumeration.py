@@ -28,6 +28,7 @@ from planner.scenario.job import DEFAULT_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import MONTH_HOURS
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,6 +221,7 @@ def enumerate_candidates(
     before
         Earlier candidates of the job; what still applies is not computed again.
     """
+    keep_going()
     if isinstance(job, InferenceJob):
         market = generation.market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)

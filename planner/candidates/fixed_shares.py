@@ -26,6 +26,7 @@ from planner.candidates.spot_rows import SearchTarget, SpotRows
 from planner.library.schema import Library
 from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_odds import SpotOnlyCosts
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -157,6 +158,7 @@ def _spot_only_figures(costs: SpotOnlyCosts, confidence: float, budget_confidenc
 
     Where a run may never end nothing is expected of it, and no deadline is kept.
     """
+    keep_going()
     (hours, usd), expected = costs.draw(), costs.expected_hours()
     late = quantile(hours, confidence) if np.isfinite(expected) else np.inf
     return expected, late, quantile(usd, budget_confidence)

@@ -25,6 +25,7 @@ from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,6 +128,7 @@ def screen(
     scope
         Which policies are searched for.
     """
+    keep_going()
     table, rejections = candidates.table, _apply_filters(candidates, market, limits, method_filter)
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)

@@ -23,6 +23,7 @@ from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.records import record
 from planner.spot.policy.policy_cache import Span
 from planner.spot.policy.switching_policy import LeastCost
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,7 @@ def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
     done: dict[tuple[object, ...], list[int]] = {}
     left, size = np.argsort(bounds, kind="stable").tolist(), FIRST
     while left and bounds[left[0]] < least:
+        keep_going()
         waiting: list[int] = []
         while left and len(waiting) < size and bounds[left[0]] < least:
             row = left.pop(0)
@@ -157,6 +159,7 @@ class _Search:
         done: dict[tuple[object, ...], list[Floats]] = {}
         left = self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))]
         while len(left := left[self.may_matter(left)]):  # what is known changes with each batch alone
+            keep_going()
             # Of every method, or framework, so many: one pass prices all of them.
             room, waiting, later = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), list[int]()
             for row in left.tolist():

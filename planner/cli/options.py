@@ -170,7 +170,7 @@ _STOP = (
         type=click.FloatRange(min=0, min_open=True),
         callback=finite,
         metavar="SECONDS",
-        help="Stop with the best plan so far.",
+        help="Wall time of a solve: stop with the best plan so far.",
     ),
 )
 

@@ -17,6 +17,7 @@ import click
 from planner.cli.start import prepare_process
 from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
 from planner.records import record
+from planner.watch import CallProgress, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,17 +100,24 @@ class ProgressLine:
 
 
 @contextlib.contextmanager
-def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def show_progress(what: str, counts: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """Show work that takes longer than a second on the terminal; nothing if messages go to a file.
 
-    Yields what shows how much is done, `(done, total)`; None where nothing is shown.
+    Yields what shows how much is done, `(done, total)`; None where nothing is shown. With `counts` the command calls
+    it; else the line shows how many of several jobs are prepared.
     """
     if not sys.stderr.isatty():
         yield None
         return
     line = ProgressLine(what)
+
+    def follow(progress: CallProgress) -> None:
+        if progress.of > 1 and not counts:
+            line.update(progress.done, progress.of)
+
     try:
-        yield line.update
+        with watched(progress=follow):
+            yield line.update
     finally:
         line.end()
 

@@ -73,7 +73,10 @@ def simulate(
     if all(job.kind == "serve" for job in loaded.scenario.jobs):
         _simulate_service(loaded, plan, output, options, replay)
         return
-    with show_progress(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
+    with (
+        show_progress(f"solving {name}" if plan is None else f"reading {name}", counts=True) as progress,
+        loaded.locate_faults(),
+    ):
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.simulation.simulate_question import simulate as run_replays
 

@@ -66,7 +66,7 @@ def sweep(
     ranges = vary or scenario.vary
     if not ranges:
         raise click.UsageError("nothing to vary: give --vary PATH=A:B:STEP, such as limits.budget_usd=2:8:0.5")
-    with show_progress(f"solving {scenario.name}") as count, loaded.locate_faults():
+    with show_progress(f"solving {scenario.name}", counts=True) as count, loaded.locate_faults():
         from planner.analysis.run_sweep import journal_of, run_sweep
 
         for written in (path, journal_of(path)):

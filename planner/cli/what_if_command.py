@@ -57,7 +57,7 @@ def what_if(
         if not vary:
             raise click.UsageError("nothing to change: give --set PATH=VALUE, --vary PATH=A:B:STEP or --tornado")
     output.check()
-    with show_progress(f"solving {loaded.scenario.name}") as count, loaded.locate_faults():
+    with show_progress(f"solving {loaded.scenario.name}", counts=True) as count, loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
     output.write(answer, render, draw_answer)
     click.get_current_context().exit(_exit_code(answer))

@@ -35,6 +35,7 @@ from planner.services.fleet_program import (
     price_program,
 )
 from planner.solvers.registry import run
+from planner.watch import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +50,8 @@ LEAST_SECONDS = 0.05
 
 def latest_moment(options: SolveOptions) -> float | None:
     """Return the moment of `perf_counter` at which a search that begins now ends; None without a time limit."""
-    return None if options.time_limit_seconds is None else perf_counter() + options.time_limit_seconds
+    left = seconds_left(most=options.time_limit_seconds)
+    return None if left is None else perf_counter() + left
 
 
 def has_passed(until: float | None) -> bool:

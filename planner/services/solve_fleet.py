@@ -42,6 +42,7 @@ from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_l
 from planner.services.shared_fleets import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solvers.registry import solver_versions
 from planner.solving.prepare import PreparedScenario, check_is_definite, prepare
+from planner.watch import WHY_NONE, finishing, if_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,8 @@ def solve_services(
     }
     problems = {name: fleet_problem(one, market, scenario) for name, one in served.items()}
     asked = _Asked(scenario, library, options, until, market, served, problems)
-    found = _fleets(asked)
+    with finishing():  # the search has its own limit, and what it finds by then is the plan
+        found = _fleets(asked)
     facts: dict[str, Any] = {
         "scenario": scenario.name,
         "solver": options.solver,
@@ -102,13 +104,14 @@ def solve_services(
     }
     budget, unknown = scenario.limits.budget_usd, bool(found.broken) and not (found.is_feasible or found.is_impossible)
     if not found.is_feasible or (budget is not None and found.usd > budget * (1.0 + FLEET_GAP)):
-        infeasible = _explained(asked, found) if explains and not unknown else None
+        infeasible = if_time(WHY_NONE, lambda: _explained(asked, found), None) if explains and not unknown else None
         status = "no_plan" if unknown else "infeasible"
         return Plan(
             **facts, seconds=perf_counter() - started, status=status, objective=None, bound=None, gap=None,
             cost_usd=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
-    services = tuple(_service(asked, found, job.name, explains) for job in jobs)
+    with finishing():
+        services = tuple(_service(asked, found, job.name, explains) for job in jobs)
     shared = min(found.bound_usd, found.usd) if found.broken else None
     notes = (note for service in services for note in service.notes)
     return Plan(
@@ -146,7 +149,10 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
     if not explains or has_passed(asked.until):
         return service
     trial = ServiceTrial(served, asked.market, problem, solved)
-    return service.model_copy(update={"looser": looser_latency(asked.alone(name), trial, asked.library, options)})
+    looser = if_time(
+        "what looser targets save", lambda: looser_latency(asked.alone(name), trial, asked.library, options), ()
+    )
+    return service.model_copy(update={"looser": looser})
 
 
 def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:

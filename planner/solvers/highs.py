@@ -11,6 +11,7 @@ import numpy as np
 from planner.errors import SolverError
 from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
+from planner.watch import canceller, keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,9 @@ class HighsSolver:
                 raise SolverError(f"highs refuses {name}={value}")
         if _pass(model, program) == highspy.HighsStatus.kError:
             raise SolverError("highs refuses the program")
+        _let_cancel(model, highspy)
         model.run()
+        keep_going()
         return _result(model, program, perf_counter() - started)
 
 
@@ -83,6 +86,24 @@ def _options(program: Program, time_limit_seconds: float | None, relative_gap: f
         # A search for a first solution that takes 7 ms whatever the size of the program. A program that presolve has
         # nothing to do for is small, and solved by thousands, each in half a millisecond without that search.
         yield "mip_heuristic_run_feasibility_jump", False
+
+
+def _let_cancel(model: Any, highspy: Any) -> None:
+    """Let HiGHS ask as it works whether the call is cancelled."""
+    is_cancelled = canceller()
+    if is_cancelled is None:
+        return
+
+    def ask(kind: Any, message: str, told: Any, answer: Any, user: Any) -> None:
+        del kind, message, told, user
+        answer.user_interrupt = is_cancelled()
+
+    model.setCallback(ask, None)
+    for kind in (
+        highspy.cb.HighsCallbackType.kCallbackMipInterrupt,
+        highspy.cb.HighsCallbackType.kCallbackSimplexInterrupt,
+    ):
+        model.startCallback(kind)
 
 
 def _pass(model: Any, program: Program) -> Any:

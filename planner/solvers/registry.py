@@ -12,6 +12,7 @@ from planner.errors import SolverError
 from planner.formulation.program import Program
 from planner.solvers import highs, mathopt
 from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
+from planner.watch import keep_going, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,10 +66,12 @@ def run(
     """
     adapter = get_solver(solver)
     started = perf_counter()
+    keep_going()
     check_numbers(program)
     if _has_infeasible_row(program):
         return SolveResult(Termination.INFEASIBLE, solver, perf_counter() - started)
-    return adapter.solve(program, time_limit_seconds=time_limit_seconds, relative_gap=relative_gap)
+    left = seconds_left(most=time_limit_seconds)
+    return adapter.solve(program, time_limit_seconds=left, relative_gap=relative_gap)
 
 
 def check_numbers(program: Program) -> None:

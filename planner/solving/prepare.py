@@ -42,6 +42,7 @@ from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import limits_read
+from planner.watch import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -407,6 +408,7 @@ def _candidates_and_screens(
         full: JobCandidates | None = None
         twins: dict[float | None, tuple[JobCandidates, ScreenedCandidates]] = {}
         for index in group:
+            tell("candidates of jobs", len(screened), len(keys))
             job = scenario.jobs[index]
             if before is None and full is not None:
                 full = replace(full, job=job)

@@ -17,13 +17,13 @@ from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
 from planner.decode.chosen import ChosenCandidate, build_inputs
 from planner.decode.notes import budget_probability, budget_warnings, cut_samples
-from planner.errors import AuditError
+from planner.errors import AuditError, TimeIsUpError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
-from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
+from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import unknown_notes
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, services_of
@@ -42,6 +42,7 @@ from planner.solving.excluded_plans import adapters_another_way, best_by_framewo
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
@@ -61,16 +62,40 @@ def solve(
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
     """
+    options = options or SolveOptions()
+    with watched(time_limit_seconds=options.time_limit_seconds), noting_what_is_left_out() as left_out:
+        try:
+            plan = _solve(scenario.on_day(options.as_of), options, library, explains)
+        except TimeIsUpError:
+            return _out_of_time(scenario, options)
+    return plan.model_copy(update={"warnings": (*plan.warnings, *_left_out(left_out))}) if left_out else plan
+
+
+def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool) -> Plan:
+    """Return the plan of a scenario; TimeIsUpError where nothing is found in time."""
     started = perf_counter()
-    scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
-        options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
         return open_choices.solve_open(scenario, job, options, library, started, solve_prepared)
     return solve_prepared(prepare(scenario, library), options, started)
+
+
+def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:
+    """Return the plan of a scenario for which nothing was found in time."""
+    seconds, as_of = options.time_limit_seconds or 0.0, options.as_of or datetime.date.today()
+    return Plan(
+        scenario=scenario.name, status="no_plan", solver=options.solver, seconds=seconds, as_of=as_of.isoformat(),
+        candidates=CandidateCounts(made=0, rejected=0, dominated=0, offers=len(scenario.offers)),
+        objective=None, bound=None, gap=None, cost_usd=None, hours=None,
+    )  # fmt: skip
+
+
+def _left_out(names: list[str]) -> tuple[str, ...]:
+    """Return the warning that names what a plan lacks because its time was up."""
+    return (f"left out, as the time limit was reached: {', '.join(names)}",) if names else ()
 
 
 def solve_prepared(
@@ -121,8 +146,9 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
     solved = best(prepared, options) if has_candidates else None
     if free and solved is None:
         return solve_over_time(prepared, options, started, explains)
-    plan = _plan(prepared, solved, options, perf_counter() - started, explains)
-    return _audited(plan, prepared.scenario, prepared.library, options)
+    with finishing():
+        plan = _plan(prepared, solved, options, perf_counter() - started, explains)
+        return _audited(plan, prepared.scenario, prepared.library, options)
 
 
 def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
@@ -145,12 +171,16 @@ def solve_built(
         len(job.modes) for job in built.jobs
     )
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
-    plan = timetable.timetable_plan(prepared, built, solved, options, facts)
-    if plan.status == "infeasible" and explains:
-        plan = plan.model_copy(update={"infeasible": timetable.explain_timetable(prepared, built)})
-    if solved.least is not None and explains:
-        plan = plan.model_copy(update={"shared_limits": timetable.shared_limit_costs(built.problem, solved.least)})
-    return _audited(plan, prepared.scenario, prepared.library, options)
+    least = solved.least
+    with finishing():
+        plan = timetable.timetable_plan(prepared, built, solved, options, facts)
+        if plan.status == "infeasible" and explains:
+            found = if_time(WHY_NONE, lambda: timetable.explain_timetable(prepared, built), None)
+            plan = plan.model_copy(update={"infeasible": found})
+        if least is not None and explains:
+            costs = if_time("what limits cost", lambda: timetable.shared_limit_costs(built.problem, least), ())
+            plan = plan.model_copy(update={"shared_limits": costs})
+        return _audited(plan, prepared.scenario, prepared.library, options)
 
 
 def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOptions) -> Plan:
@@ -193,10 +223,13 @@ def _plan(
     if solved is None or not solved.rows:
         from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 
+        def why() -> Infeasible:
+            if not prepared.is_slim:
+                return diagnose(prepared)
+            return diagnose(prepare(prepared.scenario, prepared.library, may_be_slim=False))  # what is too late, too
+
         status: Status = "infeasible" if solved is None or solved.choice.first.is_infeasible else "no_plan"
-        if prepared.is_slim and explains and status == "infeasible":  # what is too late or too dear explains it
-            prepared = prepare(prepared.scenario, prepared.library, may_be_slim=False)
-        facts["infeasible"] = diagnose(prepared) if explains and status == "infeasible" else None
+        facts["infeasible"] = if_time(WHY_NONE, why, None) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
@@ -208,7 +241,7 @@ def _plan(
         **_proof(solved),
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
-        faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
+        faster=_faster(prepared, jobs),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=chance,
         now=scenario.now_text,
@@ -221,6 +254,12 @@ def _plan(
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
+
+
+def _faster(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> tuple[Option, ...]:
+    if len(jobs) > 1:
+        return ()
+    return if_time("faster plans", lambda: find_faster(prepared, jobs[0].hours.at_confidence), ())
 
 
 def _proof(solved: OptimisedChoice) -> dict[str, Any]:
@@ -285,14 +324,13 @@ def _assignment(
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
     if prepared.is_slim:
         return made  # alternatives are no longer kept
+    others: dict[str, Any] = if_time(
+        "other ways to run a job", partial(_others, prepared, index, made, chosen.recipe, chosen_row, share), {}
+    )
     return made.model_copy(
         update={
-            "lossy": find_lossy(prepared, index, chosen.recipe),
+            **others,
             "quality": _quality(made, chosen.recipe),
-            "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
-            "riskier": find_riskier(prepared, index, made.gpu, chosen_row, share),
-            "frameworks": best_by_framework(prepared, index, made.gpu),
-            "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "purchase": compare_purchase(made, prepared.scenario.for_sale),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
             "notes": (
@@ -303,6 +341,19 @@ def _assignment(
             "binding": describe_binding_limits(prepared, index),
         }
     )
+
+
+def _others(
+    prepared: PreparedScenario, index: int, made: Assignment, recipe: Recipe, row: int, share: float
+) -> dict[str, Any]:
+    """Return the fields of an assignment that name other ways to run the job."""
+    return {
+        "lossy": find_lossy(prepared, index, recipe),
+        "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
+        "riskier": find_riskier(prepared, index, made.gpu, row, share),
+        "frameworks": best_by_framework(prepared, index, made.gpu),
+        "runner_up": find_runners_up(prepared, index, row, share),
+    }
 
 
 def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, float]:

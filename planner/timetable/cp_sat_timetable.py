@@ -11,6 +11,7 @@ from planner.records import record
 from planner.solvers.base import Termination
 from planner.timetable.time_index import consecutive_periods, energy_rows, periods_together, start_range
 from planner.timetable.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
+from planner.watch import keep_going, seconds_left, stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -352,9 +353,11 @@ def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> T
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
     solver.parameters.relative_gap_limit = limits.relative_gap
-    if limits.time_limit_seconds is not None:
-        solver.parameters.max_time_in_seconds = max(0.01, limits.time_limit_seconds)
-    status = solver.solve(built.model)
+    keep_going()
+    if (left := seconds_left(most=limits.time_limit_seconds)) is not None:
+        solver.parameters.max_time_in_seconds = max(0.01, left)
+    with stopping(solver.stop_search):
+        status = solver.solve(built.model)
     names = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
     if status == cp_model.MODEL_INVALID:
         raise SolverError(f"cp-sat rejects the timetable: {built.model.validate()}")

@@ -31,6 +31,7 @@ from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
 from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
 from planner.timetable.timetable_ties import break_ties, near_tie
+from planner.watch import finishing, keep_going, seconds_left
 
 # The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
 
@@ -60,9 +61,12 @@ class SolvedTimetable:
 
 def solve_built_schedule(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
     """Return the best schedule of a scenario's timetable, which near ties may decide."""
-    if not has_near_ties(scenario):
-        return solve_schedule(built.problem, options, least=built.least)
-    return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd, built.least)
+    keep_going()
+    options = options.model_copy(update={"time_limit_seconds": seconds_left(most=options.time_limit_seconds)})
+    with finishing():  # the search has its own limit, and what it finds by then is the plan
+        if not has_near_ties(scenario):
+            return solve_schedule(built.problem, options, least=built.least)
+        return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd, built.least)
 
 
 def solve_schedule(

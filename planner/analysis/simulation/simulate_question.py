@@ -45,6 +45,7 @@ from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
+from planner.watch import tell
 
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""
@@ -155,6 +156,7 @@ def _simulation(
     def count(added: int) -> None:
         nonlocal done
         done += added
+        tell("runs", done, runs * drawing)
         if progress is not None:
             progress(done, runs * drawing)
 

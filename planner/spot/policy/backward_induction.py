@@ -20,6 +20,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.markov_chain import ALL_COUNTS, COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
 from planner.spot.policy.run import Action
+from planner.watch import keep_going
 
 # Stretches of a backward pass: few points of slack matter shortly before the end, more and more before that.
 #
@@ -208,6 +209,7 @@ class BackwardInduction(StretchedPass):
 
     def step(self) -> TimeSlice:
         """Move one tick back in time and return the states there."""
+        keep_going()
         self.begin_tick()
         chain, ups = self.chain, self.chain.ups
         self._move_by_tick()

@@ -27,6 +27,7 @@ from planner.spot.policy.backward_induction import BackwardInduction, FollowedIn
 from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, build_chain_for, grid_of
 from planner.spot.policy.markov_chain import DOLLARS, MarkovChain
 from planner.spot.policy.run import ROUNDING_HOURS, Action, Checkpoints, SpotRun, progress_on_spot
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,7 @@ def draw_lucks(requests: Sequence[LuckRequest], stream: int = 0) -> list[Luck]:
     found: dict[int, Luck] = {}
     for (grid, *_), places in kinds.items():
         for first in range(0, len(places), DRAWN_TOGETHER):
+            keep_going()
             block = places[first : first + DRAWN_TOGETHER]
             asked = [requests[place] for place in block]
             chain = build_chain_for([request.curve for request in asked], grid)

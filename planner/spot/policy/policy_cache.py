@@ -42,6 +42,7 @@ from planner.spot.policy.switching_policy import (
     straight_pieces,
     waiting_rule,
 )
+from planner.watch import keep_going
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -374,6 +375,7 @@ def _look_up(
         by_kind.setdefault(kind_of(CurveRequest(*key)), []).append(key)
     for kind, missing in by_kind.items():
         for first in range(0, len(missing), RUNS_PER_PASS):
+            keep_going()
             block = missing[first : first + RUNS_PER_PASS]
             known.update(zip(block, compute([CurveRequest(*key) for key in block], kind), strict=True))
     return [known[key] for key in keys]
