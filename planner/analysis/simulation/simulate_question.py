@@ -151,15 +151,8 @@ def _simulation(
     for recorded_one in recorded_ones:
         recorded_one.spread_evenly(runs)
     ranks = _ranks(runs, np.random.default_rng(seeds[0]))
-    drawing, done = sum(source is not None for source in sources), 0
-
-    def count(added: int) -> None:
-        nonlocal done
-        done += added
-        tell("runs", done, runs * drawing)
-        if progress is not None:
-            progress(done, runs * drawing)
-
+    drawing = sum(source is not None for source in sources)
+    count = _counter(runs * drawing, progress)
     replayed = []
     for job_run, source in zip(job_runs, sources, strict=True):
         slow = np.ones(runs) if settings.exact_speed else confidence_factor(job_run.sigma, ranks)
@@ -195,6 +188,20 @@ def _simulation(
         notes=tuple(dict.fromkeys([*notes, *_notes(job_runs, settings)])),
         plan=plan,
     )
+
+
+def _counter(runs: int, progress: ProgressCallback | None) -> Callable[[int], None]:
+    """Return what takes how many more of all runs are done, and says how many are."""
+    done = 0
+
+    def count(added: int) -> None:
+        nonlocal done
+        done += added
+        tell("runs", done, runs)
+        if progress is not None:
+            progress(done, runs)
+
+    return count
 
 
 def _ranks(runs: int, rng: np.random.Generator) -> Floats:
