@@ -181,3 +181,11 @@ def test_a_task_of_asyncio_is_cancelled() -> None:
 
     with pytest.raises(CancelledError):
         asyncio.run(serve())
+
+
+@pytest.mark.parametrize("name", ["infeasible", "quickstart"])
+def test_nothing_explains_where_nothing_is_asked_for(name: str) -> None:
+    """To find out why there is no plan takes longer than all else."""
+    plan = planner.solve(scenario(name), explains=False)
+    assert plan.infeasible is None
+    assert (plan.status == "infeasible") == (name == "infeasible")

@@ -299,8 +299,11 @@ def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: Sea
     quota = frozenset(limits.quota)
     is_drawn = has_budget and not scope.mean_markets
     peaks = tuple(limit for limit, _ in given_peaks(limits) if not limit.is_of_dollars) if jobs > 1 else ()
+    is_alone = jobs == 1 and limits.budget_usd is not None and not _limits_rates(limits)
+    only_budget_usd = limits.budget_usd if is_alone and limits.budget_usd is not None else -math.inf
     return SearchTarget(
-        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn, peaks)
+        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn, peaks),
+        only_budget_usd,
     )
 
 

@@ -146,6 +146,7 @@ class SearchTarget:
     quota: frozenset[str] = frozenset()  # providers with a quota
     has_budget: bool = False  # dollars at its confidence are quantiles over speeds and markets
     peaks: tuple[PeakLimit, ...] = ()  # what several jobs may use at one time, beside dollars
+    only_budget_usd: float = -math.inf  # the budget where nothing else may bar the cheapest candidate of the only job
 
 
 class SpotRows:

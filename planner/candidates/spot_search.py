@@ -211,6 +211,7 @@ class _Best(_Search):
         if self.best_of == "all":  # as if all were of one method
             self.names, self.method = self.names[:1], np.zeros_like(self.method)
         is_objective = work.target.low <= 0 and not work.target.waiting  # what is minimised here
+        self.only_budget_usd = work.target.only_budget_usd if is_objective else -np.inf
         most = scope.below * (1 + SAME_USD) + KEPT_USD if is_objective else np.inf
         self.of_method, self.of_place = np.full(len(self.names), most), np.full(count, most)
         np.minimum.at(self.of_method, self.method, self.on_demand)
@@ -296,7 +297,10 @@ class _Best(_Search):
             if self.free[row]:
                 size = tuple(int(size[row]) for size in self.size)
                 if value < self._least_within(row):  # else it rules out nothing that is not ruled out yet
-                    self.within[size] = min(self.within[size], self.work.late_value(row, value))
+                    late = self.work.late_value(row, value)
+                    # A row that keeps the budget of the only job rules out whatever costs more than itself.
+                    enough = value if late <= self.only_budget_usd else late
+                    self.within[size] = min(self.within[size], enough)
             self.values[row] = value
         self.runner_up = self._runner_up()
 

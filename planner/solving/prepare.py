@@ -376,10 +376,11 @@ NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None, "fallbacks": 0}
 
 
 def _filters(scenario: Scenario) -> tuple[object, ...]:
-    """Return all that screening reads of a scenario apart from the jobs; of the budget only that there is one."""
+    """Return all that screening reads of a scenario apart from the jobs; of a budget of several only that it is one."""
     limits = scenario.limits
+    budget = limits.budget_usd if len(scenario.jobs) == 1 else limits.budget_usd is None
     waiting_usd = CandidateObjective.of(scenario).waiting_usd
-    return limits.model_copy(update=NON_FILTER_LIMITS), limits.budget_usd is None, waiting_usd
+    return limits.model_copy(update=NON_FILTER_LIMITS), budget, waiting_usd
 
 
 TIMES = {"name": "", "deadline_hours": None, "release_hours": 0.0, "due_hours": None, "late_usd_per_hour": 0.0}

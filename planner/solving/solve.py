@@ -58,7 +58,7 @@ def solve(
 ) -> Plan:
     """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
-    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` a service has none.
+    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none.
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
     """
@@ -79,8 +79,9 @@ def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, e
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
-        return open_choices.solve_open(scenario, job, options, library, started, solve_prepared)
-    return solve_prepared(prepare(scenario, library), options, started)
+        finish = partial(solve_prepared, explains=explains)
+        return open_choices.solve_open(scenario, job, options, library, started, finish)
+    return solve_prepared(prepare(scenario, library), options, started, explains)
 
 
 def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:
