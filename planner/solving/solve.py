@@ -79,7 +79,8 @@ def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, e
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
-        finish = partial(solve_prepared, explains=explains)
+        several = len(scenario.jobs) > 1  # their search reads from the explanation how much room a budget lacks
+        finish = partial(solve_prepared, explains=explains or several)
         return open_choices.solve_open(scenario, job, options, library, started, finish)
     return solve_prepared(prepare(scenario, library), options, started, explains)
 
