@@ -80,6 +80,11 @@ class Recipe:
         return bool(values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged)
 
     @property
+    def accumulates(self) -> bool:
+        """Whether gradients can be added up over micro-steps; those that the backward pass uses up cannot."""
+        return not read_techniques().values.optimizer.values[self.optimizer].in_backward
+
+    @property
     def resumes(self) -> bool:
         """Whether its training can go on from a checkpoint, as it must after the loss of a spot machine."""
         return self.method != "lora" or read_techniques().frameworks[self.framework].resumes_adapters

@@ -343,7 +343,7 @@ def evaluate_smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> lis
 def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[SmallerRun]:
     techniques, asked, recipe = context.library.techniques, context.named.techniques, context.recipe
     local = asked.micro_batch * asked.accumulation_steps
-    sizes = [size for size in range(1, asked.micro_batch) if local % size == 0]
+    sizes = [size for size in range(1, asked.micro_batch) if local % size == 0 and recipe.accumulates]
     changes = [(f"micro-batch {size} x {local // size} steps", recipe, (size, local // size)) for size in sizes[-1:]]
     every = techniques.allowed("activation_checkpointing")
     allowed = context.job.techniques.activation_checkpointing or techniques.tried("activation_checkpointing")

@@ -102,10 +102,12 @@ class Attention(Value):
 class Optimizer(Value):
     """Whether the states are managed pages; `paged_as` names the same update in pages.
 
-    `sharded` is what a plan says where the states are sharded with the weights.
+    `sharded` is what a plan says where the states are sharded with the weights. With `in_backward` each weight is
+    stepped in the backward pass, once its gradient is whole, which leaves nothing to add up over micro-steps.
     """
 
     paged: bool = False
+    in_backward: bool = False
     paged_as: str | None = None
     sharded: str = ""
 
