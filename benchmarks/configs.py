@@ -1,4 +1,4 @@
-"""Count which training configurations are planned, `python -m benchmarks.configs FOLDER [FOLDER ...] [--solve] [--files]`.
+"""Count which training configurations are planned, `python -m benchmarks.configs FOLDER ... [--solve] [--files]`.
 
 FOLDER is searched for YAML files: the examples of Axolotl, torchtune and LLaMA-Factory, say, or a collection of one's
 own. Supervised means that nothing in the file asks for another training (preferences, rewards, images, generation).
@@ -18,7 +18,7 @@ import planner
 from planner.documents.files import read_text
 from planner.documents.strict_yaml import parse_document
 from planner.errors import Fault, InputError, LibraryError, PlannerError
-from planner.exports.read_configs import PLAIN, ToolFile, read_tool_file
+from planner.exports.read_configs import PLAIN_TRAINING, ToolFile, read_tool_file
 from planner.library.reading import read_library
 from planner.loading.question import Question, load_held
 
@@ -68,7 +68,7 @@ def count(file: Path, solves: bool) -> Counted:
 def _kind_of_refused(file: Path, faults: Sequence[Fault]) -> str:
     if any(not fault.where for fault in faults):
         return NO_CONFIG
-    if any(fault.fix == PLAIN for fault in faults):
+    if any(fault.fix == PLAIN_TRAINING for fault in faults):
         return OTHER_TASK
     data = parse_document(read_text(file), str(file)).data
     named = [str(data[name]) for name in MODEL_FIELDS if data.get(name)]
@@ -90,7 +90,7 @@ def _solved(file: Path, found: ToolFile) -> Counted:
         return Counted(file, REFUSED, tuple(map(_reason, error.faults)))
     except PlannerError as error:
         return Counted(file, WITHOUT_PLAN, (str(error),))
-    return Counted(file, PLANNED if plan.assignments else WITHOUT_PLAN, () if plan.assignments else (plan.status,))
+    return Counted(file, PLANNED if plan.jobs else WITHOUT_PLAN, () if plan.jobs else (plan.status,))
 
 
 def table(found: Sequence[Counted]) -> Iterator[str]:

@@ -322,7 +322,7 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
         return CHECKPOINT_NONE
     if recipe.activation_checkpointing == "selective":
         return _SELECTIVE_CODES[framework.selective]
-    return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
+    return CHECKPOINT_OFFLOAD if recipe.parks_checkpoints else CHECKPOINT_FULL
 
 
 def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:

@@ -59,12 +59,19 @@ def _steps_at_once(inputs: TimedSetup, possible: Flags) -> Flags:
     return np.broadcast_to(np.not_equal(inputs.states.steps_in_backward, 0), possible.shape)
 
 
+def least_need(inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return the memory (R, H) at the smallest micro-batch that can be run: of one sequence, or the whole batch."""
+    usable = inputs.hardware.usable_bytes
+    whole, one = lines[0].need(per_rank, usable), lines[1].need(1.0, usable)
+    return np.where(np.not_equal(inputs.states.steps_in_backward, 0), whole, np.broadcast_to(one, shape))
+
+
 def choose_smallest_batches(
     inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Choose one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
     usable = inputs.hardware.usable_bytes
-    over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
+    over = np.where(possible, least_need(inputs, lines, per_rank, possible.shape) - usable, np.inf)
     nearest = np.arange(len(possible))[:, None] == first_least(over, axis=0)
     local = np.broadcast_to(per_rank, possible.shape)
     micro = np.where(possible & nearest, np.where(_steps_at_once(inputs, possible), local, 1.0), 0.0)

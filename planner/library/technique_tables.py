@@ -99,6 +99,12 @@ class Attention(Value):
     meets: Literal["all", "sqrt"] = "all"
 
 
+class Checkpointing(Value):
+    """Whether what is kept of the activations lies in host memory."""
+
+    hosted: bool = False
+
+
 class Optimizer(Value):
     """Whether the states are managed pages; `paged_as` names the same update in pages.
 
@@ -184,7 +190,7 @@ class Values(Row):
     weight_bits: Technique[int, WeightBits]
     quant: Technique[str, Value]
     precision: Technique[str, Precision]
-    activation_checkpointing: Technique[str, Value]
+    activation_checkpointing: Technique[str, Checkpointing]
     sharding: Technique[str, Sharding]
     attention: Technique[str, Attention]
     optimizer: Technique[str, Optimizer]

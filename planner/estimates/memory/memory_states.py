@@ -99,10 +99,9 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     over = np.where(keeps_full, 1.0, over_2)
     gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
-    gradients = np.where(keeps_full, 1.0, weights_here) * gradients
-    leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     alive = _alive_share(network, states, per_layer, in_stage)
-    gradients = alive * gradients
+    gradients = alive * np.where(keeps_full, 1.0, weights_here) * gradients
+    leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
     gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
     away = _elsewhere(experts, layout, 1.0) * tensor
@@ -200,7 +199,7 @@ FP32_GRADIENTS = 4
 """Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
 
-def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
+def hosted_states(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
     """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
 
     Under DeepSpeed its shard of the gradients in fp32, too.
