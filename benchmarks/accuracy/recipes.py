@@ -432,7 +432,7 @@ def optimizer_bytes(row: Row) -> dict[str, Any]:
     elif "sgd" in text:
         changes = {"optimizer_bytes": 0.0}
     if re.search(r"in(to)? backward", text):
-        changes |= {"gradient_bytes": 0.0, "step_bytes": 0.0}
+        changes |= {"step_bytes": 0.0, "steps_in_backward": 1}
     elif "fused" in text:
         changes |= {"step_bytes": 0.0}
     if "paged" in text:

@@ -103,7 +103,8 @@ def resolve_configuration(
         assumed.append(recipe.sharding)
     ranks = machine.gpus // asked.group
     time = TimeCoefficients.of(library.calibrations["time"].values)
-    micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
+    micro, accumulation = _batch(asked, job, shape, recipe, memory, ranks, time)
+    _check_accumulation(recipe, accumulation)
     _check_host_memory(memory.host_memory(micro, accumulation, machine))
     if asked.micro_batch is None:
         assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
@@ -161,6 +162,13 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     ram_gb = asked.ram_gb or typical_ram_gb(each * card.vram_gib, is_private=False)
     network_gbps = asked.network_gbps if instances > 1 else None
     return Machine(card.name, each, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
+
+
+def _check_accumulation(recipe: Recipe, steps: int) -> None:
+    """Refuse micro-steps that are added up where the backward pass uses up each gradient."""
+    if steps > 1 and not recipe.accumulates:
+        what = f"{recipe.optimizer} uses up each gradient in the backward pass, and {steps} micro-steps add them up"
+        raise _fault("optimizer", what, "give a micro-batch that is the whole batch of a GPU, or another optimizer")
 
 
 def _check_host_memory(host: HostMemory | None) -> None:
@@ -295,7 +303,13 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
 
 
 def _batch(
-    asked: Configuration, job: Job, shape: JobShape, memory: MemoryEvaluator, ranks: int, time: TimeCoefficients
+    asked: Configuration,
+    job: Job,
+    shape: JobShape,
+    recipe: Recipe,
+    memory: MemoryEvaluator,
+    ranks: int,
+    time: TimeCoefficients,
 ) -> tuple[int, int]:
     """Return micro-batch and accumulation steps: the best that fit, micro-batch 1 where none does.
 
@@ -310,10 +324,11 @@ def _batch(
         return asked.micro_batch, local // asked.micro_batch
     if asked.accumulation_steps is not None:
         return local // asked.accumulation_steps, asked.accumulation_steps
-    sizes = [size for size in range(local, 0, -1) if local % size == 0 and memory.fits(size, local // size)]
+    least = 1 if recipe.accumulates else local
+    sizes = [size for size in range(local, least - 1, -1) if local % size == 0 and memory.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
         sizes.sort(key=lambda size: as_scalar(estimate_step(job, shape, memory, size, local // size, time).seconds))
-    return (sizes[0], local // sizes[0]) if sizes else (1, local)
+    return (sizes[0], local // sizes[0]) if sizes else (least, local // least)
 
 
 def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:

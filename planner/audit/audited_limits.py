@@ -102,6 +102,8 @@ def _batch(context: RunContext) -> Iterator[Broken]:
         yield "expert parallel", f"a divisor of {stage} GPUs and {experts} experts", asked.expert_parallel
     if min(asked.micro_batch, asked.accumulation_steps) < 1:
         yield "micro batch and accumulation", "at least 1", asked.micro_batch
+    if asked.accumulation_steps > 1 and not context.recipe.accumulates:
+        yield "accumulation", f"1 with {asked.optimizer}, which uses up each gradient", asked.accumulation_steps
     product = asked.micro_batch * asked.accumulation_steps * (plan.gpus // degrees)
     if product != context.job.global_batch:
         yield "micro_batch * accumulation * data_parallel", context.job.global_batch, product

@@ -172,6 +172,7 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
     """Return the fields of `States` that say what stays whole, what waits, and what is in host memory."""
     fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
     bucket = _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS
+    optimizer = table.values.optimizer.values[recipe.optimizer]
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
@@ -179,7 +180,8 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "bucket_bytes": bucket * table.compute(recipe.precision).element_bytes,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
-        "paged_optimizer": int(table.values.optimizer.values[recipe.optimizer].paged),
+        "paged_optimizer": int(optimizer.paged),
+        "steps_in_backward": int(optimizer.in_backward),
     }
 
 
@@ -320,7 +322,7 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
         return CHECKPOINT_NONE
     if recipe.activation_checkpointing == "selective":
         return _SELECTIVE_CODES[framework.selective]
-    return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
+    return CHECKPOINT_OFFLOAD if recipe.parks_checkpoints else CHECKPOINT_FULL
 
 
 def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:

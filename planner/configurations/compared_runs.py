@@ -198,6 +198,7 @@ def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: TimedSe
     micro, local = np.broadcast_arrays(micro, local)
     steps = local / micro
     whole = (steps >= 1) & (steps == np.floor(steps)) & (micro == np.floor(micro)) & (micro >= 1)
+    whole &= (steps == 1) | np.asarray([[recipe.accumulates] for recipe in recipes])
     possible = whole & possible_cells(recipes, inputs.layout, local[:, :1], 1)
     return np.maximum(micro, 1.0), np.maximum(np.floor(steps), 1.0), possible
 

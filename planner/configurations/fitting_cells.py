@@ -28,6 +28,7 @@ from planner.configurations.micro_batch import (
     choose_batches,
     choose_fastest_batches,
     choose_smallest_batches,
+    least_need,
     possible_cells,
 )
 from planner.configurations.recipe import (
@@ -40,8 +41,14 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.inputs import TimedSetup
-from planner.estimates.memory.memory_fit import MemoryLines, memory_lines, with_paging
-from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
+from planner.estimates.memory.memory_fit import (
+    MemoryLines,
+    host_bytes,
+    memory_lines,
+    parked_bytes_with_buffers,
+    with_paging,
+)
+from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import step_seconds
 from planner.estimates.work import processed_length
@@ -97,7 +104,8 @@ class Grid:
         # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
         lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
         possible = self._with_host_memory(inputs, recipes, machines, lines[1], possible)
-        micro, accumulation = choose(inputs, lines, per_rank, possible)
+        room = _host_room(inputs, machines, memory)
+        micro, accumulation = choose(inputs, [replace(line, most=room) for line in lines], per_rank, possible)
         fits = micro > 0
         micro, accumulation, seconds, sequence = self._speeds(inputs, lines, micro, accumulation, per_rank)
         usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
@@ -106,7 +114,8 @@ class Grid:
         misses = []
         if missing.any():
             self.rejected[DOES_NOT_FIT] += int(np.sum(missing))
-            misses = _memory_shortfalls(recipes, machines, missing, fits, (lines[1].need(1.0, usable) - usable) / GIB)
+            least = least_need(inputs, lines, per_rank, fits.shape)
+            misses = _memory_shortfalls(recipes, machines, missing, fits, (least - usable) / GIB)
         if learned.probed:  # no estimate lies below the memory that a run at most as large took
             floors = learned.floors(recipes, machines, micro, shape.longest)
             need, fits = np.maximum(need, floors), fits & (floors <= usable)
@@ -174,11 +183,11 @@ class Grid:
     ) -> Flags:
         """Return the possible cells whose states in host memory have room there; count the others."""
         memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
-        each = host_bytes(inputs.network, inputs.layout, inputs.states, memory)
+        each = host_bytes(inputs, memory)  # at a micro-batch of one
         taken = np.multiply(each, inputs.layout.gpus_per_node)
         if not np.any(taken):
             return possible
-        ram = np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
+        ram = _ram_bytes(machines)
         taken = np.broadcast_to(taken, possible.shape)
         small = possible & (taken > ram)
         assumed = small & np.asarray([machine.assumes_ram for machine in machines], dtype=bool)
@@ -237,6 +246,23 @@ class Grid:
         return unlimited.evaluate(
             [recipe for recipe in recipes if is_allowed(recipe, job)], left, choose_smallest_batches
         )[0]
+
+
+def _ram_bytes(machines: Sequence[Machine]) -> Floats:
+    """Return the host memory of each machine (H,); nan where it is no limit."""
+    return np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
+
+
+def _host_room(inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients) -> Floats | float:
+    """Return the largest micro-batch whose checkpoints the host has room for, (R, H); infinite where none lie there."""
+    each = parked_bytes_with_buffers(inputs, memory)
+    if not np.any(each):
+        return np.inf
+    states = host_bytes(inputs, memory) - each * inputs.layout.micro_batch
+    left = _ram_bytes(machines) / np.asarray(inputs.layout.gpus_per_node) - states
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.floor(left / each)
+    return np.where(np.isfinite(room), np.maximum(room, 0.0), np.inf)
 
 
 def _lines(inputs: TimedSetup, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:

@@ -37,15 +37,15 @@ def choose_batches(
     `lines`: memory against the micro-batch without accumulation and with it.
 
     The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
-    gradients are kept between micro-steps.
+    gradients are kept between micro-steps, where they are kept at all.
     """
     usable = inputs.hardware.usable_bytes
     local = np.broadcast_to(per_rank, possible.shape)
     whole = np.broadcast_to(lines[0].largest_micro_batch(usable), possible.shape) >= local
     most = np.broadcast_to(lines[1].largest_micro_batch(usable), possible.shape)
-    divided = np.zeros(possible.shape)
+    divided, keeps = np.zeros(possible.shape), ~_steps_at_once(inputs, possible)
     for batch in sorted(set(local[possible].tolist())):  # `np.unique` would load masked arrays
-        cells = possible & (local == batch)
+        cells = possible & keeps & (local == batch)
         divisors = proper_divisors(int(batch))
         if len(divisors):
             index = np.searchsorted(divisors, most[cells], side="right")
@@ -54,15 +54,28 @@ def choose_batches(
     return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
 
 
+def _steps_at_once(inputs: TimedSetup, possible: Flags) -> Flags:
+    """Return the cells (R, H) whose batch is no sum over micro-steps, because the backward pass uses up gradients."""
+    return np.broadcast_to(np.not_equal(inputs.states.steps_in_backward, 0), possible.shape)
+
+
+def least_need(inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return the memory (R, H) at the smallest micro-batch that can be run: of one sequence, or the whole batch."""
+    usable = inputs.hardware.usable_bytes
+    whole, one = lines[0].need(per_rank, usable), lines[1].need(1.0, usable)
+    return np.where(np.not_equal(inputs.states.steps_in_backward, 0), whole, np.broadcast_to(one, shape))
+
+
 def choose_smallest_batches(
     inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Choose one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
     usable = inputs.hardware.usable_bytes
-    over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
+    over = np.where(possible, least_need(inputs, lines, per_rank, possible.shape) - usable, np.inf)
     nearest = np.arange(len(possible))[:, None] == first_least(over, axis=0)
-    micro = np.where(possible & nearest, 1.0, 0.0)
-    return micro, micro * np.broadcast_to(per_rank, possible.shape)
+    local = np.broadcast_to(per_rank, possible.shape)
+    micro = np.where(possible & nearest, np.where(_steps_at_once(inputs, possible), local, 1.0), 0.0)
+    return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
 
 
 BatchChooser = Callable[[TimedSetup, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
@@ -90,11 +103,12 @@ def choose_fastest_batches(
     local = np.broadcast_to(per_rank, micro.shape)
     usable = inputs.hardware.usable_bytes
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
+    at_once = _steps_at_once(inputs, micro > 0)
     batches = {int(batch) for batch in local[micro > 0].tolist()}
     for candidate in sorted({size for batch in batches for size in (*map(int, proper_divisors(batch)), batch)}):
         # The whole batch at once may fit where a part of it does not: only accumulating keeps gradients.
         fits = (candidate == micro) | (lines[1].need(float(candidate), usable) <= usable)
-        is_candidate = (candidate <= micro) & (local % candidate == 0) & fits
+        is_candidate = (candidate <= micro) & (local % candidate == 0) & fits & (~at_once | (candidate == local))
         if not is_candidate.any():
             continue
         seconds, _ = seconds_at(float(candidate), np.where(is_candidate, local / candidate, 1.0))

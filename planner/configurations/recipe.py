@@ -75,9 +75,22 @@ class Recipe:
 
     @property
     def uses_host_memory(self) -> bool:
-        """Whether states lie in host memory, or may come to lie there."""
+        """Whether states or checkpoints lie in host memory, or may come to lie there."""
         values = read_techniques().values
-        return bool(values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged)
+        states = values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged
+        return bool(states or self.parks_checkpoints)
+
+    @property
+    def parks_checkpoints(self) -> bool:
+        """Whether the inputs of layers that checkpointing keeps lie in host memory."""
+        table, kept = read_techniques(), self.activation_checkpointing
+        hosted = table.values.activation_checkpointing.values[kept].hosted
+        return hosted or (kept == "full" and table.frameworks[self.framework].offloaded_checkpoints)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether gradients can be added up over micro-steps; those that the backward pass uses up cannot."""
+        return not read_techniques().values.optimizer.values[self.optimizer].in_backward
 
     @property
     def resumes(self) -> bool:

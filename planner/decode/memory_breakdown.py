@@ -17,10 +17,11 @@ from planner.estimates.memory.memory_fit import (
     MemoryLines,
     estimate_memory,
     fit_probability,
+    host_bytes,
     memory_lines,
     with_paging,
 )
-from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
+from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
 from planner.library.schema import Library
 from planner.records import record
@@ -113,7 +114,7 @@ class MemoryEvaluator:
         """Return what states take of the memory of a host: offloaded ones, and pages that leave the card, else None."""
         layout = replace(self._layout(accumulation, None), micro_batch=float(micro_batch))
         inputs = with_paging(replace(self.inputs, layout=layout), self.coefficients)
-        each = host_bytes(inputs.network, inputs.layout, inputs.states, self.coefficients)
+        each = host_bytes(inputs, self.coefficients)
         taken_gb = as_scalar(each) * as_scalar(inputs.layout.gpus_per_node) / GB
         if not taken_gb or machine.ram_gb is None:
             return None

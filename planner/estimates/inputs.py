@@ -191,6 +191,7 @@ class States:
     host_optimizer: Numbers = 0
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
+    steps_in_backward: Numbers = 0  # 1: each gradient is used up in the backward pass, as soon as it is whole
     # Extra bytes per parameter of some frameworks; usually 0.
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated

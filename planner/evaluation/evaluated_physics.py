@@ -17,8 +17,15 @@ from planner.configurations.memory_margin import MIN_MEMORY_SAVING
 from planner.configurations.memory_peaks import KINDS, MemoryCorrection, memory_setting
 from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import PHASES, MemoryEstimate, estimate_memory, memory_lines, with_paging
-from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes, with_host_room
+from planner.estimates.memory.memory_fit import (
+    PHASES,
+    MemoryEstimate,
+    estimate_memory,
+    host_bytes,
+    memory_lines,
+    with_paging,
+)
+from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.stage_seconds import fed_step_seconds
 from planner.estimates.time.step_time import step_time
@@ -289,7 +296,7 @@ def _host_memory(context: RunContext, setup: TrainingSetup, learned: Correction)
         return None
     values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
     inputs = with_paging(_as_observed(context, context.recipe, setup, learned), values)
-    each = float(host_bytes(inputs.network, inputs.layout, inputs.states, values))
+    each = float(host_bytes(inputs, values))
     taken_gb = each * machine.gpus_per_instance / GB
     return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram) if taken_gb else None
 
@@ -343,7 +350,7 @@ def evaluate_smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> lis
 def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[SmallerRun]:
     techniques, asked, recipe = context.library.techniques, context.named.techniques, context.recipe
     local = asked.micro_batch * asked.accumulation_steps
-    sizes = [size for size in range(1, asked.micro_batch) if local % size == 0]
+    sizes = [size for size in range(1, asked.micro_batch) if local % size == 0 and recipe.accumulates]
     changes = [(f"micro-batch {size} x {local // size} steps", recipe, (size, local // size)) for size in sizes[-1:]]
     every = techniques.allowed("activation_checkpointing")
     allowed = context.job.techniques.activation_checkpointing or techniques.tried("activation_checkpointing")

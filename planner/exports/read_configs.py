@@ -107,7 +107,7 @@ def _listed(one: Held) -> str:
 NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
 _WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, DeepSpeed or Accelerate"
-_PLAIN = "give a file of supervised fine-tuning or pretraining"
+PLAIN_TRAINING = "give a file of supervised fine-tuning or pretraining"
 _WITHOUT = "to plan without it, take it out of a copy of the file or give it another value"
 _UNLIMITED = (
     "samples are not cut, and rows are as long as their longest sample: --sequence-length gives it, "
@@ -308,7 +308,7 @@ class _Reader:
                 self._refuse(next(iter(row.when)), row)
 
     def _refuse(self, name: str, row: Refusal) -> None:
-        fix = row.fix or (_PLAIN if row.another_task else _WITHOUT)
+        fix = row.fix or (PLAIN_TRAINING if row.another_task else _WITHOUT)
         self._fault(name, f"{_short(self.values.get(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:
@@ -474,7 +474,7 @@ class _Reader:
             said = min(used, key=lambda name: (name in read.details, name), default=BY_DEFAULT)
             self._hold_technique(technique, best, said)
             self.left -= used
-        if not best:
+        if not best and ("techniques", technique) not in self.answer.held:
             self._no_value(technique, sorted(mine & self.left))
 
     def _unknown(self, technique: str) -> list[str]:

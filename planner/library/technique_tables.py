@@ -99,13 +99,21 @@ class Attention(Value):
     meets: Literal["all", "sqrt"] = "all"
 
 
+class Checkpointing(Value):
+    """Whether what is kept of the activations lies in host memory."""
+
+    hosted: bool = False
+
+
 class Optimizer(Value):
     """Whether the states are managed pages; `paged_as` names the same update in pages.
 
-    `sharded` is what a plan says where the states are sharded with the weights.
+    `sharded` is what a plan says where the states are sharded with the weights. With `in_backward` each weight is
+    stepped in the backward pass, once its gradient is whole, which leaves nothing to add up over micro-steps.
     """
 
     paged: bool = False
+    in_backward: bool = False
     paged_as: str | None = None
     sharded: str = ""
 
@@ -182,7 +190,7 @@ class Values(Row):
     weight_bits: Technique[int, WeightBits]
     quant: Technique[str, Value]
     precision: Technique[str, Precision]
-    activation_checkpointing: Technique[str, Value]
+    activation_checkpointing: Technique[str, Checkpointing]
     sharding: Technique[str, Sharding]
     attention: Technique[str, Attention]
     optimizer: Technique[str, Optimizer]

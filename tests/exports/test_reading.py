@@ -110,7 +110,8 @@ def test_what_is_not_modelled_is_said_in_words_and_what_has_no_effect_apart(tmp_
     ("old", "new", "said"),
     [
         ("adamw_bnb_8bit", "lion_8bit", "lion_8bit: no optimizer of a plan is this; a plan has adamw_torch, "),
-        ("gradient_checkpointing: true", "gradient_checkpointing: offload", "no activation_checkpointing of a plan is"),
+        ("gradient_checkpointing: true", "gradient_checkpointing: offload", "moves all activations to host memory"),
+        ("gradient_checkpointing: true", "gradient_checkpointing: offload_disk", "lie on the GPU or in host memory"),
     ],
 )
 def test_what_takes_other_memory_than_a_plan_has_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ class Facts:
         self.mixed = precision.get("autocast", False)
         self.wide = values["compute"][precision["compute"]]["element_bytes"] == 4
         # bitsandbytes' optimizers: 8-bit moments, or fp32 ones in pages; Adafactor has a golden case of its own.
-        self.own_states = self.bytes["optimizers"][t["optimizer"]] if t["optimizer"] != "adamw" else None
-        self.paged = t["optimizer"].endswith("_paged")
+        self.own_states = self.bytes["optimizers"].get(t["optimizer"])
+        self.paged, self.at_once = "_paged" in t["optimizer"], t["optimizer"].endswith("_in_backward")
         kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
         # Some frameworks quantise the scales of nf4 too, whatever they are asked for.
@@ -231,6 +231,8 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
         G *= stay
     if alone and (x.z >= 2 or x.s.gpus == 1) and not kept:
         G *= stay
+    # A step in the backward pass: one layer and one matrix of the vocabulary have gradients at a time.
+    G *= min((each + x.V * x.h) / stage, 1.0) if x.at_once else 1
     early = G if x.m > 1 else 0.0
     temporary = 0.0 if x.frame["fused_step"] or x.own_states else row["t"]
     Tm = (trained / x.tp / s1 - full * lacks[s1]) * (temporary + row.get("extra_sharded", 0))
@@ -339,7 +341,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
         others = t * (x.cp - 1)
         working += 4 * x.kv * 2 / x.tp * (min(2 * t, others) if x.frame["context_parallel"] == "ring" else others)
     fsdp_adapters = x.lora and x.z == 3 and not x.deepspeed and x.frame.get("fsdp_adapters_keep_gradients")
-    if fsdp_adapters and x.checkpoints in ("full", "attention"):
+    if fsdp_adapters and x.checkpoints in ("full", "attention", "offloaded"):
         working += layers * boundary
     kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
     loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp

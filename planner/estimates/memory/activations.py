@@ -73,7 +73,7 @@ def activation_terms(
     layer = _layer(network, layout, states, activations, k, tokens)
     code = np.asarray(activations.checkpointing)
     none = code == CHECKPOINT_NONE
-    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION)
+    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD)
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
@@ -99,6 +99,16 @@ def activation_terms(
     if np.ndim(activations.scale) == 0 and activations.scale == 1:
         return ActivationTerms(*terms)
     return ActivationTerms(*(np.multiply(activations.scale, term) for term in terms))
+
+
+def parked_bytes(
+    network: Network, layout: Layout, states: States, activations: Activations, coefficients: MemoryCoefficients
+) -> Numbers:
+    """Return the bytes per GPU and sequence of the inputs of layers that checkpointing keeps in host memory; else 0."""
+    tokens = np.divide(layout.longest_sequence, layout.context)
+    kept = _layer(network, layout, states, activations, coefficients, tokens).boundary
+    parked = np.equal(activations.checkpointing, CHECKPOINT_OFFLOAD)
+    return parked * (stage_layers(network, layout.pipeline) * kept * _in_flight(layout))
 
 
 def _layer(

@@ -13,8 +13,14 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.estimates.inputs import Numbers, Setup, Stack, TimedSetup
-from planner.estimates.memory.activations import ActivationTerms, activation_terms
-from planner.estimates.memory.memory_states import MemoryCoefficients, StaticTerms, static_terms
+from planner.estimates.memory.activations import ActivationTerms, activation_terms, parked_bytes
+from planner.estimates.memory.memory_states import (
+    HOST_BUFFERS,
+    MemoryCoefficients,
+    StaticTerms,
+    hosted_states,
+    static_terms,
+)
 from planner.records import record
 from planner.units import GIB
 
@@ -59,6 +65,7 @@ class MemoryLines:
     stack: Stack
     context_bytes: Numbers
     paged_bytes: Numbers  # optimizer states that leave the card when it is full; no part of any need
+    most: Numbers = math.inf  # the largest micro-batch that the host has room for
 
     @cached_property
     def lines(self) -> list[tuple[Numbers, Numbers]]:
@@ -137,7 +144,7 @@ class MemoryLines:
 
     def largest_micro_batch(self, usable_bytes: Numbers) -> NDArray[np.int64]:
         """Return the largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
-        largest = self._loosest(self._crossing, usable_bytes)
+        largest = np.minimum(self._loosest(self._crossing, usable_bytes), self.most)
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
     def _loosest(self, crossing: Callable[[Numbers, Numbers], Floats], usable_bytes: Numbers) -> Floats:
@@ -295,6 +302,21 @@ _error_function_tail = np.frompyfunc(math.erfc, 1, 1)
 
 UNRESERVED_BYTES = 0.5 * GIB
 """The allocator leaves the driver this much of the usable memory (a convention of the formula)."""
+
+
+def host_bytes(setup: Setup, coefficients: MemoryCoefficients) -> Numbers:
+    """Return the bytes of host memory for one GPU: its states there (`hosted_states`), and its checkpoints."""
+    states = hosted_states(setup.network, setup.layout, setup.states, coefficients)
+    return states + setup.layout.micro_batch * parked_bytes_with_buffers(setup, coefficients)
+
+
+def parked_bytes_with_buffers(setup: Setup, coefficients: MemoryCoefficients) -> Numbers:
+    """Return the bytes of host memory for one GPU and sequence that checkpoints take, in pinned blocks.
+
+    PyTorch's allocator of pinned memory takes powers of two (CachingHostAllocator): up to twice the bytes, 1.5 assumed.
+    """
+    parts = (setup.network, setup.layout, setup.states, setup.activations)
+    return HOST_BUFFERS * parked_bytes(*parts, coefficients)
 
 
 def paged_away(lines: MemoryLines, micro_batch: Numbers, usable_bytes: Numbers) -> Floats:

@@ -99,7 +99,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     over = np.where(keeps_full, 1.0, over_2)
     gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
-    gradients = np.where(keeps_full, 1.0, weights_here) * gradients
+    alive = _alive_share(network, states, per_layer, in_stage)
+    gradients = alive * np.where(keeps_full, 1.0, weights_here) * gradients
     leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
     gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
@@ -117,7 +118,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
-        step_temporary=optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
+        step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=np.where(ones, 0.0, states.cast_bytes) * (in_stage - away) / tensor,
         gathered_weights=gathers * gathered[0] / tensor,
         gathered_root=gathers * gathered[1] / tensor,
@@ -140,6 +141,16 @@ def _gathered(
     by_layer = coefficients.n_uns * each * states.gathered_bytes + wide * root
     all_of_it = wide * whole
     return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, wide * root), wide * each
+
+
+def _alive_share(network: Network, states: States, per_layer: Numbers, in_stage: Numbers) -> Numbers:
+    """Return the share of all gradients that is alive at one time: 1 but where the backward pass uses them up.
+
+    There it is a layer and one matrix of the vocabulary: those of a layer become whole one by one, and the gradient of
+    a tied embedding only at the end of the pass. Source: PyTorch, `register_post_accumulate_grad_hook`.
+    """
+    one_by_one = np.minimum((per_layer + network.vocab * network.hidden) / in_stage, 1.0)
+    return np.where(np.not_equal(states.steps_in_backward, 0), one_by_one, 1.0)
 
 
 def _elsewhere(experts: Numbers, layout: Layout, shards: Numbers) -> Numbers:
@@ -188,7 +199,7 @@ FP32_GRADIENTS = 4
 """Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
 
-def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
+def hosted_states(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
     """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
 
     Under DeepSpeed its shard of the gradients in fp32, too.

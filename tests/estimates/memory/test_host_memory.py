@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.inputs import Stack
-from planner.estimates.memory.memory_fit import paged_away
-from planner.estimates.memory.memory_states import host_bytes, static_terms
+from planner.estimates.inputs import CHECKPOINT_OFFLOAD, Setup, Stack
+from planner.estimates.memory.memory_fit import host_bytes, paged_away
+from planner.estimates.memory.memory_states import hosted_states, static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import HF, PLAIN, TINY, estimate_memory, full_states, layout, lines_of, network
 from tests.helpers.memory_cases import Case as MemoryCase
@@ -108,8 +108,21 @@ def test_deepspeed_keeps_fp32_gradients_beside_an_optimizer_on_the_host() -> Non
     """
     plan = layout(gpus=4, zero_stage=2)
     states = full_states(optimizer_bytes=12, host_optimizer=1)
-    assert float(host_bytes(TINY, plan, replace(states, bucket_bytes=1e9), PLAIN)) == pytest.approx(1.5 * 16 * 75_000)
-    assert float(host_bytes(TINY, plan, states, PLAIN)) == pytest.approx(1.5 * 12 * 75_000)
+    assert float(hosted_states(TINY, plan, replace(states, bucket_bytes=1e9), PLAIN)) == pytest.approx(
+        1.5 * 16 * 75_000
+    )
+    assert float(hosted_states(TINY, plan, states, PLAIN)) == pytest.approx(1.5 * 12 * 75_000)
+
+
+def test_checkpoints_in_host_memory_by_hand() -> None:
+    """Inputs of 28 layers: 3,072 x 2 bytes x 8,192 tokens, 1.5 times for pinned blocks; none of them on the card."""
+    large = network(layers=28, hidden=3072)
+    case = MemoryCase(large, layout(micro_batch=2, longest_sequence=4096), full_states(), HF, Stack())
+    parked = replace(case, activations=replace(HF, checkpointing=CHECKPOINT_OFFLOAD))
+    taken = float(host_bytes(Setup(case.network, case.layout, case.states, parked.activations, case.stack), PLAIN))
+    assert taken == pytest.approx(1.5 * 28 * 3072 * 2 * 8192)
+    here, there = (lines_of(**one.arguments()).grown[1]["stored_activations"] for one in (case, parked))
+    assert (2 * here, there) == (pytest.approx(28 * 3072 * 2 * 8192), 0)
 
 
 def test_paged_states_take_what_the_card_has_left() -> None:
