@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from planner.analysis.what_if_question import what_if as what_if
     from planner.analysis.what_if_sweep import sweep as sweep
     from planner.analysis.what_if_sweep import tornado as tornado
+    from planner.cli.plan_file import read_plan as read_plan
     from planner.errors import CancelledError as CancelledError
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
     from planner.errors import TimeIsUpError as TimeIsUpError
+    from planner.loading.building import build_scenario as build_scenario
+    from planner.loading.building import scenario_yaml as scenario_yaml
+    from planner.loading.scenario_file import change_scenario as change_scenario
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.report.figures.result_figures import plot as plot
     from planner.results.estimate import Estimate as Estimate
@@ -72,7 +76,9 @@ _NAMES_BY_MODULE = {
         *("CancelledError", "InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError"),
         *("SolverError", "TimeIsUpError"),
     ),
-    "planner.loading.scenario_file": ("read_scenario",),
+    "planner.loading.building": ("build_scenario", "scenario_yaml"),
+    "planner.cli.plan_file": ("read_plan",),
+    "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
     "planner.results.estimate": ("Estimate",),
     "planner.results.explanation": ("Explanation",),
     "planner.results.frontier": ("Frontier",),

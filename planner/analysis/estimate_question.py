@@ -480,6 +480,10 @@ def estimate(
     >>> estimate("mistral-7b", "A10G", weight_bits=4).vram_gib.fits
     True
     """
+    if not isinstance(architecture, (str, Architecture)):
+        what = f"is no model: {type(architecture).__name__}"
+        fix = "give a name, the path of a config.json or an Architecture; the rest as gpu=..., method=..."
+        raise ScenarioError([Fault(WHERE, 0, "architecture", what, fix)])
     name = architecture if isinstance(architecture, str) else architecture.name
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:

@@ -25,6 +25,7 @@ from planner.documents.sweep_ranges import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text
 from planner.errors import CancelledError, Fault, InputError, ScenarioError, TimeIsUpError, printable
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
@@ -396,7 +397,7 @@ ERRORS_SHOWN = 5
 
 
 def run_sweep(
-    scenario: Scenario,
+    scenario: Question,
     vary: Sequence[str],
     path: str,
     *,
@@ -430,6 +431,7 @@ def run_sweep(
         For ranges, values and files that cannot be used, before anything is solved. What goes wrong in a single
         combination is an error in its row.
     """
+    scenario = as_scenario(scenario)
     started, options = perf_counter(), options or SolveOptions()
     check_results_file(path)
     question = _question(scenario.on_day(options.as_of), vary, options)

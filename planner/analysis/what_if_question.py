@@ -12,7 +12,9 @@ from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest
 from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, held_by
 from planner.configurations.recipe import Recipe
+from planner.documents.overrides import Settings, as_settings
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
@@ -42,14 +44,15 @@ LeastFigures = dict[tuple[str, int, "Recipe"], float]
 
 
 def what_if(
-    scenario: Scenario, settings: Sequence[str], options: SolveOptions | None = None, library: Library | None = None
+    scenario: Question, settings: Settings, options: SolveOptions | None = None, library: Library | None = None
 ) -> WhatIf:
     """Return the plans before and after `PATH=VALUE` settings, and what each setting did.
 
     The changed scenario is validated like any other; `scenario` itself does not change. Either side may be
     infeasible. Raises ScenarioError for invalid settings, and what `solve` raises.
     """
-    settings = tuple(settings)
+    scenario = as_scenario(scenario)
+    settings = as_settings(settings)
     scenario = scenario.on_day(options.as_of if options else None)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])

@@ -8,10 +8,12 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from planner.documents.overrides import Settings, as_settings
 from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name, well_formed_ranges
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.differences import method_name
@@ -117,9 +119,9 @@ class VariantSolver:
 
 
 def sweep(
-    scenario: Scenario,
+    scenario: Question,
     vary: Sequence[str],
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     options: SolveOptions | None = None,
     library: Library | None = None,
     on_cell: Callable[[int, int], None] | None = None,
@@ -142,10 +144,12 @@ def sweep(
     ScenarioError
         For invalid ranges, settings or values, before anything is solved.
     """
+    scenario = as_scenario(scenario)
     if not vary:
         fault = Fault("--vary", 0, "", "nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
     scenario = scenario.on_day(options.as_of if options else None)
+    settings, vary = as_settings(settings), as_settings(vary)
     base = change_scenario(scenario, settings) if settings else scenario
     ranges, scenarios = _scenarios_of_ranges(base, vary)
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])
@@ -272,20 +276,22 @@ class Parameter:
 
 
 def tornado(
-    scenario: Scenario,
+    scenario: Question,
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: float = DEFAULT_SHARE,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
 ) -> Tornado:
     """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
     `settings` are applied first. Whole numbers are rounded outwards, so that they change. Without a plan there are no
     bars. Raises ScenarioError for invalid settings and a share outside 0..1.
     """
+    scenario = as_scenario(scenario)
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = scenario.on_day(options.as_of if options else None)
+    settings = as_settings(settings)
     scenario = change_scenario(scenario, settings) if settings else scenario
     solver = VariantSolver(library or library_of([scenario]), options)
     plan = solver.solve(scenario, explains=True)

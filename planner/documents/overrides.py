@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +26,7 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
 
 # Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated.
@@ -39,6 +41,22 @@ MAX_ITEM_NAMES = 3
 
 class Refused(Exception):
     """A path or a value that cannot be used; its arguments are what and fix of the fault."""
+
+
+Settings = str | Sequence[str] | Mapping[str, Any]
+"""One `PATH=VALUE`, several, or a mapping from path to value."""
+
+
+def as_settings(settings: Settings) -> tuple[str, ...]:
+    """Return settings as `PATH=VALUE`: of one text, of several, or of a mapping from path to value.
+
+    {"limits.budget_usd": 4, "limits.spot": False} are limits.budget_usd=4 and limits.spot=false.
+    """
+    if isinstance(settings, str):
+        return (settings,)
+    if isinstance(settings, Mapping):
+        return tuple(f"{path}={json.dumps(value, default=str)}" for path, value in settings.items())
+    return tuple(settings)
 
 
 def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], dict[KeyPath, str], list[Fault]]:

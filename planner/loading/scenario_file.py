@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from planner.documents.files import data_folder
-from planner.documents.overrides import Source, override, suggest_for_unknown_keys
+from planner.documents.overrides import Settings, Source, as_settings, override, suggest_for_unknown_keys
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import (
@@ -241,12 +241,12 @@ class LoadedScenario:
         return fault
 
 
-def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenario:
+def read_scenario(path_or_name: str | Path, set_: Settings = ()) -> Scenario:
     """Return the scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
 
     Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
     """
-    return load_scenario(path_or_name, set_).scenario
+    return load_scenario(path_or_name, as_settings(set_)).scenario
 
 
 def load_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> LoadedScenario:
@@ -268,15 +268,16 @@ def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", 
     return load_document(document, Path(folder), set_).scenario
 
 
-def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
+def change_scenario(scenario: Scenario, set_: Settings) -> Scenario:
     """Return the scenario with settings applied and validated again, without reading its inventory files again.
 
+    Settings are `PATH=VALUE` texts, one or several, or a mapping from path to value.
     Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
     """
     data = scenario_data(scenario)
     for job in data["jobs"]:
         job.pop("token_sigma", None)
-    data, origins, faults = override(data, set_)
+    data, origins, faults = override(data, as_settings(set_))
     source = Source(scenario.name, None, origins)
     touched = next((path for path in origins if path[0] == "inventory"), None)
     if touched:

@@ -20,6 +20,7 @@ from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.records import record
 from planner.results.fleet import Service
 from planner.results.inference import ServingMemory
@@ -439,7 +440,7 @@ LEAST_OF_STATE = 50
 
 
 def simulate_service(
-    scenario: Scenario,
+    scenario: Question,
     plan: Plan | None = None,
     *,
     options: SolveOptions | None = None,
@@ -462,6 +463,7 @@ def simulate_service(
         For arguments or a plan that cannot be used, recorded markets among them, and what `solve` raises. An
         infeasible scenario is a ServiceSimulation with that status.
     """
+    scenario = as_scenario(scenario)
     started = perf_counter()
     if arguments.get("traces"):
         what, fix = "recorded markets are not replayed for kind: serve", "leave it out: losses follow the spot market"

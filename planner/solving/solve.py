@@ -22,6 +22,7 @@ from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
+from planner.loading.building import Question, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.inference_job import InferenceJob
@@ -54,7 +55,7 @@ PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply pe
 
 
 def solve(
-    scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None, explains: bool = True
+    scenario: Question, options: SolveOptions | None = None, library: Library | None = None, explains: bool = True
 ) -> Plan:
     """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
@@ -62,6 +63,7 @@ def solve(
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
     """
+    scenario = as_scenario(scenario)
     options = options or SolveOptions()
     with watched(time_limit_seconds=options.time_limit_seconds), noting_what_is_left_out() as left_out:
         try:

@@ -20,6 +20,7 @@ from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
 from planner.library.quality import published_techniques
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.loading.price_files import read_earlier_day
 from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
@@ -260,7 +261,7 @@ def _cost_with(plan: ResolvedPlan, offers: tuple[Offer, ...]) -> float | None:
 
 
 def explain(
-    scenario: Scenario, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
+    scenario: Question, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
 ) -> Explanation:
     """Explain why the plan of a scenario is as it is, or why there is none.
 
@@ -283,6 +284,7 @@ def explain(
     LibraryError, SolverError
         As `solve` does.
     """
+    scenario = as_scenario(scenario)
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
@@ -53,7 +54,7 @@ NO_VALUE_OF_TIME = 0.0
 
 
 def frontier(
-    scenario: Scenario,
+    scenario: Question,
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: GroupBy | None = None,
@@ -68,6 +69,9 @@ def frontier(
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
     """
+    scenario = as_scenario(scenario)
+    if by is not None and by not in get_args(GroupBy):
+        raise ScenarioError([Fault("frontier", 0, "by", f"there are no curves by {by!r}", "method, gpu or provider")])
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
     if services_of(scenario):

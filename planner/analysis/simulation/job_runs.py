@@ -19,12 +19,12 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.spot.market.states import Ages, SpotStates
@@ -303,12 +303,13 @@ class SeveralZones(TypedDict, total=False):
     zones: Mapping[str, float | None]
 
 
-def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:
+def policy_tables(scenario: Question, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:
     """Return the switching policy of each job of a plan that follows one, by job, as data that JSON can hold.
 
     `planner simulate --policy FILE` writes it as `{"scenario": ..., "jobs": {name: table}}`.
     Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
     """
+    scenario = as_scenario(scenario)
     tables = {}
     for job_run in build_job_runs(prepare(scenario, library), plan):
         if job_run.kind == RunKind.POLICY and job_run.states is not None:

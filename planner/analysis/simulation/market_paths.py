@@ -205,7 +205,7 @@ class SimulationSettings:
     def of(cls, traces: Sequence[str | Path] = (), preempted: bool = False, **settings: Any) -> SimulationSettings:
         """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
         found = cls(**settings)
-        if not 1 <= found.runs <= MAX_RUNS:
+        if not (isinstance(found.runs, int | np.integer) and 1 <= found.runs <= MAX_RUNS):
             what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
             raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
         if found.seed < 0:

@@ -39,9 +39,10 @@ from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.scenario.scenario import SolveOptions, services_of
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
@@ -61,7 +62,7 @@ ProgressCallback = Callable[[int, int], None]
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Question,
     plan: Plan | None = None,
     *,
     options: SolveOptions | None = None,
@@ -93,6 +94,7 @@ def simulate(
         For runs, traces or a plan that cannot be used, and what `solve` raises. An infeasible scenario is a Simulation
         with that status.
     """
+    scenario = as_scenario(scenario)
     if services_of(scenario):
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
         return services.simulate_together(scenario, plan, options, library, arguments, run)
