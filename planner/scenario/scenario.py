@@ -264,7 +264,7 @@ class Scenario(_ScenarioBase):
         """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
         if not isinstance(data, dict):
             return data
-        if any(isinstance(offer, dict) for offer in data.get("offers_inline") or ()) or "schema_version" in data:
+        if "schema_version" in data or any(isinstance(offer, dict) for offer in data.get("offers_inline") or ()):
             fix = "save it with planner.scenario_yaml, and read it with planner.read_scenario"
             raise validation_error("is a dump of a scenario, whose words are not those of a file", fix)
         if "offers_inline" not in data:  # made in Python, not read from a file

@@ -155,6 +155,12 @@ def test_a_dropped_line_of_the_bill_is_found() -> None:
     assert "bill[storage]" in whats(changed(("jobs.0.bill", lines)))
 
 
+def scenario_mapping() -> dict[str, Any]:
+    """The keys of the scenario, with its offers as mappings."""
+    data = scenario().model_dump(by_alias=True)
+    return {key: value for key, value in data.items() if key not in ("offers_inline", "for_sale", "jobs_written")}
+
+
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
@@ -177,7 +183,7 @@ def test_a_dropped_line_of_the_bill_is_found() -> None:
 )
 def test_a_plan_is_held_to_the_limits_asked(setting: dict[str, Any], what: str) -> None:
     """A plan made for one question fails the audit of a stricter or another one."""
-    data = scenario().model_dump(by_alias=True)
+    data = scenario_mapping()
     for key, value in setting.items():
         data[key] = data[key] | value if key == "limits" else value
     found = whats(plan(), Scenario.model_validate(data))
@@ -207,7 +213,7 @@ def test_a_plan_is_held_to_the_limits_asked(setting: dict[str, Any], what: str) 
 )
 def test_a_plan_is_held_to_the_job_asked(setting: dict[str, Any], what: str) -> None:
     """A plan made for one job fails the audit of another one."""
-    data = scenario().model_dump(by_alias=True)
+    data = scenario_mapping()
     job = data["jobs"][0]
     if "deadline" in setting or "lora" in setting or "work" in setting:
         job = {key: value for key, value in job.items() if key not in setting}
@@ -217,7 +223,7 @@ def test_a_plan_is_held_to_the_job_asked(setting: dict[str, Any], what: str) -> 
 
 def test_stock_is_counted_over_all_jobs() -> None:
     """More instances than an offer has are found."""
-    data = scenario().model_dump(by_alias=True)
+    data = scenario_mapping()
     data["offers"] = [offer | {"stock": 0} for offer in data["offers"]]
     assert "stock of lambda/west/mixed" in whats(plan(), Scenario.model_validate(data))
 
@@ -225,7 +231,7 @@ def test_stock_is_counted_over_all_jobs() -> None:
 @pytest.mark.slow
 def test_an_infeasible_scenario_has_a_sound_answer() -> None:
     """A plan without jobs, with its explanation, stands; one that claims a cost does not."""
-    data = scenario().model_dump(by_alias=True)
+    data = scenario_mapping()
     data["limits"] = data["limits"] | {"budget_usd": 0.01}
     question = Scenario.model_validate(data)
     answer = solve(question, SolveOptions(as_of=AS_OF), library())

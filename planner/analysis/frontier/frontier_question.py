@@ -53,6 +53,11 @@ NO_VALUE_OF_TIME = 0.0
 """Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
 
 
+def _check_curves(by: str | None) -> None:
+    if by is not None and by not in get_args(GroupBy):
+        raise ScenarioError([Fault("frontier", 0, "by", f"there are no curves by {by!r}", "method, gpu or provider")])
+
+
 def frontier(
     scenario: Question,
     options: SolveOptions | None = None,
@@ -70,8 +75,7 @@ def frontier(
     status and its explanation.
     """
     scenario = as_scenario(scenario)
-    if by is not None and by not in get_args(GroupBy):
-        raise ScenarioError([Fault("frontier", 0, "by", f"there are no curves by {by!r}", "method, gpu or provider")])
+    _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
     if services_of(scenario):

@@ -96,10 +96,9 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     # switch both off until the last backward): the stage's weights and gradients stay whole.
     unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
     keeps_full = gathers & accumulates & unsynced
-    gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
-    over = np.where(keeps_full, 1.0, over_2)
-    gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
-    alive = _alive_share(network, states, per_layer, in_stage)
+    over, alive = np.where(keeps_full, 1.0, over_2), _alive_share(network, states, per_layer, in_stage)
+    each = (states.gradient_bytes + states.extra_gradient_bytes) * buckets / over
+    gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * each
     gradients = alive * np.where(keeps_full, 1.0, weights_here) * gradients
     leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
