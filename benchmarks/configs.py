@@ -70,7 +70,10 @@ def _kind_of_refused(file: Path, faults: Sequence[Fault]) -> str:
         return NO_CONFIG
     if any(fault.fix == PLAIN_TRAINING for fault in faults):
         return OTHER_TASK
-    data = parse_document(read_text(file), str(file)).data
+    try:
+        data = parse_document(read_text(file), str(file)).data
+    except InputError:
+        return NO_CONFIG
     named = [str(data[name]) for name in MODEL_FIELDS if data.get(name)]
     return REFUSED if all(map(is_known, named)) else UNKNOWN_MODEL
 
