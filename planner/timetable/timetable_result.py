@@ -52,6 +52,7 @@ class SolvedTimetable:
     bound: float | None
     baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
     strict: Schedule | None = None  # of the least objective, where a near tie prefers another schedule
+    gave_up_ties: bool = False  # what near ties prefer was not proven in time
 
     @property
     def least(self) -> Schedule | None:
@@ -93,22 +94,26 @@ def solve_schedule(
     search.improve(seconds)
     if search.schedule is None:
         return SolvedTimetable(search.termination, None, None, named)
-    seconds = max(0.1, min(TIE_SECONDS, stop - perf_counter()))
-    strict, near = search.schedule, None
+    strict, near, gave_up = search.schedule, None, False
+
+    def left() -> float:
+        return max(0.1, min(TIE_SECONDS, stop - perf_counter()))
+
     if with_ties is not None and search.termination is Termination.OPTIMAL:
         rounded = sum(1 + task.late for task in problem.tasks)  # half a unit, and up to a minute of lateness, of each
         room = math.floor(UNITS_PER_USD * ties(_dollars(problem, strict))) - rounded
-        near = near_tie(with_ties, strict, room, seconds) if room > 0 else None
-    found = near or break_ties(search, seconds, search.gap)
+        near = near_tie(with_ties, strict, room, left) if room > 0 else None
+        gave_up = room > 0 and near is None
+    found = near or break_ties(search, left, search.gap)
     if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     kept = strict if near else None
     if least is None:
-        return SolvedTimetable(search.termination, found, search.bound, named, kept)
+        return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
     bound, value = min(search.bound, least), objective_value(problem, strict)
     is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
     termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
-    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept)
+    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept, gave_up)
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:
@@ -121,6 +126,7 @@ def _last_hours(problem: Timetable, schedule: Schedule) -> float:
     return objective_value(replace(problem, objective="last"), schedule) / 60
 
 
+TIES_GIVEN_UP = "what near ties prefer was not proven in time, so that the least cost is planned (solve.ties)"
 TIMETABLE_NOTE = "jobs take turns on shared machines; each holds its machines until its end at its confidence"
 """A warning of every timetable."""
 
@@ -152,7 +158,8 @@ def timetable_plan(
     paid = sum(reservation.usd for reservation in reservations)
     chance = budget_probability(prepared.scenario, jobs, paid)
     short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
-    warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
+    given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
+    warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes)))
     plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",

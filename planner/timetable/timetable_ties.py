@@ -8,6 +8,8 @@ A near tie counts only where both its passes are proven in time: a plan without 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.solvers.base import Termination
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.modes import ending_by
@@ -15,40 +17,46 @@ from planner.timetable.timetable_problem import Schedule, Timetable, objective_v
 from planner.timetable.timetable_reduction import reduce_to_cost, reduce_to_rank
 from planner.timetable.timetable_search import TimetableSearch, without_spare
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule:
-    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier."""
+
+def break_ties(search: TimetableSearch, left: Callable[[], float], gap: float) -> Schedule:
+    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier.
+
+    `left` gives the seconds that each pass may take.
+    """
     if search.problem.objective == "last":
         assert search.schedule is not None
         problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
         search = TimetableSearch(problem, search.schedule, gap)
-        search.improve(seconds)
+        search.improve(left())
     known = search.known
     assert known is not None
     reduced = search.reduced.problem
     most = objective_value(reduced, known)
     if _may_improve_ranks(reduced, known):
-        ranked = solve_timetable(reduced, SearchLimits(seconds, hint=known, most=most, by_rank=True))
+        ranked = solve_timetable(reduced, SearchLimits(left(), hint=known, most=most, by_rank=True))
         known = ranked.schedule or known
-    limits = SearchLimits(seconds, hint=known, most=most, most_rank=_rank(reduced, known))
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=_rank(reduced, known))
     return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
 
 
-def near_tie(problem: Timetable, strict: Schedule, room: int, seconds: float) -> Schedule | None:
+def near_tie(problem: Timetable, strict: Schedule, room: int, left: Callable[[], float]) -> Schedule | None:
     """Return the schedule that ties prefer of those that cost at most `room` units more than the strict optimum.
 
-    None where one of the two passes, of so many seconds each, is not proven.
+    None where one of the two passes is not proven in the seconds that `left` gives it.
     """
     most = objective_value(problem, strict) + room
     cheap = reduce_to_cost(problem, most)
     known = cheap.reduced(strict)
-    ranked = solve_timetable(cheap.problem, SearchLimits(seconds, hint=known, most=most, by_rank=True))
+    ranked = solve_timetable(cheap.problem, SearchLimits(left(), hint=known, most=most, by_rank=True))
     if ranked.termination is not Termination.OPTIMAL or ranked.schedule is None:
         return None
     least = _rank(cheap.problem, ranked.schedule)
     preferred = cheap.then(reduce_to_rank(cheap.problem, least))
     known = preferred.reduced(cheap.restored(ranked.schedule))
-    limits = SearchLimits(seconds, hint=known, most=most, most_rank=least)
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=least)
     found = solve_timetable(preferred.problem, limits)
     if found.termination is not Termination.OPTIMAL or found.schedule is None:
         return None

@@ -25,7 +25,7 @@ from planner.timetable.timetable_problem import (
     objective_value,
     violations,
 )
-from planner.timetable.timetable_result import solve_schedule
+from planner.timetable.timetable_result import TIES_GIVEN_UP, solve_schedule
 from tests.helpers.stage_scenarios import JOB, RENTED, library, read, solved
 from tests.timetable.test_core_by_brute_force import earliest_starts, problems
 
@@ -105,6 +105,16 @@ def test_an_own_machine_is_taken_in_turn_for_half_a_percent() -> None:
     assert 0 < near.cost_usd.expected - strict.cost_usd.expected <= 0.01 * strict.cost_usd.expected
     assert near.tie_decided_by == "own" and strict.tie_decided_by is None
     assert "not on an own machine" in " ".join(render(near).split()) and "solve.ties" not in render(strict)
+
+
+def test_near_ties_that_are_given_up_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pass is not proven in its seconds the least cost is planned, and a note says so."""
+    scenario = scenario_of({}, {"after": "a"}, offers=(OWN, RENTED))
+    assert TIES_GIVEN_UP not in solved(scenario).warnings
+    monkeypatch.setattr("planner.timetable.timetable_result.near_tie", lambda *_: None)
+    given_up = solved(scenario)
+    assert [job.provider for job in given_up.jobs] == ["p", "p"]
+    assert TIES_GIVEN_UP in given_up.warnings
 
 
 def test_ranks_add_up_step_by_step() -> None:
