@@ -237,6 +237,9 @@ def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime
         ),
         "checkpoints are left to the service: no cost is counted": job.stages.checkpoints,
         FULL_RUN_NOTE: job.early_stopping < 1,
+        "the service trains less where the run stops early; observed hours of machines are of the whole run": (
+            job.early_stopping < 1 and any(seen.hours is not None for seen in job.measured)
+        ),
     }
     return (*(note for note, holds in notes.items() if holds), *_on_work(chosen, limits))
 

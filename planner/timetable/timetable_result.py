@@ -38,8 +38,8 @@ from planner.watch import finishing, keep_going, seconds_left
 
 DEFAULT_SECONDS = 60.0
 """Time limit of the search where none is given; a plan that is not proven by then states its gap."""
-TIE_SECONDS = 5.0
-"""Time limit of each pass that breaks ties: any timetable of the same cost is as good."""
+LEAST_TIE_SECONDS, MOST_TIE_SECONDS = 1.0, 5.0
+"""Time limit of each pass that breaks ties: as long as the search took, within these bounds."""
 PROVEN_GAP = 1e-7
 
 
@@ -85,7 +85,7 @@ def solve_schedule(
     below, in units of the objective, which is the bound then.
     """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
-    stop = perf_counter() + seconds
+    began = perf_counter()
     if any(not task.modes for task in problem.tasks):
         return SolvedTimetable(Termination.INFEASIBLE, None, None, None)
     simple = baseline(problem)
@@ -95,9 +95,10 @@ def solve_schedule(
     if search.schedule is None:
         return SolvedTimetable(search.termination, None, None, named)
     strict, near, gave_up = search.schedule, None, False
+    searched = perf_counter() - began
 
     def left() -> float:
-        return max(0.1, min(TIE_SECONDS, stop - perf_counter()))
+        return tie_seconds(searched, seconds - (perf_counter() - began))
 
     if with_ties is not None and search.termination is Termination.OPTIMAL:
         rounded = sum(1 + task.late for task in problem.tasks)  # half a unit, and up to a minute of lateness, of each
@@ -114,6 +115,14 @@ def solve_schedule(
     is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
     termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
     return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept, gave_up)
+
+
+def tie_seconds(searched: float, left: float) -> float:
+    """Return the time limit (s) of a pass that breaks ties, after a search of so many seconds, with so many left.
+
+    After a search of 3 s with 50 s left it is 3 s; after one of 0.01 s 1 s, and with 0.5 s left those.
+    """
+    return max(0.1, min(MOST_TIE_SECONDS, max(LEAST_TIE_SECONDS, searched), left))
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:

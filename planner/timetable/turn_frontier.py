@@ -96,7 +96,8 @@ class TurnProgram(CommonDeadlines):
 
     def describe(self, deadlines: int) -> str:
         """Return the note of a frontier that was solved for a number of deadlines."""
-        return f"hours until the last job ends, waiting for machines included; solved for {deadlines} deadlines"
+        counted = f"{deadlines} deadline{'' if deadlines == 1 else 's'}"
+        return f"hours until the last job ends, waiting for machines included; solved for {counted}"
 
     def _solve(self, scenario: Scenario) -> Plan | None:
         """Return the plan of a scenario that differs from the others in objective and deadlines; None without one."""

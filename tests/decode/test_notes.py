@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.helpers.stage_scenarios import RENTED, planned
+from tests.helpers.stage_scenarios import JOB, RENTED, planned
 
 SEEN = [{"gpu": "A100-80GB", "gpus": 1, "hours": 2}]
 
@@ -26,3 +26,17 @@ def test_one_more_trial_may_be_less_work() -> None:
     seven = planned(RENTED, trials={"count": 7, "halving": 2}).notes
     assert "8 trials would be 17 % less work: they are halved once more" in seven
     assert not any("trials would be" in note for note in planned(RENTED, trials={"count": 8, "halving": 2}).notes)
+
+
+def test_a_service_next_to_observed_hours_says_who_stops_early() -> None:
+    """The bill of the service is of half the run, the machine's of the whole: the note of the machine is not shown."""
+    service = {
+        "provider": "svc",
+        "managed": {"architectures": JOB["architecture"], "usd_per_million_tokens": 0.001, "tokens_per_second": 1e6},
+    }
+    told = "the service trains less where the run stops early"
+    chosen = planned(RENTED, service, techniques={"method": "lora"}, measured=SEEN, early_stopping=0.5)
+    assert chosen.provider == "svc" and any(note.startswith(told) for note in chosen.notes)
+    for changed in ({"early_stopping": 0.5}, {"measured": SEEN}):
+        other = planned(RENTED, service, techniques={"method": "lora"}, **changed)
+        assert other.provider == "svc" and not any(note.startswith(told) for note in other.notes)

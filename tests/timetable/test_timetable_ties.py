@@ -25,7 +25,7 @@ from planner.timetable.timetable_problem import (
     objective_value,
     violations,
 )
-from planner.timetable.timetable_result import TIES_GIVEN_UP, solve_schedule
+from planner.timetable.timetable_result import TIES_GIVEN_UP, solve_schedule, tie_seconds
 from tests.helpers.stage_scenarios import JOB, RENTED, library, read, solved
 from tests.timetable.test_core_by_brute_force import earliest_starts, problems
 
@@ -105,6 +105,14 @@ def test_an_own_machine_is_taken_in_turn_for_half_a_percent() -> None:
     assert 0 < near.cost_usd.expected - strict.cost_usd.expected <= 0.01 * strict.cost_usd.expected
     assert near.tie_decided_by == "own" and strict.tie_decided_by is None
     assert "not on an own machine" in " ".join(render(near).split()) and "solve.ties" not in render(strict)
+
+
+@pytest.mark.parametrize(
+    ("searched", "left", "seconds"), [(3.0, 50.0, 3.0), (0.01, 50.0, 1.0), (20.0, 40.0, 5.0), (0.01, 0.5, 0.5)]
+)
+def test_a_pass_takes_no_longer_than_the_search(searched: float, left: float, seconds: float) -> None:
+    """At least a second, at most five, and never more than is left."""
+    assert tie_seconds(searched, left) == seconds
 
 
 def test_near_ties_that_are_given_up_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
