@@ -64,10 +64,10 @@ class TimetableModel:
             model.add(size == sum(minutes * literal for minutes, literal in zip(sizes, literals, strict=True)))
         model.add(end == start + size)
         for mode, literal in zip(task.modes, literals, strict=True):
-            earliest, latest = start_range(mode, first, last)
+            earliest, latest = start_range(task, mode, first, last)
             if latest < earliest:
                 model.add(literal == 0)
-            elif mode.earliest > first or mode.latest is not None:
+            elif mode.earliest > first or latest < last - mode.minutes:
                 model.add_linear_constraint(start, earliest, latest).only_enforce_if(literal)
         self.start.append(start)
         self.size.append(size)

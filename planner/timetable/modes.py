@@ -31,7 +31,7 @@ from planner.timetable.shared_over_time import (
     usd_units,
     usd_units_up,
 )
-from planner.timetable.timetable_problem import UNITS_PER_USD, Mode, Task, Timetable
+from planner.timetable.timetable_problem import UNITS_PER_USD, Mode, Task, Timetable, latest_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,9 @@ def job_modes(
     # Of equal modes the first stays.
     found.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
     found = _with_ranks(prepared, found)
-    kept, needed = split_modes([mode for mode, _ in found], keeps_ties)
+    deadline = prepared.scenario.jobs[index].planned_deadline_hours
+    by = None if deadline is None else 60 * deadline
+    kept, needed = split_modes([mode for mode, _ in found], keeps_ties, by)
     return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept), needed)
 
 
@@ -265,6 +267,7 @@ def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shar
         tuple(uses),
         spend,
         earliest=minutes_up(prepared.market.offers[place].lead_hours),
+        unused=max(0.0, minutes - 60 * late_hours),
     )
 
 
@@ -281,17 +284,17 @@ def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int
             yield replace(mode, earliest=earliest, latest=latest)
 
 
-def split_modes(modes: list[Mode], keeps_ties: bool) -> tuple[list[int], int]:
+def split_modes(modes: list[Mode], keeps_ties: bool, deadline: float | None = None) -> tuple[list[int], int]:
     """Return the places of the modes of one task that are kept, and how many of the first ones an optimum may need.
 
     With `keeps_ties` those follow that only a near tie may take.
     """
-    needed = undominated_modes(modes)
-    others = set(undominated_modes(modes, keeps_ties=True)).difference(needed) if keeps_ties else set()
+    needed = undominated_modes(modes, deadline=deadline)
+    others = set(undominated_modes(modes, True, deadline)).difference(needed) if keeps_ties else set()
     return [*needed, *sorted(others)], len(needed)
 
 
-def undominated_modes(modes: list[Mode], keeps_ties: bool = False) -> list[int]:
+def undominated_modes(modes: list[Mode], keeps_ties: bool = False, deadline: float | None = None) -> list[int]:
     """Return the places of the modes of one task that an optimal timetable may need.
 
     A mode dominates another if it costs, lasts, holds, uses and spends no more, and may start whenever the other may.
@@ -301,21 +304,22 @@ def undominated_modes(modes: list[Mode], keeps_ties: bool = False) -> list[int]:
     order = sorted(
         range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, modes[place].rank, place)
     )
-    kept = undominated_columns(_amounts([modes[place] for place in order], keeps_ties))
+    kept = undominated_columns(_amounts([modes[place] for place in order], keeps_ties, deadline))
     return [order[place] for place in kept.tolist()]
 
 
-def _amounts(modes: list[Mode], keeps_ties: bool) -> Integers:
+def _amounts(modes: list[Mode], keeps_ties: bool, deadline: float | None) -> Integers:
     """Return what a mode that dominates another must not exceed, a column for each mode (k, n)."""
     steps = [(mode.cost,) if keeps_ties else (mode.cost, mode.rank) for mode in modes]
     dearer = {step: number for number, step in enumerate(sorted(set(steps)))}  # by cost, then among equals by rank
-    never = 1 + max((mode.latest or 0 for mode in modes), default=0)
+    latest = [latest_start(mode, deadline) for mode in modes]
+    never = 1 + max((minute or 0 for minute in latest), default=0)
     rows = [
         [dearer[step] for step in steps],
         [mode.minutes for mode in modes],
         [mode.spend for mode in modes],
         [mode.earliest for mode in modes],
-        [-(never if mode.latest is None else mode.latest) for mode in modes],
+        [-(never if minute is None else minute) for minute in latest],
     ]
     if keeps_ties:
         rows.append([mode.rank for mode in modes])
@@ -424,7 +428,7 @@ def _horizon(prepared: PreparedScenario) -> int:
     """
     scenario, market = prepared.scenario, prepared.market
     jobs = scenario.jobs
-    last = max((minutes_down(job.deadline_hours) for job in jobs if job.deadline_hours is not None), default=0)
+    last = max((minutes_up(job.deadline_hours) for job in jobs if job.deadline_hours is not None), default=0)
     open_ended = [index for index, job in enumerate(jobs) if job.deadline_hours is None]
     if not open_ended:
         return last
@@ -471,7 +475,7 @@ def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float)
         job.name,
         made.of_least_objective,
         release=minutes_up(job.release_hours),
-        deadline=None if job.planned_deadline_hours is None else minutes_down(job.planned_deadline_hours),
+        deadline=None if job.planned_deadline_hours is None else 60 * job.planned_deadline_hours,
         due=None if job.due_hours is None else minutes_down(job.due_hours),
         late=round(UNITS_PER_MINUTE * job.late_usd_per_hour),
         wait=round(UNITS_PER_MINUTE * usd_per_hour),

@@ -246,4 +246,5 @@ def _with_pauses(base: Mode, cost: PauseCost, count: int, still: int, minutes: i
         uses=tuple((pool, amount + more.get(pool, 0)) for pool, amount in base.uses),
         earliest=earliest,
         latest=latest,
+        unused=0.0,
     )

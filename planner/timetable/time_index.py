@@ -13,9 +13,11 @@ from planner.records import record
 from planner.timetable.timetable_problem import (
     Mode,
     Period,
+    Task,
     Timetable,
     is_tied,
     lateness_cost,
+    latest_start,
     lot_groups,
     lots_in_period,
     overlap,
@@ -42,21 +44,21 @@ class EnergyRow:
     terms: tuple[tuple[int, int, int], ...]  # (task, mode, coefficient)
 
 
-def least_overlap(mode: Mode, first: int, last: int, start: int, end: int) -> int:
+def least_overlap(task: Task, mode: Mode, first: int, last: int, start: int, end: int) -> int:
     """Return the minutes of a mode in [start, end) wherever it is placed between `first` and its end by `last`.
 
     The overlap of an interval that moves is smallest at one of its extreme places.
     """
-    earliest, latest = start_range(mode, first, last)
+    earliest, latest = start_range(task, mode, first, last)
     if latest < earliest:
         return 0
     return min(overlap(place, place + mode.minutes, start, end) for place in (earliest, latest))
 
 
-def start_range(mode: Mode, first: int, last: int) -> tuple[int, int]:
-    """Return the earliest and the latest start of a mode between `first` and its end by `last`."""
-    latest = last - mode.minutes
-    return max(first, mode.earliest), latest if mode.latest is None else min(latest, mode.latest)
+def start_range(task: Task, mode: Mode, first: int, last: int) -> tuple[int, int]:
+    """Return the earliest and the latest start of a mode of a task between `first` and its end by `last`."""
+    latest, limit = last - mode.minutes, latest_start(mode, task.deadline)
+    return max(first, mode.earliest), latest if limit is None else min(latest, limit)
 
 
 def energy_rows(problem: Timetable) -> list[EnergyRow]:
@@ -76,7 +78,7 @@ def energy_rows(problem: Timetable) -> list[EnergyRow]:
         ]
         if not users:
             continue
-        ranges = [start_range(mode, first[index], last[index]) for index, _, mode, _ in users]
+        ranges = [start_range(problem.tasks[index], mode, first[index], last[index]) for index, _, mode, _ in users]
         opens = min(earliest for earliest, _ in ranges)
         closes = max(latest + user[2].minutes for (_, latest), user in zip(ranges, users, strict=True))
         starts = _thin(sorted({max(first[index], opens) for index, *_ in users}))
@@ -86,7 +88,7 @@ def energy_rows(problem: Timetable) -> list[EnergyRow]:
                 terms = tuple(
                     (index, place, need * inside)
                     for index, place, mode, need in users
-                    if (inside := least_overlap(mode, first[index], last[index], start, end))
+                    if (inside := least_overlap(problem.tasks[index], mode, first[index], last[index], start, end))
                 )
                 if len({index for index, *_ in terms}) > 1 or (terms and problem.resources[number].price is not None):
                     rows.append(EnergyRow(number, end - start, terms))
@@ -212,7 +214,7 @@ def bound_program(problem: Timetable, incumbent: int | None = None) -> BoundProg
 def bucket_edges(problem: Timetable) -> list[int]:
     """Return the edges of the buckets: evenly spaced, with the ends of periods, as many as keep the program small."""
     bounds = zip(problem.tasks, *time_bounds(problem), strict=True)
-    ranges = [(*start_range(mode, *ends), mode) for task, *ends in bounds for mode in task.modes]
+    ranges = [(*start_range(task, mode, *ends), mode) for task, *ends in bounds for mode in task.modes]
     count = MAX_BUCKETS
     while count > MIN_BUCKETS:
         width = max(1, problem.horizon // count)
@@ -244,7 +246,7 @@ def _columns(problem: Timetable, index: int, edges: list[int]) -> Iterator[Colum
     task = problem.tasks[index]
     first, last = (bounds[index] for bounds in time_bounds(problem))
     for place, mode in enumerate(task.modes):
-        earliest, latest = start_range(mode, first, last)
+        earliest, latest = start_range(task, mode, first, last)
         moves = is_tied(problem, index) or bool(mode.needs or mode.spend)
         for start, end in zip(edges, [*edges[1:], problem.horizon + 1], strict=True):
             low, high = max(start, earliest), min(end - 1, latest)

@@ -1,12 +1,14 @@
 """A timetable as data: tasks with modes, what modes hold while they run, what is bought, and what is spent.
 
-Times are whole minutes and money is whole units of a sixtieth of a cent, so that lateness in dollars per hour is a
-whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`, and `end[j] = start[j] + minutes`:
+Times are whole minutes, but for deadlines and the part of its last minute that a run does not use: a run of 20.4
+minutes holds what it needs for 21, and keeps a deadline of 20.4. Money is whole units of a sixtieth of a cent, so that
+lateness in dollars per hour is a whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`, and
+`end[j] = start[j] + minutes`:
 
     mode[j]          sum_m x[j,m] = 1
     window[j,m]      earliest[m] <= start[j] <= latest[m]                                   where x[j,m] = 1
     precedence[i,j]  start[j] >= end[i] + lag[i,j]
-    deadline[j]      end[j] <= deadline[j]
+    deadline[j]      end[j] - unused[m] <= deadline[j]                                      where x[j,m] = 1
     capacity[r,t]    sum_{j,m: start[j] <= t < end[j]} need[m,r]*x[j,m] <= capacity[r], or bought[r] where r is a lot
     group[g]         sum_{r in g} bought[r] <= capacity[r]
     pool[p]          sum_{j,m} use[m,p]*x[j,m] <= pool[p]
@@ -18,6 +20,7 @@ whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
 from planner.records import record
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 UNITS_PER_USD = 6000
 """Units of money in a dollar: sixty to a cent."""
+SAME_MINUTE = 1e-6
+"""Minutes: what floating-point arithmetic adds to a time is no minute."""
 
 
 @record(frozen=True)
@@ -42,10 +47,22 @@ class Mode:
     earliest: int = 0
     latest: int | None = None  # latest start; None: no limit of its own
     rank: int = 0  # less is better among timetables of equal objective
+    unused: float = 0.0  # part of its last minute in which it has already ended
 
     def may_start(self, minute: int) -> bool:
         """Return whether the mode may start in a minute."""
         return self.earliest <= minute and (self.latest is None or minute <= self.latest)
+
+
+def latest_start(mode: Mode, deadline: float | None) -> int | None:
+    """Return the last minute in which a mode may start by its own limit and a deadline; None without either.
+
+    A run of 20.4 minutes and a deadline of 30.4: minute 10. Ending in whole minutes it would be minute 9.
+    """
+    limits = [] if mode.latest is None else [mode.latest]
+    if deadline is not None:
+        limits.append(math.floor(deadline - (mode.minutes - mode.unused) + SAME_MINUTE))
+    return min(limits, default=None)
 
 
 @record(frozen=True)
@@ -55,7 +72,7 @@ class Task:
     name: str
     modes: tuple[Mode, ...]
     release: int = 0
-    deadline: int | None = None
+    deadline: float | None = None  # minutes, not rounded
     due: int | None = None
     late: int = 0  # units per minute after `due`
     wait: int = 0  # units per minute between release and start
@@ -205,7 +222,8 @@ def _task_violations(problem: Timetable, schedule: Schedule) -> list[str]:
         start, end, mode = schedule.starts[index], schedule.end(problem, index), schedule.mode(problem, index)
         if start < task.release or not mode.may_start(start):
             found.append(f"{task.name}: starts at {start}")
-        if end > min(problem.horizon, problem.horizon if task.deadline is None else task.deadline):
+        is_late = task.deadline is not None and end - mode.unused > task.deadline + SAME_MINUTE
+        if end > problem.horizon or is_late:
             found.append(f"{task.name}: ends at {end}")
         found += [
             f"{task.name}: starts at {start}, {problem.tasks[other].name} ends at {schedule.end(problem, other)}"
@@ -257,7 +275,10 @@ def time_bounds(problem: Timetable) -> tuple[list[int], list[int]]:
     order = topological_order(problem)
     shortest = [min((mode.minutes for mode in task.modes), default=0) for task in problem.tasks]
     first = [max(task.release, min((m.earliest for m in task.modes), default=0)) for task in problem.tasks]
-    last = [problem.horizon if task.deadline is None else min(task.deadline, problem.horizon) for task in problem.tasks]
+    last = [
+        problem.horizon if task.deadline is None else min(math.ceil(task.deadline - SAME_MINUTE), problem.horizon)
+        for task in problem.tasks
+    ]
     for index in order:
         for other, lag in problem.tasks[index].after:
             first[index] = max(first[index], first[other] + shortest[other] + lag)

@@ -146,7 +146,7 @@ def _by(problem: Timetable, query: WhyNotQuery) -> Timetable:
         task = replace(task, modes=tuple(modes))
     if (end := query.times.get("end")) is not None:
         last = problem.horizon if task.deadline is None else task.deadline
-        task = replace(task, deadline=min(last, minutes_down(end)))
+        task = replace(task, deadline=min(last, 60 * end))
     return replace(problem, tasks=(*problem.tasks[: query.job], task, *problem.tasks[query.job + 1 :]))
 
 

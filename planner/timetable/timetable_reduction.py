@@ -139,7 +139,7 @@ def _least_by_mode(problem: Timetable, index: int) -> list[int | None]:
     first, last = (bounds[index] for bounds in time_bounds(problem))
     found: list[int | None] = []
     for mode in task.modes:
-        earliest, latest = start_range(mode, first, last)
+        earliest, latest = start_range(task, mode, first, last)
         found.append(None if latest < earliest else mode.cost + lateness_cost(task, earliest, mode.minutes))
     return found
 

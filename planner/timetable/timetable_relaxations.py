@@ -15,7 +15,15 @@ from planner.solving.prepare import PreparedScenario
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.modes import BuiltTimetable
 from planner.timetable.shared_over_time import minutes_down, minutes_up
-from planner.timetable.timetable_problem import UNITS_PER_USD, Period, Schedule, Task, Timetable, objective_value
+from planner.timetable.timetable_problem import (
+    SAME_MINUTE,
+    UNITS_PER_USD,
+    Period,
+    Schedule,
+    Task,
+    Timetable,
+    objective_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -226,8 +234,8 @@ def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[Lim
     schedule = solve_timetable(soft, SearchLimits(RELAXATION_SECONDS)).schedule
     changes: dict[str, tuple[float, float]] = {}
     for index, task in enumerate(problem.tasks if schedule is not None else ()):
-        end = 0 if schedule is None else schedule.end(soft, index)
-        if task.deadline is not None and end > task.deadline:
+        end = 0.0 if schedule is None else schedule.end(soft, index) - schedule.mode(soft, index).unused
+        if task.deadline is not None and end > task.deadline + SAME_MINUTE:
             hours = math.ceil(end / 60 / STEP_HOURS - 1e-9) * STEP_HOURS
             path = f"jobs.{prepared.scenario.written_name(task.name)}.deadline"
             changes[path] = max(changes.get(path, (0.0, 0.0)), (hours, task.deadline / 60))
@@ -249,7 +257,12 @@ def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Time
     # Of equal jobs the first is late: the same question has the same answer.
     count = len(problem.tasks)
     tasks = tuple(
-        replace(task, deadline=None, due=task.deadline, late=100 * count + index)
+        replace(
+            task,
+            deadline=None,
+            due=None if task.deadline is None else math.floor(task.deadline + SAME_MINUTE),
+            late=100 * count + index,
+        )
         for index, task in enumerate(problem.tasks)
     )
     free = tuple(resource if resource.price is None else replace(resource, price=0) for resource in problem.resources)
@@ -268,12 +281,12 @@ def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_
     changes = _later_deadlines(prepared, wide)
     later = {change.limit.split(".")[1]: float(change.new) for change in changes}
     tasks = tuple(
-        replace(task, deadline=minutes_down(later[name]))
+        replace(task, deadline=60 * later[name])
         if (name := prepared.scenario.written_name(task.name)) in later
         else task
         for task in wide.tasks
     )
-    horizon = max([problem.horizon, *(minutes_down(hours) for hours in later.values())])
+    horizon = max([problem.horizon, *(minutes_up(hours) for hours in later.values())])
     wide = replace(wide, tasks=tasks, horizon=horizon)
     for limit in limits:
         if _is_feasible(limit.apply(wide, limit.value)):

@@ -16,7 +16,7 @@ from planner.records import record
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.timetable.time_index import BoundProgram, Column, bound_program
+from planner.timetable.time_index import BoundProgram, Column, bound_program, start_range
 from planner.timetable.timetable_problem import (
     Mode,
     Period,
@@ -181,7 +181,7 @@ def _best_place(board: _Board, index: int, ready: int, last: int, places: Sequen
         if not board.is_possible(mode):
             continue
         for start in board.starts(mode, ready):
-            if start + mode.minutes > last:
+            if start > start_range(task, mode, ready, last)[1]:
                 break
             if board.fits(mode, start):
                 value = mode.cost + lateness_cost(task, start, mode.minutes) if problem.objective == "cost" else 0

@@ -12,8 +12,6 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
-from planner.timetable.shared_over_time import minutes_up
-from planner.timetable.timetable_result import TIMETABLE_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +58,7 @@ class TurnProgram(CommonDeadlines):
         if plan is None or plan.hours is None:
             return None
         hours = plan.hours.at_confidence
-        return minutes_up(hours) / 60 if _takes_turns(plan) else hours * (1 + SAME_DEADLINE)
+        return hours * (1 + SAME_DEADLINE)
 
     def latest_hours(self) -> float:
         """Return hours after which later deadlines change nothing: no common deadline at all."""
@@ -117,8 +115,3 @@ def _in_dollars(scenario: Scenario) -> Scenario:
     limits = scenario.limits.model_copy(update={"waiting_usd_per_hour": None})
     strict = {"objective": "cost", "jobs": tuple(jobs), "limits": limits, "solve": SolveSettings(ties=0.0)}
     return scenario.model_copy(update=strict)
-
-
-def _takes_turns(plan: Plan) -> bool:
-    """Return whether a plan is a timetable."""
-    return TIMETABLE_NOTE in plan.warnings

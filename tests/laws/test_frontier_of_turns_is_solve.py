@@ -154,6 +154,17 @@ def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
     assert not found.exact and found.status == "optimal"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
+def test_the_hours_of_each_point_are_a_deadline_that_it_keeps(scenario: Scenario) -> None:
+    """To the second: a job of 20.2 minutes after one of 10 keeps a deadline of 30.2, which in whole minutes was 30."""
+    points = frontier(scenario, OPTIONS, library()).points
+    parts = {round(60 * one.hours % 1, 3) for one in points}
+    assert parts - {0.0, 1.0}  # some end within a minute
+    for one in points:
+        assert cost_of_solving(scenario, one.hours) <= one.cost_usd + TOLERANCE_USD
+
+
 @pytest.mark.long
 @settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(IN_TURN, 0.1, False)

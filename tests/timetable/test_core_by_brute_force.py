@@ -44,6 +44,7 @@ def problems(draw: st.DrawFn, most: int = 4) -> Timetable:
                 draw(st.integers(0, 20)),
                 needs=draw(st.sampled_from([(), ((0, 1),), ((1, 1),), ((0, 1), (1, 1))])),
                 uses=((0, draw(st.integers(0, 5))),),
+                unused=draw(st.sampled_from([0.0, 0.25, 0.75])),
             )
             for place in range(draw(st.integers(1, 3)))
         )
@@ -53,7 +54,7 @@ def problems(draw: st.DrawFn, most: int = 4) -> Timetable:
                 f"t{index}",
                 modes,
                 release=draw(st.integers(0, 4)),
-                deadline=draw(st.one_of(st.none(), st.integers(6, 20))),
+                deadline=draw(st.one_of(st.none(), st.integers(12, 40).map(lambda halves: halves / 2))),
                 due=draw(st.integers(2, 12)),
                 late=draw(st.integers(0, 3)),
                 after=after,
