@@ -41,6 +41,9 @@ def build_scenario(
     >>> build_scenario(jobs=[job], limits={"gpus": ["H100", "L40S"]}).jobs[0].deadline_hours
     9.0
     """
+    if not isinstance(data, Mapping | None):
+        fix = "give a mapping; read_scenario reads a file or a shipped name"
+        raise ScenarioError([Fault(FILE, 0, "", f"is no mapping: {type(data).__name__}", fix)])
     faults: list[Fault] = []
     plain = _plain({**(data or {}), **keys}, (), faults)
     raise_faults(faults, ScenarioError)

@@ -197,10 +197,13 @@ def _check_peak(
         faults.append(source.fault((*path, "peak_vram_gib"), f"{peak:g} is more than the {holds:g} GiB of {card}", fix))
 
 
-def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+def resolve_offer_names(
+    offers: Any, names: CardNames, source: Source, faults: list[Fault], *, of_scenario: bool = False
+) -> Any:
     """Return a list of offers under the key `offers` with GPU aliases resolved.
 
-    Architectures of a managed service are resolved too; unknown ones are kept, because no job can ask for them.
+    Architectures of a managed service are resolved too. A price list may name more than there are cards of: those are
+    kept, and no job can ask for them. In the scenario that asks, such a name is a fault.
     """
     data: Any = {"offers": offers}
     slices_of = cache(partial(_slices_of, names))  # a few cards are those of hundreds of offers
@@ -212,6 +215,8 @@ def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: l
     architectures = CardNames("architectures")
     for path, wanted in list(texts_at(data, ("offers", "*", "managed", "architectures", "*"))):
         card = architectures.canonical(wanted)
+        if card is None and of_scenario:
+            faults.append(source.fault(path, f"unknown architecture {wanted!r}", architectures.suggestion(wanted)))
         data = replace_value(data, path, card) if card not in (None, wanted) else data
     return with_power(data["offers"], names)
 

@@ -365,7 +365,7 @@ def _validate(
     written = data.get("offers")
     if isinstance(written, list):
         written = _drop_partial_offers(written, bool(from_files), source, faults)
-        inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
+        inline = validate_offers(resolve_offer_names(written, gpus, source, faults, of_scenario=True), source, faults)
         data = {**data, "offers": []}  # validated above
         is_complete = is_complete and len(inline) == len(written)
     offers = mark_price_lag(offers_by_clock(from_files, data.get("now")) + inline)

@@ -74,10 +74,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "offers.*.managed.architectures.*": (TRAINING, {"Mistral-7B": "mistral-7b"}),
 }
 LISTS = ("gpus", "providers", "regions", "tiers")
-NEVER_UNKNOWN = {
-    "jobs.*.stages.transfer.region": "data may lie where no offer is",
-    "offers.*.managed.architectures.*": "a service may train models that nothing here knows, and no job can ask for",
-}
+NEVER_UNKNOWN = {"jobs.*.stages.transfer.region": "data may lie where no offer is"}
 NO_NAME = {
     *("schema", "name", "description", "now", "inventory.*", "vary.*", "jobs.*.name", "jobs.*.after.*.job"),
     *("offers.*.notes", "offers.*.source", "offers.*.provider", "offers.*.region", "offers.*.instance"),
@@ -161,7 +158,7 @@ def _scenario(key: str, word: Any) -> dict[str, Any]:
             run |= {"output_tokens_per_second": 500.0, "engine": "vllm", "weight_format": "bf16"}
         job["measured"] = [{"gpu": "H100-80GB", **run, last: word}]
     elif "managed" in parts:
-        offers.append({**MANAGED, "managed": {**MANAGED["managed"], "architectures": [word]}})
+        offers.append({**MANAGED, "managed": {**MANAGED["managed"], "architectures": word}})
     elif parts[0] == "offers":
         offers[2] = {**offers[2], last: word}
     elif parts[0] == "jobs":

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.documents.strict_yaml import parse_document
+from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
+from planner.loading.price_files import read_offers
 from planner.loading.question import suggest_gpus, suggest_offers
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.offer import MONTHS, TIERS, Commitment, Offer, offer_data, offer_labels
@@ -123,10 +126,10 @@ def test_dollars_may_be_said() -> None:
 
 
 def test_a_service_takes_architectures_by_any_of_their_names() -> None:
-    """Aliases become the card's name; a network that we have no card of is never asked for, and no fault."""
-    one = asked({"provider": "s", "managed": {"architectures": ["MISTRAL-7B", "house-blend-9b"], "usd_per_run": 1}})
+    """Aliases become the card's name."""
+    one = asked({"provider": "s", "managed": {"architectures": ["MISTRAL-7B", "Llama 3 8B"], "usd_per_run": 1}})
     assert one.offers[0].managed is not None
-    assert one.offers[0].managed.architectures == ("mistral-7b", "house-blend-9b")
+    assert one.offers[0].managed.architectures == ("mistral-7b", "llama-3-8b")
     alone = asked({"provider": "s", "managed": {"architectures": "mistral-7b", "usd_per_run": 1}})
     assert alone.offers[0].managed is not None and alone.offers[0].managed.architectures == ("mistral-7b",)
 
@@ -142,6 +145,19 @@ def test_every_way_to_pay_survives_being_written_down(names: list[str], instance
     assert all("usd_per_hour" not in row for row in scenario_data(scenario)["offers"] if "own" in row)
     labels = offer_labels(scenario.offers)
     assert len(set(labels)) == len(labels)
+
+
+def test_a_network_that_nobody_knows_is_a_fault_in_a_scenario_and_none_in_a_price_list() -> None:
+    """A misspelt name would leave the offer out in silence; a price list may name more networks than there are here."""
+    offer = {"provider": "s", "region": "any", "managed": {"architectures": ["mistral-7bb"], "usd_per_run": 1}}
+    with pytest.raises(ScenarioError) as caught:
+        asked(offer)
+    (fault,) = caught.value.faults
+    assert fault.where == "offers.0.managed.architectures.0" and "mistral-7b" in fault.fix
+    listed, faults = json_text({"offers": [{**offer, "date": "2026-11-01", "source": "a page"}]}), list[Fault]()
+    (read,) = read_offers(parse_document(listed, "list.yaml"), faults)
+    assert not faults
+    assert read.managed is not None and read.managed.architectures == ("mistral-7bb",)
 
 
 def test_a_setting_changes_what_an_own_machine_costs() -> None:
