@@ -11,9 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
-from planner.documents.quantities import format_value
 from planner.documents.tables import JsonDocument, first_faults, read_json
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, format_value
 from planner.library.known_machines import provider_name
 from planner.records import record
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from planner.documents.quantities import expand_short_form, format_value
+from planner.documents.quantities import expand_short_form
 from planner.documents.strict_yaml import MAX_DEPTH, Document, KeyPath, parse_value, short_key
 from planner.documents.tables import JsonDocument
 from planner.documents.validation import (
@@ -22,7 +22,7 @@ from planner.documents.validation import (
     validate_spelled,
     validation_complaints,
 )
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, format_value
 from planner.records import record
 
 if TYPE_CHECKING:

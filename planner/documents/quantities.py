@@ -10,7 +10,7 @@ import math
 import os
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -20,18 +20,42 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PlainSerializer,
+    ValidationError,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from planner.documents.strict_yaml import KeyPath
+from planner.documents.validation import faults_of_call
+from planner.errors import InputError, format_value
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
 
-class StrictModel(BaseModel):
+
+class _MadeByHand(ModelMetaclass):
+    """What makes an object of a class that is called in Python: a wrong value is an `InputError` with its place.
+
+    Validation of a mapping, as files need it, does not come here.
+    """
+
+    model_error: type[InputError]
+
+    def __call__(cls, *args: Any, **keys: Any) -> Any:
+        try:
+            return super().__call__(*args, **keys)
+        except ValidationError as error:
+            raise cls.model_error(faults_of_call(error, cls, keys)) from None
+
+
+class StrictModel(BaseModel, metaclass=_MadeByHand):
     """A frozen model without coercion, unknown keys, nan and infinity."""
+
+    model_error: ClassVar[type[InputError]] = InputError
 
     # Built when the first value is read: many files lack most parts.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
@@ -155,18 +179,6 @@ def _as_tuple(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return (value,) if isinstance(value, (str, int, float)) else value
-
-
-def format_value(value: Any) -> str:
-    """Return a value as a user wrote it, cut if it is long."""
-    if isinstance(value, (dict, list, tuple)):
-        return "a list" if isinstance(value, (list, tuple)) else "a mapping"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class _OneOrMany:

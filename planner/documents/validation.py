@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import KeyPath
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,6 +89,13 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
             what, fix = _reword(detail["type"], detail.get("input"), context, detail["msg"])
         found.append((path, what, fix))
     return found
+
+
+def faults_of_call(error: ValidationError, kind: type, keys: dict[str, Any]) -> list[Fault]:
+    """Return the faults of a class that was called with wrong values."""
+    plain = {key: value for key, value in keys.items() if not hasattr(value, "model_fields_set")}
+    complaints = validation_complaints(error, kind, plain)
+    return [Fault(kind.__name__, 0, ".".join(map(str, path)), what, fix) for path, what, fix in complaints]
 
 
 def validate_spelled(kind: type[_Model], data: Any) -> _Model:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.documents.quantities import format_value
+from planner.errors import format_value
 from planner.library.decoder_keys import MAX_DIMENSION, Config, NotCovered, NoWholeNumber
 
 

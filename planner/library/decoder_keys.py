@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.documents.quantities import format_value
+from planner.errors import format_value
 
 Config = Mapping[str, Any]
 MAX_DIMENSION, MAX_PARAMETERS = 10**8, 10**15

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from planner.documents.quantities import format_value
 from planner.documents.validation import suggest_names
-from planner.errors import Fault, LibraryError, raise_faults
+from planner.errors import Fault, LibraryError, format_value, raise_faults
 from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
 from planner.library import decoder_families

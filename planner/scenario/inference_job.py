@@ -13,11 +13,11 @@ from planner.documents.quantities import (
     SequenceLength,
     StrictModel,
     Text,
-    format_value,
     read_amount,
     validation_error,
 )
 from planner.documents.quantities import Count as Amount
+from planner.errors import format_value
 from planner.library.engines import read_engines
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Export, Stages, Work

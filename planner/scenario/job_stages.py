@@ -19,9 +19,9 @@ from planner.documents.quantities import (
     Text,
     TokenMean,
     WholeNumber,
-    format_value,
     validation_error,
 )
+from planner.errors import format_value
 
 # How much is to be computed: samples, tokens, steps or images.
 

@@ -18,10 +18,10 @@ from planner.documents.quantities import (
     Text,
     WholeNumber,
     ZeroOrMany,
-    format_value,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
 from planner.library.tool_names import tool_names
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer

@@ -13,11 +13,11 @@ from planner.documents.quantities import (
     SequenceLength,
     StrictModel,
     Text,
-    format_value,
     read_amount,
     validation_error,
 )
 from planner.documents.validation import name_fix
+from planner.errors import format_value
 from planner.library.engines import read_engines
 from planner.scenario.techniques import RunSettings
 

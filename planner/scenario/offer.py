@@ -18,10 +18,10 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     WholeNumber,
-    format_value,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
 from planner.library.known_machines import disk_classes
 from planner.scenario.fees import Fees, fees_that_count
 from planner.scenario.own_machines import Buy, Horizon, Own

@@ -4,17 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.documents.quantities import (
-    Count,
-    OneOrMany,
-    Positive,
-    SequenceCount,
-    StrictModel,
-    Text,
-    format_value,
-    validation_error,
-)
+from planner.documents.quantities import Count, OneOrMany, Positive, SequenceCount, StrictModel, Text, validation_error
 from planner.documents.validation import find_name
+from planner.errors import format_value
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.inference_job import job_form as definite_form
 from planner.scenario.job import Job

@@ -26,12 +26,12 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     ZeroOrMany,
-    format_value,
     parse_instant,
     validation_error,
     zone_of,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.errors import ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
@@ -189,6 +189,8 @@ class Scenario(_ScenarioBase):
 
     Prices are as read; `labelled_offers` applies `adjust`.
     """
+
+    model_error = ScenarioError
 
     offers: Annotated[Rows[Offer], WrapValidator(_validated_once)]
     offers_inline: Rows[Offer] = ()

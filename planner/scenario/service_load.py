@@ -13,10 +13,10 @@ from planner.documents.quantities import (
     Rows,
     SequenceLength,
     StrictModel,
-    format_value,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
 from planner.library.engines import read_load_profiles
 from planner.scenario.inference_job import MAX_CLASSES, InferenceJob, InferenceWork, LengthClass, kind_of_job
 from planner.scenario.observed_run import Tokens

@@ -18,10 +18,10 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     TokenMean,
-    format_value,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job_stages import Resolution
 

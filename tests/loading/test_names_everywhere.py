@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pydantic import ValidationError
 
 import planner
 from planner.cli import main
@@ -278,7 +277,7 @@ def test_python_objects_are_resolved_like_files() -> None:
     assert [offer.gpu for offer in made.offers if made.limits.permits(offer)] == ["A10G", "RTX4090"]
     prices = [offer.usd_per_hour for _, offer in made.labelled_offers()]
     assert prices == [4.0, 3.0, 1.0, 0.4]
-    with pytest.raises(ValidationError, match="unknown GPU 'H1000'"):
+    with pytest.raises(ScenarioError, match="unknown GPU 'H1000'"):
         planner.Scenario(jobs=[TRAINING], offers=offers, limits=Limits(gpus=AllowForbid(forbid=("H1000",))))
     unknown = planner.Scenario(jobs=[TRAINING], offers=[{**OFFERS[0], "gpu": "Zzqx9"}])
     with pytest.raises(PlannerError, match="no GPU 'Zzqx9'; the nearest are"):

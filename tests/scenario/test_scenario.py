@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from planner.errors import ScenarioError
+from planner.errors import InputError, ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
@@ -135,7 +135,7 @@ def test_spot_statistics_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> N
 
 def test_an_offer_needs_a_price() -> None:
     """An unknown price is never a free machine."""
-    with pytest.raises(ValidationError, match="without a price"):
+    with pytest.raises(InputError, match="without a price"):
         Offer(provider="p", gpu="T4", gpus=1)
 
 

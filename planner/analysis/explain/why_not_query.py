@@ -17,9 +17,9 @@ from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumer
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
+from planner.documents.quantities import MAX_INTEGER, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
-from planner.errors import Fault, ScenarioError, raise_faults
+from planner.errors import Fault, ScenarioError, format_value, raise_faults
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS
