@@ -8,6 +8,7 @@ import pytest
 
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving import prepare as slimming
+from planner.solving import solve as solving
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
@@ -57,3 +58,18 @@ def test_jobs_over_time_are_never_slim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slimming, "MANY_JOBS", 2)
     assert not prepare(portfolio(3), library()).is_slim
     assert prepare(portfolio(3, schedule="side_by_side"), library()).is_slim
+
+
+def test_of_more_jobs_than_anybody_compares_other_ways_are_left_out_and_this_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same machines and dollars; the first lines of the notes say where a job's other ways can be seen."""
+    scenario, options = portfolio(3, schedule="side_by_side"), SolveOptions(as_of=AS_OF)
+    compared = solve_prepared(prepare(scenario, library()), options)
+    monkeypatch.setattr(solving, "MOST_COMPARED", 2)
+    bare = solve_prepared(prepare(scenario, library()), options)
+    assert [(job.offer, job.cost) for job in bare.jobs] == [(job.offer, job.cost) for job in compared.jobs]
+    assert all(job.ladder and job.frameworks for job in compared.jobs)
+    assert not any(job.ladder or job.frameworks or job.runner_up for job in bare.jobs)
+    assert "other ways to run each of 3 jobs are left out: solve one alone to see its own" in bare.warnings
+    assert not any("left out: solve one alone" in note for note in compared.warnings)
