@@ -369,6 +369,8 @@ def _attention(row: Row, card: GpuClass | None, framework: str) -> str:
     best = read_techniques().tried("attention", **vars(card))[0] if card is not None else "flash"
     if text.startswith("eager") or (not text and framework == "megatron-deepspeed"):
         return "eager"
+    if named := re.match(r"flash([34])\b", text):
+        return f"flash_{named[1]}"
     return "mem_efficient" if best == "flash" and "memory-efficient" in text else best
 
 

@@ -23,6 +23,9 @@ from planner.estimates.inputs import (
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
+    KEYS_BY_HEADS,
+    KEYS_GATHERED,
+    KEYS_IN_A_RING,
     Activations,
     Hardware,
     Kernels,
@@ -126,6 +129,7 @@ _SELECTIVE_CODES = {
 }
 # Of a 16-bit gradient under FSDP: put into its flat parameter, then divided (fsdp/_runtime_utils.py), each 2 + 2 bytes.
 _HANDED_BYTES = 8.0
+_KEY_EXCHANGES = {"ring": KEYS_IN_A_RING, "gather": KEYS_GATHERED, "heads": KEYS_BY_HEADS, "": KEYS_GATHERED}
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
 
@@ -307,7 +311,7 @@ def _activations(
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
         sequence_parallel=int(framework.sequence_parallel),
-        gathers_keys=int(framework.context_parallel != "ring"),
+        key_exchange=_KEY_EXCHANGES[framework.context_parallel],
         quantised_no_checkpoint_factor=int(
             framework.frozen_quantised_factor and quantised is not None and quantised.bitsandbytes
         ),

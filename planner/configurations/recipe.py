@@ -128,11 +128,12 @@ class GpuClass:
     vendor: str
     bf16: bool
     peaks: frozenset[PeakKey]  # that its sheet has
+    capability: str = ""  # of CUDA
 
     @classmethod
     def of(cls, gpu: GpuSpec) -> GpuClass:
         """Return the class of a GPU."""
-        return cls(gpu.generation, gpu.vendor, gpu.bf16, frozenset(gpu.peaks))
+        return cls(gpu.generation, gpu.vendor, gpu.bf16, frozenset(gpu.peaks), gpu.compute_capability)
 
 
 def framework_of(library: Library, name: str) -> FrameworkProfile:
@@ -228,7 +229,9 @@ def incompatibilities(
     """
     if architecture is not None:
         weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework)
-        fault = training_refusal(architecture, *weights) or architecture.split_fault(recipe.tensor_parallel)
+        by_heads = library.techniques.frameworks[recipe.framework].context_parallel == "heads"
+        heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
+        fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1

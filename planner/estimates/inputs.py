@@ -33,6 +33,9 @@ class Coefficients:
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
+# Codes of `Activations.key_exchange`: keys and values go round while attention works, are gathered before it, or each
+# GPU takes some heads of all tokens.
+KEYS_IN_A_RING, KEYS_GATHERED, KEYS_BY_HEADS = range(3)
 # Codes of `Activations.checkpointing`.
 CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CHECKPOINT_OFFLOAD = range(5)
 CHECKPOINT_MEGATRON_SELECTIVE = 5
@@ -218,7 +221,7 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
-    gathers_keys: Numbers = 1  # under context parallelism keys and values are gathered, 0: they go round in a ring
+    key_exchange: Numbers = 1  # a KEYS_ code: how GPUs that share a sequence see its other keys and values
     keeps_gradients: Numbers = 0  # 1: the gradient of every layer's input stays until the backward pass ends
     keeps_cache: Numbers = 0  # 1: the outputs hold keys and values of every layer (an own loop leaves use_cache on)
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears

@@ -374,7 +374,7 @@ class FrameworkProfile(Row):
     no_sync: bool = False
     resumes_adapters: bool = True
     working_factor: float = 0.0
-    context_parallel: Literal["", "gather", "ring"] = ""
+    context_parallel: Literal["", "gather", "ring", "heads"] = ""
     expert_parallel: bool = False
     grouped_experts: Literal["", "plain", "all"] = ""
     stores: dict[str, str] = Field(default_factory=dict)

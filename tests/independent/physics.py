@@ -339,7 +339,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     working = (k_ws * compiled + inputs + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
     if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
         others = t * (x.cp - 1)
-        working += 4 * x.kv * 2 / x.tp * (min(2 * t, others) if x.frame["context_parallel"] == "ring" else others)
+        held = {"ring": 4 * x.kv * min(2 * t, others), "heads": (x.q + 2 * x.kv) * t, "gather": 4 * x.kv * others}
+        working += 2 / x.tp * held[x.frame["context_parallel"]]
     fsdp_adapters = x.lora and x.z == 3 and not x.deepspeed and x.frame.get("fsdp_adapters_keep_gradients")
     if fsdp_adapters and x.checkpoints in ("full", "attention", "offloaded"):
         working += layers * boundary
@@ -375,8 +376,11 @@ def step(x: Facts, sequence: float, away: float) -> float:
     work, attention = micro_batch(x, sequence, tokens)
     if x.cp > 1:
         link = across if x.tp * x.cp > s.gpus_per_node else inside
-        moved = (x.cp - 1) * tokens * 4 * x.kv / x.tp * (3 + RECOMPUTED[x.checkpoints][1]) * x.L / x.pp / link
-        work += max(moved - attention, 0.0) if x.frame["context_parallel"] == "ring" else moved
+        each, again = tokens / x.tp * x.L / x.pp / link, RECOMPUTED[x.checkpoints][1]
+        moved = (x.cp - 1) * each * 4 * x.kv * (3 + again)
+        swapped = (1 - 1 / x.cp) * each * 4 * (x.q + x.kv) * (2 + again)  # four tensors of two bytes, there and back
+        kind = x.frame["context_parallel"]
+        work += {"ring": max(moved - attention, 0.0), "heads": swapped, "gather": moved}[kind]
     if x.ep > 1:
         sent = 2 * tokens * x.routed() * x.h * (1 - 1 / x.ep) / (across if x.ep > s.gpus_per_node else inside)
         sent /= x.tp if x.folded else 1
@@ -505,13 +509,13 @@ def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: 
         scores = 2 * x.arch["heads"] * rows * sequence * (1 + rca / 3) * kernels[f"{profile}.eager_traffic"]
         return flop + scores / BW
     met, window = sequence, x.arch.get("sliding_window", 0)
-    if window and x.t["attention"] in ("flash", "flash_3") and sequence > window:
+    if window and x.t["attention"] in ("flash", "flash_3", "flash_4") and sequence > window:
         # Twice the mean of min(position, window), for the layers that have one.
         cut = window * (2 - window / sequence)
         met = x.arch["sliding_layer_share"] * cut + (1 - x.arch["sliding_layer_share"]) * sequence
     met = min(met, 2 * math.sqrt(sequence)) if x.t["attention"] == "sparse" else met
     own, generation = f"attention.{x.s.gpu}", f"attention.{x.card['generation']}"
     reached = speeds[own if own in speeds else generation] * kernels[f"{profile}.attention_factor"]
-    if x.t["attention"] == "flash_3":
-        reached *= kernels["flash_3.attention_factor"]
+    if x.t["attention"] in ("flash_3", "flash_4"):
+        reached *= kernels[f"{x.t['attention']}.attention_factor"]
     return float(4 * met * x.q * rows * 0.5 * (3.5 + rca) / (peak * reached))

@@ -17,6 +17,8 @@ from planner.estimates.inputs import (
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
+    KEYS_BY_HEADS,
+    KEYS_GATHERED,
     Activations,
     Layout,
     Network,
@@ -157,14 +159,19 @@ def _every_second_product(network: Network, layout: Layout, routed: int, split: 
 def _exchanged_keys(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
     """Return the bytes of keys and values of other parts of a sequence that one layer holds, with their gradients.
 
-    Those of the whole sequence where they are gathered; in a ring the part in use and the part that arrives.
+    Those of the whole sequence where they are gathered; in a ring the part in use and the part that arrives. Where a
+    GPU takes some heads of all tokens, it holds as many keys as before: what it sends and receives is one more copy of
+    its queries, keys and values (DeepSpeed-Ulysses, arXiv 2309.14509).
     """
     if np.all(np.equal(layout.context, 1)):
         return 0.0
     each = 4 * network.kv_width * activations.element_bytes / layout.tensor
     others = np.subtract(layout.longest_sequence, tokens)
-    held = np.where(np.equal(activations.gathers_keys, 1), others, np.minimum(2 * tokens, others))
-    return each * held
+    held = np.where(np.equal(activations.key_exchange, KEYS_GATHERED), others, np.minimum(2 * tokens, others))
+    sent = (network.query_width + 2 * network.kv_width) * activations.element_bytes / layout.tensor * tokens
+    return np.where(
+        np.equal(activations.key_exchange, KEYS_BY_HEADS), np.greater(layout.context, 1) * sent, each * held
+    )
 
 
 def _kept_cache(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.inputs import Hardware, Layout, Network, States, TimedSetup
+from planner.estimates.inputs import KEYS_BY_HEADS, KEYS_GATHERED, Hardware, Layout, Network, States, TimedSetup
 from planner.estimates.time.device import TimeCoefficients, micro_batch_tokens, recompute_shares
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages
@@ -70,8 +70,11 @@ def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
     """Return the visible seconds of exchanging keys and values between the GPUs that share a sequence (t_cp).
 
     Each GPU receives those of the other parts in every forward pass and in the backward pass, and sends their
-    gradients back. A ring hides them under `attention`, seconds of one micro-batch; a gather comes before it.
-    Sources: Ring Attention (arXiv 2310.01889); Llama 3 (arXiv 2407.21783), section 3.3.2, which gathers.
+    gradients back. A ring hides them under `attention`, seconds of one micro-batch; a gather comes before it. Where a
+    GPU takes some heads of all tokens, queries, keys, values and outputs change places, once in a forward pass and once
+    in the backward pass, all but the part that stays.
+    Sources: Ring Attention (arXiv 2310.01889); Llama 3 (arXiv 2407.21783), section 3.3.2, which gathers;
+    DeepSpeed-Ulysses (arXiv 2309.14509), section 3.2.
     """
     network, layout = setup.network, setup.layout
     if np.all(np.equal(layout.context, 1)):
@@ -82,7 +85,13 @@ def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
     together = np.multiply(layout.tensor, layout.context)
     bandwidth = np.where(np.greater(together, layout.gpus_per_node), reached.across, reached.inside)
     seconds = (network.layers / layout.pipeline) * passes * received / bandwidth
-    return np.where(np.equal(setup.activations.gathers_keys, 1), seconds, np.maximum(seconds - attention, 0.0))
+    exchange, degree = setup.activations.key_exchange, np.asarray(layout.context)
+    swapped = (
+        micro_batch_tokens(layout) * (network.query_width / network.kv_width + 1.0) * each * (degree - 1.0) / degree
+    )
+    by_heads = (network.layers / layout.pipeline) * (passes - 1.0) * swapped / bandwidth
+    exposed = np.where(np.equal(exchange, KEYS_GATHERED), seconds, np.maximum(seconds - attention, 0.0))
+    return np.where(np.equal(exchange, KEYS_BY_HEADS), by_heads, exposed)
 
 
 def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:

@@ -51,9 +51,12 @@ CHANGES = [
     ("working_set", 94_000, {"network": {"experts": 8, "experts_per_token": 2}}),  # 8 * 400
     # Half of the tokens; keys and values of the other half and their gradients: 4 * 100 * 2 B * 5.
     ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}}),
-    ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}, "activations": {"gathers_keys": 0}}),  # both parts
+    ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}, "activations": {"key_exchange": 0}}),  # both parts
     ("working_set", 7_750 + 7_000, {"layout": {"context": 8, "gpus": 8}}),  # 8.75 of 10 tokens arrive
-    ("working_set", 7_750 + 2_000, {"layout": {"context": 8, "gpus": 8}, "activations": {"gathers_keys": 0}}),  # 2.5
+    ("working_set", 7_750 + 2_000, {"layout": {"context": 8, "gpus": 8}, "activations": {"key_exchange": 0}}),  # 2.5
+    # Some heads of all tokens: a copy of the queries, keys and values of 1.25 tokens, 3 * 100 * 2 B * 1.25.
+    ("working_set", 7_750 + 750, {"layout": {"context": 8, "gpus": 8}, "activations": {"key_exchange": 2}}),
+    ("working_set", 62_000, {"activations": {"key_exchange": 2}}),
     ("working_set", 39_000, {"layout": {"tensor": 2, "gpus": 2}}),  # all but the norms halved
     ("working_set", 31_000, {"layout": {"tensor": 2, "gpus": 2}, "activations": {"sequence_parallel": 1}}),
     ("working_set", 49_600, {"activations": {"compiled": 1}}),
