@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from planner.errors import CancelledError as CancelledError
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
+    from planner.errors import MissingExtraError as MissingExtraError
     from planner.errors import NoPlanError as NoPlanError
     from planner.errors import PlannerError as PlannerError
     from planner.errors import ScenarioError as ScenarioError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from planner.loading.scenario_file import change_scenario as change_scenario
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.report.figures.result_figures import plot as plot
+    from planner.report.result_text import text as text
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
     from planner.results.frontier import Frontier as Frontier
@@ -73,8 +75,8 @@ _NAMES_BY_MODULE = {
     "planner.analysis.what_if_sweep": ("sweep", "tornado"),
     "planner.analysis.what_if_question": ("what_if",),
     "planner.errors": (
-        *("CancelledError", "InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError"),
-        *("SolverError", "TimeIsUpError"),
+        *("CancelledError", "InputError", "LibraryError", "MissingExtraError", "NoPlanError", "PlannerError"),
+        *("ScenarioError", "SolverError", "TimeIsUpError"),
     ),
     "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.cli.plan_file": ("read_plan",),
@@ -88,6 +90,7 @@ _NAMES_BY_MODULE = {
     "planner.results.run_results": ("Tracking",),
     "planner.results.what_if": ("ManyVariants", "Sweep", "Tornado", "WhatIf"),
     "planner.report.figures.result_figures": ("plot",),
+    "planner.report.result_text": ("text",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
     "planner.watch": ("CallProgress", "watched"),
