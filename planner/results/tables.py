@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import BaseModel
@@ -93,9 +94,9 @@ class Result(Part):
     """What a public function returns: `str` is the text of the command line, `repr` one line of it."""
 
     def __str__(self) -> str:
-        from planner import text
-
-        return text(self)
+        # By the name of the package: texts are made above results, and an import would close a circle.
+        shown: str = import_module("planner").text(self)
+        return shown
 
     def __repr__(self) -> str:
         first = str(self).partition("\n")[0]
