@@ -15,6 +15,7 @@ from planner.first_use import on_first_use
 if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
+    from planner.analysis.estimate_table import estimate_many as estimate_many
     from planner.analysis.explain.limit_sensitivity import explain as explain
     from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
     from planner.analysis.frontier.frontier_question import frontier as frontier
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
+    "planner.analysis.estimate_table": ("estimate_many",),
     "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
     "planner.analysis.frontier.frontier_question": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),

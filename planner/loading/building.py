@@ -64,6 +64,21 @@ def scenario_yaml(scenario: Scenario) -> str:
     return yaml_text(scenario_data(scenario))
 
 
+def plain_rows(rows: Any) -> list[dict[str, Any]]:
+    """Return a data frame, or mappings, as plain data: numbers of numpy are Python's, a missing value is no key.
+
+    A column of whole numbers in which one is missing has fractions in pandas; they are whole numbers again here.
+    """
+    faults: list[Fault] = []
+    plain = _plain(rows if hasattr(rows, "columns") else list(rows), ("rows",), faults)
+    raise_faults(faults, ScenarioError)
+    return [{key: _whole(cell) for key, cell in row.items() if not _is_missing(cell)} for row in plain]
+
+
+def _whole(cell: Any) -> Any:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
 def _plain(value: Any, place: KeyPath, faults: list[Fault]) -> Any:
     """Return a value as a file would hold it; what no file can hold is a fault."""
     if hasattr(value, "columns") and hasattr(value, "to_dict"):  # a data frame, of whatever package
