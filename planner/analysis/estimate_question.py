@@ -33,7 +33,7 @@ from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
 from planner.errors import Fault, ScenarioError
-from planner.estimates.inputs import Layout
+from planner.estimates.inputs import Layout, Network
 from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
@@ -93,8 +93,13 @@ class PossibleRuns:
     shape: JobShape
 
 
-def possible_runs(asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library) -> PossibleRuns:
-    """Return the recipes of a request on its machine; `ScenarioError` where it cannot run at all."""
+def possible_runs(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library, network: Network | None = None
+) -> PossibleRuns:
+    """Return the recipes of a request on its machine; `ScenarioError` where it cannot run at all.
+
+    `network`: that of the architecture, where it is known already.
+    """
     machine = _machine(asked, card)
     _check_batch(asked, machine)
     usual = _framework_of(asked, card, library)
@@ -103,7 +108,7 @@ def possible_runs(asked: Configuration, architecture: Architecture, card: GpuSpe
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
     job = _job(asked, architecture)
-    return PossibleRuns(asked, machine, recipes, assumed, job, shape_of(job, architecture))
+    return PossibleRuns(asked, machine, recipes, assumed, job, shape_of(job, architecture, network))
 
 
 def resolve_configuration(

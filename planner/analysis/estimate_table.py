@@ -22,12 +22,12 @@ from planner.analysis.estimate_question import (
     usual_accumulation,
 )
 from planner.arrays import Floats, Integers
-from planner.configurations.grid import row_inputs
+from planner.configurations.grid import network_of, row_inputs
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas
 from planner.documents.overrides import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
-from planner.estimates.inputs import Hardware, Stack, TimedSetup
+from planner.estimates.inputs import Hardware, Network, Stack, TimedSetup
 from planner.estimates.memory.memory_fit import (
     PHASES,
     MemoryEstimate,
@@ -143,7 +143,7 @@ class _Shared:
         self._given = library is not None
         self.library = library or read_library([])
         self.hardware: dict[object, Hardware] = {}
-        self._architectures: dict[str, tuple[Architecture, Library]] = {}
+        self._architectures: dict[str, tuple[Architecture, Network, Library]] = {}
         self._cards: dict[str, GpuSpec] = {}
 
     def run(self, row: Row) -> _Run:
@@ -158,9 +158,9 @@ class _Shared:
         asked = Source(WHERE).validate(Configuration, settings)
         if asked.architecture not in self._architectures or asked.gpu not in self._cards:
             self._resolve(asked)
-        architecture, library = self._architectures[asked.architecture]
+        architecture, network, library = self._architectures[asked.architecture]
         card = self._cards[asked.gpu]
-        return _Run(architecture, card, library, possible_runs(asked, architecture, card, library))
+        return _Run(architecture, card, library, possible_runs(asked, architecture, card, library, network))
 
     def _resolve(self, asked: Configuration) -> None:
         """Find model and GPU of a row; LibraryError with both where both are unknown."""
@@ -170,7 +170,8 @@ class _Shared:
             found = Library(
                 architectures=found.architectures, gpus=self.library.gpus, calibrations=self.library.calibrations
             )
-        self._architectures.setdefault(asked.architecture, (architecture, found))
+        if asked.architecture not in self._architectures:
+            self._architectures[asked.architecture] = (architecture, network_of(architecture), found)
         self._cards[asked.gpu] = card
 
 

@@ -131,9 +131,9 @@ class JobShape:
     cut_share: float = 0.0  # of the tokens of the samples, those beyond the end of a sequence
 
 
-def shape_of(job: Job, architecture: Architecture) -> JobShape:
-    """Return the job's work in tokens, optimizer steps and sequence lengths."""
-    network = network_of(architecture)
+def shape_of(job: Job, architecture: Architecture, network: Network | None = None) -> JobShape:
+    """Return the job's work in tokens, optimizer steps and sequence lengths; `network`: that of the architecture."""
+    network = network or network_of(architecture)
     if architecture.image is not None:
         return _shape_of_images(job, architecture, network)
     sequence = sequence_of(job, architecture)
@@ -232,9 +232,14 @@ def row_inputs(
 ) -> TimedSetup:
     """Return the inputs of the estimates for single runs of one model, arrays (n,); their figures are those of a grid.
 
-    `hardware` is a cache of the speeds of machines, whatever the model. No run observes any other.
+    `hardware` is a cache of the speeds of machines, whatever the model. The jobs differ in nothing but their sequences,
+    adapters and resolution.
     """
-    coefficients = [recipe_coefficients(recipe, job, shape.network, library) for job, shape, recipe, _ in runs]
+    shared: dict[object, dict[object, Any]] = {}
+    coefficients = [
+        recipe_coefficients(recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution), {}))
+        for job, shape, recipe, _ in runs
+    ]
     values = library.techniques.values.precision.values
 
     def speeds(recipe: Recipe, machine: Machine) -> Hardware:
