@@ -106,24 +106,17 @@ def estimate_many(
         places = [number for number, run in found.items() if run.architecture.name == name]
         _estimate(places, [found[place] for place in places], shared, answers, faults)
     if not keep_faulty:
-        every = [
-            fault._replace(file=WHERE, where=".".join(filter(None, ("rows", f"{number}", fault.where))))
-            for number in sorted(faults)
-            for fault in faults[number]
-        ]
-        raise_faults(every, ScenarioError)
+        raise_faults([_of_row(fault, number) for number in sorted(faults) for fault in faults[number]], ScenarioError)
         return Table([answers[number] for number in range(len(asked))], "estimates")
-    nothing: Row = {"error": None}
-    names = ("architecture", "gpu")
-    return Table(
-        [
-            {**answers[number], **nothing}
-            if number not in faults
-            else {**{name: row.get(name) for name in names}, "error": "; ".join(map(str, faults[number]))}
-            for number, row in enumerate(asked)
-        ],
-        "estimates",
-    )
+    told = {number: "; ".join(map(str, told)) for number, told in faults.items()}
+    for number in told:
+        answers[number] = {name: asked[number].get(name) for name in ("architecture", "gpu")}
+    return Table([{**answers[number], "error": told.get(number)} for number in range(len(asked))], "estimates")
+
+
+def _of_row(fault: Fault, number: int) -> Fault:
+    """Return a fault with the place of its row."""
+    return fault._replace(file=WHERE, where=".".join(filter(None, ("rows", f"{number}", fault.where))))
 
 
 @record(frozen=True)

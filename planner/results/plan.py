@@ -44,7 +44,7 @@ from planner.results.plan_parts import (
 from planner.results.tables import Row, Table, TabledResult, flattened, infeasible_html
 
 if TYPE_CHECKING:
-    import pandas
+    from planner.results.tables import DataFrame
 
 # The data path and the exported result as a plan states them.
 
@@ -372,7 +372,7 @@ class Plan(TabledResult):
         rows = _bill_rows(self) if of == "bill" else [_job_row(part) for part in self.planned]
         return Table(rows, f"{self.scenario}: {of}")
 
-    def to_dataframe(self, of: Literal["jobs", "bill"] = "jobs") -> "pandas.DataFrame":
+    def to_dataframe(self, of: Literal["jobs", "bill"] = "jobs") -> "DataFrame":
         """Return `table(of)` as a data frame; MissingExtraError, an ImportError, where pandas is not installed."""
         return self.table(of).to_dataframe()
 

@@ -13,7 +13,7 @@ from planner.errors import MissingExtraError
 from planner.results.plan_parts import Infeasible, Part, Spread, dollars, html_table
 
 if TYPE_CHECKING:
-    import pandas
+    from pandas import DataFrame as DataFrame
 
 Row = dict[str, Any]
 """One row of a table: a figure, a text, a truth value or None by the name of its column. Units end the names."""
@@ -58,7 +58,7 @@ class Table(Sequence[Row]):
         """Return the values of a column in the order of the rows."""
         return [row[name] for row in self._rows]
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> DataFrame:
         """Return the rows as a data frame of pandas.
 
         Raises
@@ -110,7 +110,7 @@ class TabledResult(Result):
         """Return the figures as a table, which needs no further package."""
         raise NotImplementedError
 
-    def to_dataframe(self) -> pandas.DataFrame:
+    def to_dataframe(self) -> DataFrame:
         """Return the table as a data frame; MissingExtraError, an ImportError, where pandas is not installed."""
         return self.table().to_dataframe()
 
