@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from planner.errors import SolverError as SolverError
     from planner.errors import TimeIsUpError as TimeIsUpError
     from planner.evaluation.comparison import Violation as Violation
+    from planner.generation import estimate_inference as estimate_inference
     from planner.library.schema import Architecture as Architecture
     from planner.library.schema import GpuSpec as GpuSpec
     from planner.library.schema import Library as Library
-    from planner.generation import estimate_inference as estimate_inference
     from planner.loading.building import build_scenario as build_scenario
     from planner.loading.building import scenario_yaml as scenario_yaml
     from planner.loading.scenario_file import change_scenario as change_scenario

@@ -79,8 +79,8 @@ def gpus() -> Table:
 def architectures(*words: str, family: str | None = None) -> Table:
     """Return the models that can be trained, a row each; with words those whose name, alias or family has each of them.
 
-    >>> architectures("mistral", "7b").column("name")
-    ['mistral-7b']
+    >>> architectures("tinyllama").column("name")
+    ['tinyllama-1.1b']
     """
     from planner.report.catalog_text import architecture_table
 
@@ -150,7 +150,7 @@ def export(
     Examples
     --------
     >>> sorted(export(planner.solve("quickstart"), "trl"))
-    ['trl.yaml']
+    ['sft.yaml']
     """
     plan, file = _plan_of(plan)
     targets = [_target(name) for name in ([to] if isinstance(to, str) else to)]
@@ -235,7 +235,7 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
     Examples
     --------
     >>> file = Path("axolotl.yaml")
-    >>> text = "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nmicro_batch_size: 2\nsequence_len: 2048\n"
+    >>> text = "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 16\nsequence_len: 2048\nsample_packing: true\n"
     >>> _ = file.write_text(text)
     >>> read_training_config(file, tokens="10M").jobs[0].architecture
     'mistral-7b'

@@ -60,7 +60,13 @@ def as_scenario(asked: Question) -> Scenario:
 
 
 def scenario_yaml(scenario: Scenario) -> str:
-    """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named."""
+    """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named.
+
+    >>> scenario = planner.read_scenario("quickstart")
+    >>> _ = Path("kept.yaml").write_text(scenario_yaml(scenario))
+    >>> planner.read_scenario("kept.yaml") == scenario
+    True
+    """
     return yaml_text(scenario_data(scenario))
 
 

@@ -57,8 +57,8 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
 def text(result: Result, width: int = words.WIDTH) -> str:
     """Return the text of a result as its command prints it, in lines of `width` columns; `str(result)` is the same.
 
-    >>> print(text(planner.estimate("mistral-7b", "A10G", weight_bits=4)).splitlines()[0])
-    mistral-7b on 1 x A10G: fits
+    >>> text(planner.estimate("mistral-7b", "A10G", weight_bits=4)).splitlines()[0]
+    'mistral-7b on 1 x A10G: fits, ...'
     """
     with words.text_width(width):
         return TEXTS[type(result)](result)

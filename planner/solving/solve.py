@@ -62,6 +62,10 @@ def solve(
     An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none.
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
+
+    >>> plan = planner.solve("quickstart")
+    >>> plan.status, len(plan.jobs)
+    ('optimal', 1)
     """
     scenario = as_scenario(scenario)
     options = options or SolveOptions()
