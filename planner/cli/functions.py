@@ -235,7 +235,8 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
     Examples
     --------
     >>> file = Path("axolotl.yaml")
-    >>> text = "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 16\nsequence_len: 2048\nsample_packing: true\n"
+    >>> text = "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 16\n"
+    >>> text += "sequence_len: 2048\nsample_packing: true\n"
     >>> _ = file.write_text(text)
     >>> read_training_config(file, tokens="10M").jobs[0].architecture
     'mistral-7b'
