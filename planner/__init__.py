@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from planner.cli.functions import check as check
     from planner.cli.functions import export as export
     from planner.cli.functions import gpus as gpus
+    from planner.cli.functions import import_architecture as import_architecture
     from planner.cli.functions import import_offers as import_offers
     from planner.cli.functions import offers as offers
     from planner.cli.functions import plan_scenario as plan_scenario
@@ -117,6 +118,7 @@ _NAMES_BY_MODULE = {
         "check",
         "export",
         "gpus",
+        "import_architecture",
         "import_offers",
         "offers",
         "plan_scenario",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,8 @@ from planner.evaluation.comparison import Violation
 from planner.exports.facts import Wishes
 from planner.exports.read_configs import read_tool_file
 from planner.library.name_search import find_cards
-from planner.library.reading import read_library
+from planner.library.reading import CONFIG_WANTED, config_architecture, read_library
+from planner.library.schema import Architecture
 from planner.loading.building import Question as Asked
 from planner.loading.building import as_scenario
 from planner.loading.question import Question, load_held
@@ -248,6 +251,33 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
     }
     loaded, _ = load_held(Question(**question), held, found.file, as_settings(set_))
     return loaded.scenario
+
+
+def import_architecture(model: str | Path | Mapping[str, Any], name: str | None = None) -> Architecture:
+    """Return the architecture of a `config.json`: its content, its path, its folder, or a repository of the Hub.
+
+    `estimate` takes it as it is; a scenario takes the path of the file.
+
+    Raises
+    ------
+    InputError
+        The configuration cannot be read, or has a part that the estimates do not know.
+
+    Examples
+    --------
+    >>> config = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22}
+    >>> config |= {"num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000}
+    >>> card = import_architecture({**config, "max_position_embeddings": 2048}, "ours")
+    >>> planner.estimate(card, "A10G", weight_bits=4).architecture
+    'ours'
+    """
+    from planner.catalogs.model_config import import_architecture as read_model
+    from planner.documents.tables import parse_json
+
+    if not isinstance(model, Mapping):
+        return read_model(str(model), name).card
+    text = json.dumps(dict(model))
+    return config_architecture(parse_json(text, "config.json", CONFIG_WANTED, keeps_infinity=True), name or "config")
 
 
 def import_offers(
