@@ -55,8 +55,7 @@ def market_fit(
 ) -> MarketFit:
     r"""Return the `spot:` block of an offer that recorded traces support.
 
-    `traces` are files, folders of them, or data frames, in the formats of `planner.spot.market.trace_formats`; all are
-    pooled. A frame has the columns of a CSV file: `time_seconds` and `available`, or `date` and `availability`.
+    `traces` are files, folders or data frames in the formats of `planner.spot.market.trace_formats`; all are pooled.
     `instances` machines must be available together for the market to be up.
     `only` names the traces to use, where the files hold others too.
     `preempted`: in the files 1 means that the machine was taken away, and 0 that it is there.
