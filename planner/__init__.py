@@ -15,6 +15,7 @@ from planner.first_use import on_first_use
 if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
+    from planner.analysis.estimate_table import estimate_many as estimate_many
     from planner.analysis.explain.limit_sensitivity import explain as explain
     from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
     from planner.analysis.frontier.frontier_question import frontier as frontier
@@ -23,37 +24,77 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
     from planner.analysis.simulation.job_runs import spot_advice as spot_advice
     from planner.analysis.simulation.simulate_question import simulate as simulate
+    from planner.analysis.track_question import Stated as Stated
     from planner.analysis.track_question import track as track
     from planner.analysis.what_if_question import what_if as what_if
     from planner.analysis.what_if_sweep import sweep as sweep
     from planner.analysis.what_if_sweep import tornado as tornado
+    from planner.cli.functions import architectures as architectures
+    from planner.cli.functions import check as check
+    from planner.cli.functions import export as export
+    from planner.cli.functions import gpus as gpus
+    from planner.cli.functions import import_architecture as import_architecture
+    from planner.cli.functions import import_offers as import_offers
+    from planner.cli.functions import offers as offers
+    from planner.cli.functions import plan_scenario as plan_scenario
+    from planner.cli.functions import read_training_config as read_training_config
+    from planner.cli.functions import update_prices as update_prices
+    from planner.cli.functions import write_report as write_report
     from planner.cli.plan_file import read_plan as read_plan
+    from planner.errors import AuditError as AuditError
     from planner.errors import CancelledError as CancelledError
+    from planner.errors import Fault as Fault
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
+    from planner.errors import MissingExtraError as MissingExtraError
     from planner.errors import NoPlanError as NoPlanError
     from planner.errors import PlannerError as PlannerError
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
     from planner.errors import TimeIsUpError as TimeIsUpError
+    from planner.evaluation.comparison import Violation as Violation
+    from planner.generation import estimate_inference as estimate_inference
+    from planner.library.schema import Architecture as Architecture
+    from planner.library.schema import GpuSpec as GpuSpec
+    from planner.library.schema import Library as Library
     from planner.loading.building import build_scenario as build_scenario
     from planner.loading.building import scenario_yaml as scenario_yaml
     from planner.loading.scenario_file import change_scenario as change_scenario
     from planner.loading.scenario_file import read_scenario as read_scenario
+    from planner.open_choices import loss_frontier as loss_frontier
+    from planner.report.figures.result_figures import Picture as Picture
     from planner.report.figures.result_figures import plot as plot
+    from planner.report.result_text import text as text
+    from planner.results.chosen_model import LossFrontier as LossFrontier
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
+    from planner.results.explanation import TechniqueAnswer as TechniqueAnswer
+    from planner.results.fleet import Service as Service
     from planner.results.frontier import Frontier as Frontier
+    from planner.results.inference import InferenceEstimate as InferenceEstimate
     from planner.results.market_results import MarketFit as MarketFit
+    from planner.results.market_results import PriceUpdate as PriceUpdate
+    from planner.results.plan import Assignment as Assignment
     from planner.results.plan import Plan as Plan
+    from planner.results.plan_parts import Infeasible as Infeasible
+    from planner.results.plan_parts import Relaxation as Relaxation
+    from planner.results.run_results import CalibrationResult as CalibrationResult
     from planner.results.run_results import Tracking as Tracking
+    from planner.results.service_results import ServiceFrontier as ServiceFrontier
+    from planner.results.service_results import ServiceSimulation as ServiceSimulation
     from planner.results.simulation import Simulation as Simulation
+    from planner.results.tables import Result as Result
+    from planner.results.tables import Table as Table
     from planner.results.what_if import ManyVariants as ManyVariants
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
     from planner.results.what_if import WhatIf as WhatIf
+    from planner.scenario.job import Job as Job
+    from planner.scenario.limits import Limits as Limits
+    from planner.scenario.offer import Offer as Offer
     from planner.scenario.scenario import Scenario as Scenario
     from planner.scenario.scenario import SolveOptions as SolveOptions
+    from planner.services import service_frontier as service_frontier
     from planner.services import simulate_service as simulate_service
     from planner.solving.solve import solve as solve
     from planner.watch import CallProgress as CallProgress
@@ -62,33 +103,70 @@ if TYPE_CHECKING:
 _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
+    "planner.analysis.estimate_table": ("estimate_many",),
     "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
     "planner.analysis.frontier.frontier_question": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
-    "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
-    "planner.services": ("simulate_service",),
-    "planner.analysis.simulation.simulate_question": ("simulate",),
-    "planner.analysis.track_question": ("track",),
     "planner.analysis.run_sweep": ("run_sweep",),
-    "planner.analysis.what_if_sweep": ("sweep", "tornado"),
+    "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
+    "planner.analysis.simulation.simulate_question": ("simulate",),
+    "planner.analysis.track_question": ("Stated", "track"),
     "planner.analysis.what_if_question": ("what_if",),
-    "planner.errors": (
-        *("CancelledError", "InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError"),
-        *("SolverError", "TimeIsUpError"),
+    "planner.analysis.what_if_sweep": ("sweep", "tornado"),
+    "planner.cli.functions": (
+        "architectures",
+        "check",
+        "export",
+        "gpus",
+        "import_architecture",
+        "import_offers",
+        "offers",
+        "plan_scenario",
+        "read_training_config",
+        "update_prices",
+        "write_report",
     ),
-    "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.cli.plan_file": ("read_plan",),
+    "planner.errors": (
+        "AuditError",
+        "CancelledError",
+        "Fault",
+        "InputError",
+        "LibraryError",
+        "MissingExtraError",
+        "NoPlanError",
+        "PlannerError",
+        "ScenarioError",
+        "SolverError",
+        "TimeIsUpError",
+    ),
+    "planner.evaluation.comparison": ("Violation",),
+    "planner.generation": ("estimate_inference",),
+    "planner.library.schema": ("Architecture", "GpuSpec", "Library"),
+    "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
+    "planner.open_choices": ("loss_frontier",),
+    "planner.report.figures.result_figures": ("Picture", "plot"),
+    "planner.report.result_text": ("text",),
+    "planner.results.chosen_model": ("LossFrontier",),
     "planner.results.estimate": ("Estimate",),
-    "planner.results.explanation": ("Explanation",),
+    "planner.results.explanation": ("Explanation", "TechniqueAnswer"),
+    "planner.results.fleet": ("Service",),
     "planner.results.frontier": ("Frontier",),
-    "planner.results.market_results": ("MarketFit",),
-    "planner.results.plan": ("Plan",),
+    "planner.results.inference": ("InferenceEstimate",),
+    "planner.results.market_results": ("MarketFit", "PriceUpdate"),
+    "planner.results.plan": ("Assignment", "Plan"),
+    "planner.results.plan_parts": ("Infeasible", "Relaxation"),
+    "planner.results.run_results": ("CalibrationResult", "Tracking"),
+    "planner.results.service_results": ("ServiceFrontier", "ServiceSimulation"),
     "planner.results.simulation": ("Simulation",),
-    "planner.results.run_results": ("Tracking",),
+    "planner.results.tables": ("Result", "Table"),
     "planner.results.what_if": ("ManyVariants", "Sweep", "Tornado", "WhatIf"),
-    "planner.report.figures.result_figures": ("plot",),
+    "planner.scenario.job": ("Job",),
+    "planner.scenario.limits": ("Limits",),
+    "planner.scenario.offer": ("Offer",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
+    "planner.services": ("service_frontier", "simulate_service"),
     "planner.solving.solve": ("solve",),
     "planner.watch": ("CallProgress", "watched"),
 }
@@ -97,10 +175,9 @@ __version__ = "0.3.0"
 
 _PUBLIC = ["__version__", *(name for names in _NAMES_BY_MODULE.values() for name in names)]
 
-if not TYPE_CHECKING:  # a type checker reads the imports above
+if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a name that is not among them
     __all__ = _PUBLIC
-
-__getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)
+    __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)
 
 
 def __dir__() -> list[str]:

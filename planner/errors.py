@@ -105,6 +105,10 @@ class TimeIsUpError(NoPlanError):
     """The time that the caller allows is up, and there is no answer yet."""
 
 
+class MissingExtraError(PlannerError, ImportError):
+    """A package that only some functions need is not installed; the message names the extra that has it."""
+
+
 class CancelledError(PlannerError):
     """The caller has cancelled the call."""
 

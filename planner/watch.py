@@ -73,6 +73,12 @@ def watched(
     cancel
         Is called every few tenths of a second; once it returns something true, the call raises `CancelledError`.
         `threading.Event().is_set` is such a function.
+
+    Examples
+    --------
+    >>> with planner.watched(time_limit_seconds=60, cancel=lambda: False):
+    ...     planner.solve("quickstart").status
+    'optimal'
     """
     outer = _WATCH.get()
     until = outer.until if time_limit_seconds is None else min(outer.until, outer.clock() + time_limit_seconds)

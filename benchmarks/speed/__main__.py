@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.speed.catalogs import catalog_lines
+from benchmarks.speed.estimates import estimates_lines
 from benchmarks.speed.frontier import frontier_lines
 from benchmarks.speed.llm_analysis import llm_analysis_times
 from benchmarks.speed.timing import AS_OF, Line, best_times, machine_load, numpy_loop, process_times, question_of
@@ -264,6 +265,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
     "help": help_lines,
     "solve": solve_lines,
     "candidates": candidates_lines,
+    "estimates": estimates_lines,
     "market": market_lines,
     "frontier": frontier_lines,
     "what-if": what_if_lines,

@@ -33,7 +33,7 @@ from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
 from planner.errors import Fault, ScenarioError
-from planner.estimates.inputs import Layout
+from planner.estimates.inputs import Layout, Network
 from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
@@ -81,10 +81,25 @@ class ResolvedConfiguration:
     assumed: tuple[str, ...]  # what was not given
 
 
-def resolve_configuration(
-    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library
-) -> ResolvedConfiguration:
-    """Return the resolved configuration; `ScenarioError` where it cannot run at all."""
+@record(frozen=True)
+class PossibleRuns:
+    """What a request leaves open of a configuration: the recipes, of which one is taken by its memory."""
+
+    asked: Configuration  # with its framework
+    machine: Machine
+    recipes: list[Recipe]
+    assumed: list[str]  # what was not given
+    job: Job
+    shape: JobShape
+
+
+def possible_runs(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library, network: Network | None = None
+) -> PossibleRuns:
+    """Return the recipes of a request on its machine; `ScenarioError` where it cannot run at all.
+
+    `network`: that of the architecture, where it is known already.
+    """
     machine = _machine(asked, card)
     _check_batch(asked, machine)
     usual = _framework_of(asked, card, library)
@@ -93,7 +108,16 @@ def resolve_configuration(
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
     job = _job(asked, architecture)
-    shape = shape_of(job, architecture)
+    return PossibleRuns(asked, machine, recipes, assumed, job, shape_of(job, architecture, network))
+
+
+def resolve_configuration(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library
+) -> ResolvedConfiguration:
+    """Return the resolved configuration; `ScenarioError` where it cannot run at all."""
+    possible = possible_runs(asked, architecture, card, library)
+    asked, machine, recipes = possible.asked, possible.machine, possible.recipes
+    job, shape, assumed = possible.job, possible.shape, [*possible.assumed]
     memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
     batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
     # The first that fits the requested batch, else the one that needs least.
@@ -104,8 +128,8 @@ def resolve_configuration(
     ranks = machine.gpus // asked.group
     time = TimeCoefficients.of(library.calibrations["time"].values)
     micro, accumulation = _batch(asked, job, shape, recipe, memory, ranks, time)
-    _check_accumulation(recipe, accumulation)
-    _check_host_memory(memory.host_memory(micro, accumulation, machine))
+    check_accumulation(recipe, accumulation)
+    check_host_memory(memory.host_memory(micro, accumulation, machine))
     if asked.micro_batch is None:
         assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
     if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
@@ -164,14 +188,14 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     return Machine(card.name, each, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
 
 
-def _check_accumulation(recipe: Recipe, steps: int) -> None:
+def check_accumulation(recipe: Recipe, steps: int) -> None:
     """Refuse micro-steps that are added up where the backward pass uses up each gradient."""
     if steps > 1 and not recipe.accumulates:
         what = f"{recipe.optimizer} uses up each gradient in the backward pass, and {steps} micro-steps add them up"
         raise _fault("optimizer", what, "give a micro-batch that is the whole batch of a GPU, or another optimizer")
 
 
-def _check_host_memory(host: HostMemory | None) -> None:
+def check_host_memory(host: HostMemory | None) -> None:
     """Refuse states that do not fit in the host memory of a machine, as `solve` does."""
     if host is None or host.taken_gb <= host.total_gb:
         return
@@ -302,6 +326,17 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     return job
 
 
+def usual_accumulation(asked: Configuration) -> int:
+    """Return the accumulation steps where neither they nor the global batch are given."""
+    return STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1
+
+
+def possible_sizes(local: int, recipe: Recipe) -> list[int]:
+    """Return the micro-batches that divide the batch of one rank, largest first."""
+    least = 1 if recipe.accumulates else local
+    return [size for size in range(local, least - 1, -1) if local % size == 0]
+
+
 def _batch(
     asked: Configuration,
     job: Job,
@@ -317,18 +352,19 @@ def _batch(
     (few leave it empty): there it is the fastest.
     """
     if asked.global_batch is None:
-        accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
+        accumulation = asked.accumulation_steps or usual_accumulation(asked)
         return asked.micro_batch or max(1, memory.largest_micro_batch(accumulation)), accumulation
     local = asked.global_batch // ranks
     if asked.micro_batch is not None:
         return asked.micro_batch, local // asked.micro_batch
     if asked.accumulation_steps is not None:
         return local // asked.accumulation_steps, asked.accumulation_steps
-    least = 1 if recipe.accumulates else local
-    sizes = [size for size in range(local, least - 1, -1) if local % size == 0 and memory.fits(size, local // size)]
+    possible = possible_sizes(local, recipe)
+    sizes = [size for size in possible if memory.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
         sizes.sort(key=lambda size: as_scalar(estimate_step(job, shape, memory, size, local // size, time).seconds))
-    return (sizes[0], local // sizes[0]) if sizes else (least, local // least)
+    taken = sizes[0] if sizes else possible[-1]
+    return taken, local // taken
 
 
 def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.hazards import mean_hours
@@ -24,7 +24,7 @@ from planner.results.plan_parts import Spread
 from planner.spot.market.market_fit import POOL_WEIGHT, DurationFit, IntervalEstimate, ZoneFit, fit_market, fit_zones
 from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.states import Ages, DurationShape, ages_from_mean
-from planner.spot.market.trace_formats import read_traces
+from planner.spot.market.trace_formats import is_frame, read_frame, read_traces
 from planner.spot.market.zones import Trace, group_zones
 from planner.units import MINUTE, round_digits
 
@@ -47,23 +47,29 @@ LONG_FIRST_SHARE = 0.1
 
 
 def market_fit(
-    traces: str | Path | Sequence[str | Path],
+    traces: str | Path | Sequence[str | Path | Any] | Any,
     instances: int = 1,
     only: Sequence[str] = (),
     together: bool = False,
     preempted: bool = False,
 ) -> MarketFit:
-    """Return the `spot:` block of an offer that recorded traces support.
+    r"""Return the `spot:` block of an offer that recorded traces support.
 
-    `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_formats`; all are pooled.
+    `traces` are files, folders or data frames in the formats of `planner.spot.market.trace_formats`; all are pooled.
     `instances` machines must be available together for the market to be up.
     `only` names the traces to use, where the files hold others too.
     `preempted`: in the files 1 means that the machine was taken away, and 0 that it is there.
     `together`: the traces are zones that were observed at the same times, and a run may move from one to another. The
     block is then that of the group: stays in one zone, outages of all, and the chance to move on at once.
     Raises `InputError` for files that cannot be read and for traces with too little data.
+
+    >>> times = range(0, 100 * 3600, 600)
+    >>> rows = "".join(f"{time},{int(time % 36000 < 28800)}\n" for time in times)
+    >>> _ = Path("zone.csv").write_text("time_seconds,available\n" + rows)
+    >>> round(planner.market_fit("zone.csv").share_of_hours, 2)
+    0.8
     """
-    paths = [traces] if isinstance(traces, (str, Path)) else list(traces)
+    paths = [traces] if isinstance(traces, (str, Path)) or is_frame(traces) else list(traces)
     if not paths:
         raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
@@ -120,7 +126,7 @@ def _usual_outage() -> Ages:
     return ages_from_mean(up * (1 - share) / share, DurationShape.of(calibrations["spot"].values))
 
 
-def read_traces_of(paths: Sequence[str | Path], preempted: bool = False) -> list[Trace]:
+def read_traces_of(paths: Sequence[str | Path | Any], preempted: bool = False) -> list[Trace]:
     """Return all traces of files and folders; traces of one name are prefixed with their files.
 
     `preempted`: 1 means that the machine was taken away.
@@ -129,11 +135,13 @@ def read_traces_of(paths: Sequence[str | Path], preempted: bool = False) -> list
     """
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
-    for path in paths:
+    for number, path in enumerate(paths):
+        name = f"traces.{number}" if is_frame(path) else str(path)
         with collect_faults(faults):
-            read += [(str(path), trace) for trace in read_traces(path)]
+            read += [(name, trace) for trace in (read_frame(path, name) if is_frame(path) else read_traces(path))]
     if not faults:  # a path that cannot be is reported by the reader
-        again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
+        files = [Path(path).resolve() for path in paths if not is_frame(path)]
+        again = [path for path, count in Counter(files).items() if count > 1]
         faults = [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
     raise_faults(faults)
     names = Counter(trace.name for _, trace in read)

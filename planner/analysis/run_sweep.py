@@ -430,6 +430,12 @@ def run_sweep(
     InputError
         For ranges, values and files that cannot be used, before anything is solved. What goes wrong in a single
         combination is an error in its row.
+
+    Examples
+    --------
+    >>> found = planner.run_sweep("quickstart", ["limits.budget_usd=[3, 9]"], "out.csv", workers=1)
+    >>> found.counts
+    {'infeasible': 1, 'optimal': 1}
     """
     scenario = as_scenario(scenario)
     started, options = perf_counter(), options or SolveOptions()

@@ -279,11 +279,18 @@ def track(
     market: Scenario | None = None,
     options: SolveOptions | None = None,
 ) -> Tracking:
-    """Return a running job of a plan against what was planned.
+    r"""Return a running job of a plan against what was planned.
 
     `scenario`: what the plan was made from. `logs`: paths of the logs of one run, of all of its attempts.
     `market`: plan what is left anew, on the offers of this scenario; without it nothing is planned.
     Raises `InputError` for logs that say nothing that can be used, or that cannot be of this job.
+
+    >>> plan = planner.solve("quickstart")
+    >>> log = "step,elapsed_seconds\n" + "".join(f"{step},{20 * step}\n" for step in range(1, 101))
+    >>> _ = Path("steps.csv").write_text(log)
+    >>> found = planner.track(plan, planner.plan_scenario(plan), ["steps.csv"])
+    >>> round(found.observed.share_done, 2) == round(100 / plan.jobs[0].steps, 2)
+    True
     """
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)

@@ -50,6 +50,9 @@ def what_if(
 
     The changed scenario is validated like any other; `scenario` itself does not change. Either side may be
     infeasible. Raises ScenarioError for invalid settings, and what `solve` raises.
+
+    >>> planner.what_if("quickstart", {"jobs.0.deadline": "2h"}).delta.cost_usd > 0
+    True
     """
     scenario = as_scenario(scenario)
     settings = as_settings(settings)

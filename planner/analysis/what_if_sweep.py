@@ -143,6 +143,12 @@ def sweep(
     ------
     ScenarioError
         For invalid ranges, settings or values, before anything is solved.
+
+    Examples
+    --------
+    >>> found = planner.sweep("quickstart", ["jobs.0.deadline=6h:12h:6h"])
+    >>> [cell.values for cell in found.cells]
+    [('6h',), ('12h',)]
     """
     scenario = as_scenario(scenario)
     if not vary:
@@ -286,6 +292,9 @@ def tornado(
 
     `settings` are applied first. Whole numbers are rounded outwards, so that they change. Without a plan there are no
     bars. Raises ScenarioError for invalid settings and a share outside 0..1.
+
+    >>> "deadline" in [bar.what for bar in planner.tornado("quickstart").bars]
+    True
     """
     scenario = as_scenario(scenario)
     if not 0 < by < 1:

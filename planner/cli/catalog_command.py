@@ -239,21 +239,29 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
     Prices are dollars per GPU and hour; an upfront payment is spread over its term.
     """
     from planner.report.catalog_text import OFFER_COLUMNS, table
-    from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
-    names = _cards_like(gpu) if gpu else None
-    providers = _providers_like(provider, found) if provider else None
-    chosen = [
+    chosen = chosen_offers(found, gpu, provider, "--")
+    why = "" if chosen else _why_none(found, _cards_like(gpu, "--") if gpu else None, gpu, provider)
+    write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
+
+
+def chosen_offers(
+    found: Sequence[Offer], gpu: str | None, provider: str | None, prefix: str
+) -> list[tuple[str, Offer]]:
+    """Return the offers of a GPU and a provider with their labels; `prefix` is that of the names in faults."""
+    from planner.scenario.offer import offer_labels
+
+    names = _cards_like(gpu, prefix) if gpu else None
+    providers = _providers_like(provider, found, prefix) if provider else None
+    return [
         (label, offer)
         for label, offer in zip(offer_labels(found), found, strict=True)
         if (names is None or offer.gpu in names) and (providers is None or offer.provider in providers)
     ]
-    why = "" if chosen else _why_none(found, names, gpu, provider)
-    write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
 
 
-def _cards_like(wanted: str) -> frozenset[str]:
+def _cards_like(wanted: str, prefix: str) -> frozenset[str]:
     """Return the GPUs of that name or group, else those whose name has the text in it; `ScenarioError` if none has."""
     from planner.library.reading import CardNames
 
@@ -263,18 +271,18 @@ def _cards_like(wanted: str) -> frozenset[str]:
     plain = "".join(wanted.casefold().split())
     found = frozenset(name for name in cards.names if plain in name.casefold())
     if not found:
-        raise ScenarioError([Fault(f"--gpu {wanted}", 0, "", "unknown GPU", cards.suggestion(wanted))])
+        raise ScenarioError([Fault(f"{prefix}gpu {wanted}", 0, "", "unknown GPU", cards.suggestion(wanted))])
     return found
 
 
-def _providers_like(wanted: str, offers: Sequence[Offer]) -> frozenset[str]:
+def _providers_like(wanted: str, offers: Sequence[Offer], prefix: str) -> frozenset[str]:
     """Return the providers that a name means among offers; `ScenarioError` where it means none."""
     from planner.scenario.naming import OfferedNames
 
     names = OfferedNames(offers)
     found = names.meant("provider", wanted)
     if not found:
-        raise ScenarioError([Fault(f"--provider {wanted}", 0, "", *names.fault("provider", wanted))])
+        raise ScenarioError([Fault(f"{prefix}provider {wanted}", 0, "", *names.fault("provider", wanted))])
     return frozenset(found)
 
 

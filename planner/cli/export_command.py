@@ -66,34 +66,23 @@ def export(
     Try: planner export plan.json --to trl --dataset my/data -o run
     """
     from planner.exports.facts import Wishes
-    from planner.exports.known_names import check_names
 
     context = click.get_current_context()
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
-    if everything and targets and (plan.services or any(each.inference is not None for each in plan.jobs)):
+    if everything and targets and not has_trainer(plan):
         raise click.UsageError("next to --all, --to names the trainer, and what answers prompts has none", context)
-    wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
-    with located_in(plan, plan_file):
-        check_names(plan, plan_file)
-        if plan.services and job is None and len(plan.planned) > 1:
-            texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
-        elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:
-            texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
-        else:
-            texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
+    wishes = Wishes(model_id, dataset)
+    texts, left_out = export_files(plan, plan_file, targets, everything, wishes, job)
     for line in left_out:
         show(line, err=True)
-    if everything:
-        from planner.documents.tables import json_text
-
-        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+    job = meant_job(plan, job)
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:
             raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
         show(next(iter(texts.values())).removesuffix("\n"))
         return
-    for name, state in _write(Path(folder), texts).items():
+    for name, state in write_files(Path(folder), texts).items():
         show(f"{Path(folder) / name}: {state}")
     for line in _to_fill_in(plan, plan_file, wishes, job, texts):
         show(f"fill in {line}", err=True)
@@ -112,6 +101,36 @@ def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, c
         raise click.UsageError("--all writes a folder: name it with -o", context)
     if folder == "":
         raise click.UsageError("-o names no folder: give its path, such as -o run", context)
+
+
+def has_trainer(plan: Plan) -> bool:
+    """Return whether all that a plan runs is training."""
+    return not plan.services and all(job.inference is None for job in plan.jobs)
+
+
+def export_files(
+    plan: Plan, file: str, targets: Sequence[str], everything: bool, wishes: Wishes, job: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files that run a plan, or one of its jobs, by name, and what is left out of a whole folder.
+
+    `file` is what faults name. InputError where a tool cannot express the plan.
+    """
+    from planner.exports.known_names import check_names
+
+    job = meant_job(plan, job)
+    with located_in(plan, file):
+        check_names(plan, file)
+        if plan.services and job is None and len(plan.planned) > 1:
+            texts, left_out = _files_of_each(plan, file, wishes, everything)
+        elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:
+            texts, left_out = _service_files(plan, file, job, wishes, targets, everything)
+        else:
+            texts, left_out = _job_files(plan, file, job, wishes, targets, everything)
+    if everything:
+        from planner.documents.tables import json_text
+
+        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+    return texts, left_out
 
 
 def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tuple[dict[str, str], list[str]]:
@@ -181,7 +200,7 @@ def _service_files(
     return services.export_service(given, targets, wishes, file), []
 
 
-def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:
+def write_files(folder: Path, texts: dict[str, str]) -> dict[str, str]:
     """Write the files whose text differs from what is there; return what happened to each.
 
     `InputError`, and nothing is written, where one cannot be, or would replace the plan that was read.

@@ -12,17 +12,24 @@ from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
-def read_plan(path: str) -> Plan:
-    """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong."""
+def read_plan(path: str | Path) -> Plan:
+    """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong.
+
+    >>> plan = planner.solve("quickstart")
+    >>> _ = Path("plan.json").write_text(plan.model_dump_json(by_alias=True))
+    >>> planner.read_plan("plan.json") == plan
+    True
+    """
     from planner.documents.overrides import Source
     from planner.documents.quantities import MAX_NUMBER
     from planner.documents.tables import read_json
     from planner.results.plan import Plan
 
     fix = "give a file written by planner solve"
-    document = read_json(path, fix)
+    document = read_json(str(path), fix)
     data = document.data
     missing = [key for key in ("scenario", "status", "jobs") if not isinstance(data, dict) or key not in data]
     if missing:
@@ -53,13 +60,15 @@ def located_in(plan: Plan, path: str) -> Iterator[None]:
 
 def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     """Return a fault of a plan with its file and line; that of an option as it is."""
+    import os
+
     from planner.documents.files import file_name
     from planner.documents.tables import read_json
 
     if fault.file not in ("plan", path) or fault.line:
         return fault
     fault = fault._replace(file=file_name(path))
-    if path == "-":  # its text is gone
+    if not os.path.isfile(path):  # a plan that was in no file, or the text of `-`, which is gone
         return fault
     document = read_json(path, "")
     for index, part in enumerate(plan.planned):

@@ -16,7 +16,7 @@ from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,11 +140,9 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
     from planner.report.html.plan_words import headline
-    from planner.report.html.report_page import render_page
     from planner.report.words import width, wrap_lines
 
-    exports, notes = _exports(found.plan, scenario)
-    page = render_page(found, exports, notes)
+    page = _page(found, scenario)
     if path in STANDARD_OUTPUT:
         show(page.removesuffix("\n"))
         return
@@ -152,6 +150,28 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     for line in wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", width(), 4):
         show(line)
     show(f"{path}: written, {len(page.encode()) / 1000:,.0f} kB")
+
+
+def _page(found: Overview, scenario: Scenario) -> str:
+    from planner.report.html.report_page import render_page
+
+    exports, notes = _exports(found.plan, scenario)
+    return render_page(found, exports, notes)
+
+
+def page_of(
+    scenario: Scenario,
+    plan: Plan | None,
+    wanted: Sequence[Section],
+    runs: int | None = None,
+    options: SolveOptions | None = None,
+) -> str:
+    """Return the page about a scenario; a plan is shown as it is. ScenarioError where the extra is missing."""
+    from planner.analysis.overview import overview
+    from planner.report.html.report_page import check_installed
+
+    check_installed("report")
+    return _page(overview(scenario, plan, wanted=wanted, runs=runs, options=options), scenario)
 
 
 def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]:

@@ -68,11 +68,10 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     Recomputes every figure of the plan. Excludes its notes and its
     alternatives (methods, next best, limits that bind).
     """
-    from planner.audit.audit import audit, describe_unstated
+    from planner.audit.audit import describe_unstated
+    from planner.cli.functions import check as violations_of
     from planner.cli.plan_file import read_plan, scenario_of
-    from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
-    from planner.scenario.scenario import architectures_of
 
     plan = read_plan(plan_file)
     if scenario is None and (settings or now):
@@ -80,8 +79,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     asked = (
         scenario_of(plan, plan_file) if scenario is None else read_scenario(scenario, (*clock_setting(now), *settings))
     )
-    names = [name for job in asked.jobs for name in architectures_of(job)]
-    violations = audit(plan, asked, read_library(names))
+    violations = violations_of(plan, asked)
     if as_json:
         keys = ("job", "what", "expected", "found")
         write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})

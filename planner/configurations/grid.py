@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,9 +131,9 @@ class JobShape:
     cut_share: float = 0.0  # of the tokens of the samples, those beyond the end of a sequence
 
 
-def shape_of(job: Job, architecture: Architecture) -> JobShape:
-    """Return the job's work in tokens, optimizer steps and sequence lengths."""
-    network = network_of(architecture)
+def shape_of(job: Job, architecture: Architecture, network: Network | None = None) -> JobShape:
+    """Return the job's work in tokens, optimizer steps and sequence lengths; `network`: that of the architecture."""
+    network = network or network_of(architecture)
     if architecture.image is not None:
         return _shape_of_images(job, architecture, network)
     sequence = sequence_of(job, architecture)
@@ -211,7 +212,7 @@ def grid_inputs(
         expert=column([r.expert_parallel for r in recipes]),
         zero_stage=column([r.zero_stage for r in recipes]),
         hybrid=column([float(r.is_hybrid) for r in recipes]),
-        variable_length=shape.mean_length / shape.longest if job.packing == "padded" else 0.0,
+        variable_length=variable_length(job, shape),
     )
     setup = TimedSetup(
         shape.network,
@@ -224,6 +225,65 @@ def grid_inputs(
     )
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     return with_host_room(setup, row([np.nan if m.ram_gb is None else m.ram_gb * GB for m in machines]), memory)
+
+
+def row_inputs(
+    runs: Sequence[tuple[Job, JobShape, Recipe, Machine]], library: Library, hardware: dict[object, Hardware]
+) -> TimedSetup:
+    """Return the inputs of the estimates for single runs of one model, arrays (n,); their figures are those of a grid.
+
+    `hardware` is a cache of the speeds of machines, whatever the model. The jobs differ in nothing but their sequences,
+    adapters and resolution.
+    """
+    shared: dict[object, dict[object, Any]] = {}
+    coefficients = [
+        recipe_coefficients(recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution), {}))
+        for job, shape, recipe, _ in runs
+    ]
+    values = library.techniques.values.precision.values
+
+    def speeds(recipe: Recipe, machine: Machine) -> Hardware:
+        key = (machine.gpu, machine.link, machine.network_gbps, values[recipe.precision].compute)
+        if key not in hardware:
+            gpu = library.gpu(machine.gpu)
+            hardware[key] = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
+        return hardware[key]
+
+    def column(numbers: Sequence[float]) -> Floats:
+        return np.asarray(numbers, dtype=float)
+
+    _, shapes, recipes, machines = zip(*runs, strict=True)
+    layout = Layout(
+        micro_batch=1,
+        accumulation=1,
+        sequence=column([shape.sequence for shape in shapes]),
+        longest_sequence=column([shape.longest for shape in shapes]),
+        gpus=column([machine.gpus for machine in machines]),
+        gpus_per_node=column([machine.gpus_per_instance for machine in machines]),
+        tensor=column([recipe.tensor_parallel for recipe in recipes]),
+        pipeline=column([recipe.pipeline_parallel for recipe in recipes]),
+        context=column([recipe.context_parallel for recipe in recipes]),
+        expert=column([recipe.expert_parallel for recipe in recipes]),
+        zero_stage=column([recipe.zero_stage for recipe in recipes]),
+        hybrid=column([float(recipe.is_hybrid) for recipe in recipes]),
+        variable_length=column([variable_length(job, shape) for job, shape, _, _ in runs]),
+    )
+    setup = TimedSetup(
+        shapes[0].network,
+        layout,
+        stack_dataclasses([each.states for each in coefficients], False),
+        stack_dataclasses([each.activations for each in coefficients], False),
+        stack_dataclasses([each.stack for each in coefficients], False),
+        stack_dataclasses([each.kernels for each in coefficients], False),
+        stack_dataclasses([speeds(recipe, machine) for _, _, recipe, machine in runs], False),
+    )
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+    return with_host_room(setup, column([math.nan if m.ram_gb is None else m.ram_gb * GB for m in machines]), memory)
+
+
+def variable_length(job: Job, shape: JobShape) -> float:
+    """Return the mean over the longest length of sequences that differ in length; 0 where all are alike."""
+    return shape.mean_length / shape.longest if job.packing == "padded" else 0.0
 
 
 def _hardware(

@@ -63,16 +63,39 @@ def as_scenario(asked: Question) -> Scenario:
 
 
 def scenario_yaml(scenario: Scenario) -> str:
-    """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named."""
+    """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named.
+
+    >>> scenario = planner.read_scenario("quickstart")
+    >>> _ = Path("kept.yaml").write_text(scenario_yaml(scenario))
+    >>> planner.read_scenario("kept.yaml") == scenario
+    True
+    """
     return yaml_text(scenario_data(scenario))
+
+
+def plain_rows(rows: Any) -> list[dict[str, Any]]:
+    """Return a data frame, or mappings, as plain data: numbers of numpy are Python's, a missing value is no key.
+
+    A column of whole numbers in which one is missing has fractions in pandas; they are whole numbers again here.
+    """
+    faults: list[Fault] = []
+    plain = _plain(rows if hasattr(rows, "columns") else list(rows), ("rows",), faults)
+    raise_faults(faults, ScenarioError)
+    return [{key: _whole(cell) for key, cell in row.items() if not _is_missing(cell)} for row in plain]
+
+
+def _whole(cell: Any) -> Any:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def _plain(value: Any, place: KeyPath, faults: list[Fault]) -> Any:
     """Return a value as a file would hold it; what no file can hold is a fault."""
     if hasattr(value, "columns") and hasattr(value, "to_dict"):  # a data frame, of whatever package
         rows = value.to_dict("records")
-        value = [{key: cell for key, cell in row.items() if cell == cell} for row in rows]  # nan: nothing was given
+        value = [{key: cell for key, cell in row.items() if not _is_missing(cell)} for row in rows]
     elif hasattr(value, "tolist"):  # numbers and arrays of numpy, series of pandas
+        if value.dtype.kind in "Mm" and not hasattr(value, "to_numpy"):  # its nanoseconds would be a bare number
+            value = value.astype(f"{'timedelta64' if value.dtype.kind == 'm' else 'datetime64'}[us]")
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, (*place, str(key)), faults) for key, inner in value.items()}
@@ -89,6 +112,12 @@ def _plain(value: Any, place: KeyPath, faults: list[Fault]) -> Any:
     fix = "give a number, a text, a list, a mapping, a date or a model of planner"
     faults.append(Fault(FILE, 0, ".".join(map(str, place)), f"a file cannot hold a {type(value).__name__}", fix))
     return None
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell of a data frame holds nothing: None, nan, and what pandas has for them."""
+    is_nothing = isinstance(cell, (float, datetime.date, datetime.timedelta)) and cell != cell  # nan and NaT
+    return cell is None or is_nothing or type(cell).__name__ == "NAType"
 
 
 def _text_of(value: Any) -> str | None:

@@ -245,6 +245,9 @@ def read_scenario(path_or_name: str | Path, set_: Settings = ()) -> Scenario:
     """Return the scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
 
     Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
+
+    >>> planner.read_scenario("quickstart", {"jobs.0.deadline": "12h"}).jobs[0].deadline_hours
+    12.0
     """
     return load_scenario(path_or_name, as_settings(set_)).scenario
 
@@ -273,6 +276,10 @@ def change_scenario(scenario: Scenario, set_: Settings) -> Scenario:
 
     Settings are `PATH=VALUE` texts, one or several, or a mapping from path to value.
     Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
+
+    >>> scenario = planner.read_scenario("quickstart")
+    >>> planner.change_scenario(scenario, {"limits.budget_usd": 4}).limits.budget_usd
+    4.0
     """
     data = scenario_data(scenario)
     for job in data["jobs"]:

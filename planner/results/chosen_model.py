@@ -3,6 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, html_table
+from planner.results.tables import Result
 
 
 class LossRange(Part):
@@ -79,7 +80,7 @@ class LossPoint(Part):
     plan: str
 
 
-class LossFrontier(Part):
+class LossFrontier(Result):
     """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
 
     schema_version: int = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.plan_parts import CutSamples, HostMemory, Part, Techniques, Vram, html_table
+from planner.results.tables import Result
 
 
 class Capacity(Vram):
@@ -36,7 +37,7 @@ class Remedy(Part):
     peak: float
 
 
-class Estimate(Part):
+class Estimate(Result):
     """Memory and speed of one configuration."""
 
     architecture: str

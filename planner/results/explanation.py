@@ -13,6 +13,7 @@ from pydantic import Field
 
 from planner.results.plan import DataPath, Status
 from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram, dollars, html_table
+from planner.results.tables import Result
 
 
 class Binding(Part):
@@ -122,7 +123,7 @@ class Finding(Part):
     source: str
 
 
-class TechniqueAnswer(Part):
+class TechniqueAnswer(Result):
     """The answer of `planner explain --technique`: what was found, and whether the program decides it."""
 
     schema_version: int = 1
@@ -168,7 +169,7 @@ class ServiceReasons(Part):
     """Those with most dollars first."""
 
 
-class Explanation(Part):
+class Explanation(Result):
     """The answer of `planner explain`."""
 
     schema_version: int = 1

@@ -22,6 +22,7 @@ from planner.results.plan_parts import (
     describe_machines,
     html_table,
 )
+from planner.results.tables import Row, Table, TabledResult, infeasible_html
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -134,7 +135,7 @@ class HiddenByLimit(Part):
     """PATH=VALUE for `--set` that removes the limit."""
 
 
-class Frontier(Part):
+class Frontier(TabledResult):
     """Cost against time: breakpoints sorted by hours, none dominated, and the segments between them."""
 
     schema_version: int = 1
@@ -164,8 +165,41 @@ class Frontier(Part):
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences."""
 
+    def table(self) -> Table:
+        """Return a row per breakpoint, earliest first; with `by` those of every curve, by the name of the curve.
+
+        `hours` are those at the confidence, `saves_usd_per_hour` what an hour of waiting saves from this point on.
+        """
+        curves = self.curves or (None,)
+        rows = [row for curve in curves for row in self._rows(curve)]
+        return Table(rows, f"{self.scenario}: cost against time", str(self))
+
+    def _rows(self, curve: Curve | None) -> list[Row]:
+        points, segments = (self.points, self.segments) if curve is None else (curve.points, curve.segments)
+        knee = self.knee if curve is None else curve.knee
+        slopes = {segment.hours_from: segment.saved_per_hour for segment in segments}
+        label: Row = {} if curve is None else {f"{self.by}": curve.label}
+        return [
+            {
+                **label,
+                "hours": point.hours,
+                "expected_hours": point.expected_hours,
+                "cost_usd": point.cost_usd,
+                "bound_usd": point.bound,
+                "saves_usd_per_hour": slopes.get(point.hours, 0.0),
+                "plan": "; ".join(map(describe_assignment, point.jobs)),
+                "gpus": sum(job.gpus * job.runs_at_once for job in point.jobs),
+                "guaranteed": not point.spot_only,
+                "knee": index == knee,
+                "change": point.change,
+            }
+            for index, point in enumerate(points)
+        ]
+
     def _repr_html_(self) -> str:
-        """Return a picture, and a table with a row per breakpoint, for notebooks."""
+        """Return a picture, and a table with a row per breakpoint, for notebooks; without points why there are none."""
+        if not self.points and not self.curves:
+            return infeasible_html(self.scenario, self.status, self.infeasible)
         from planner.drawing.curve import Breakpoint
         from planner.drawing.sketch import frontier_sketch
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, Spread, html_table
+from planner.results.tables import Result
 
 
 class ServingMemory(Part):
@@ -86,7 +87,7 @@ class BulkGeneration(Part):
     """What no published measurement informs."""
 
 
-class InferenceEstimate(Part):
+class InferenceEstimate(Result):
     """Memory and speed of one model on one replica."""
 
     architecture: str

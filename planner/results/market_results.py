@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from planner.results.plan_parts import Part, Spread, html_table
+from planner.results.tables import Result
 
 # The result of `market fit`: the `spot:` block of recorded traces, and its uncertainty.
 #
@@ -86,7 +87,7 @@ class HoldoutComparison(Part):
     ends: int
 
 
-class MarketFit(Part):
+class MarketFit(Result):
     """The result of `planner market fit`."""
 
     instances: int

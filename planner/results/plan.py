@@ -4,7 +4,7 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 """
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -38,8 +38,13 @@ from planner.results.plan_parts import (
     Spread,
     Techniques,
     Vram,
+    describe_machines,
     html_table,
 )
+from planner.results.tables import Row, Table, TabledResult, flattened, infeasible_html
+
+if TYPE_CHECKING:
+    from planner.results.tables import DataFrame
 
 # The data path and the exported result as a plan states them.
 
@@ -284,7 +289,7 @@ TieStep = Literal["own", "host", "evidence", "stock", "machines", "pauses", "hou
 """A step of a near tie, in their order, see `planner.candidates.preference`; only runs of a timetable pause."""
 
 
-class Plan(Part):
+class Plan(TabledResult):
     """The result of `solve`."""
 
     schema_version: int = 2
@@ -362,10 +367,21 @@ class Plan(Part):
         """Whatever the plan has, in the order of its JSON: jobs of training and generation, then services."""
         return (*self.jobs, *self.services)
 
+    def table(self, of: Literal["jobs", "bill"] = "jobs") -> Table:
+        """Return a row per job and service, or per line of the bill, whose dollars add up to those of the plan."""
+        rows = _bill_rows(self) if of == "bill" else [_job_row(part) for part in self.planned]
+        return Table(rows, f"{self.scenario}: {of}")
+
+    def to_dataframe(self, of: Literal["jobs", "bill"] = "jobs") -> "DataFrame":
+        """Return `table(of)` as a data frame; MissingExtraError, an ImportError, where pandas is not installed."""
+        return self.table(of).to_dataframe()
+
     def _repr_html_(self) -> str:
-        """Return a picture, and jobs and bill as tables, for notebooks."""
+        """Return a picture, and jobs, services and bill as tables, for notebooks; without a plan why there is none."""
         from planner.drawing.sketch import plan_picture
 
+        if not self.planned:
+            return infeasible_html(self.scenario, self.status, self.infeasible)
         cost, hours = self.cost_usd, self.hours
         figures = (
             f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"
@@ -376,7 +392,7 @@ class Plan(Part):
         rows = [
             (
                 job.name,
-                f"{job.gpus} x {job.gpu}",
+                describe_machines(job.gpus, job.gpu, job.runs_at_once),
                 job.provider,
                 f"{job.techniques.method}, {job.techniques.weight_bits} bit",
                 f"{job.spot_share:.0%}",
@@ -386,8 +402,10 @@ class Plan(Part):
             )
             for job in self.jobs
         ]
-        bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
-        tables = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
+        bill = [(row["job"], row["item"], f"${row['usd']:,.2f}") for row in _bill_rows(self)]
+        caption = f"{self.scenario}: {self.status}{figures}"
+        tables = html_table(caption, header, rows) if rows else ""
+        tables += _services_html(self, "services" if rows else caption) if self.services else ""
         tables += html_table("bill", ("job", "item", "dollars"), bill) if bill else ""
         return plan_picture(self.jobs, self.is_timetable) + tables
 
@@ -396,3 +414,68 @@ class Plan(Part):
         if found := [assignment for assignment in self.jobs if assignment.name == job]:
             return found[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")
+
+
+# A plan as tables.
+
+
+def _job_row(part: "Assignment | Service") -> Row:
+    """Return the figures of a job or a service as one row; memory in GiB, what depends on its kind may be missing."""
+    if isinstance(part, Service):
+        fleet = part.fleet
+        figures = ("unit", "usd_per_month", "usd_per_million_tokens", "usd_per_thousand_requests", "spot_share")
+        row = flattened(part, ("price_date", "price_source", "bound_usd", "kinds_made", "kinds_left"))
+        row |= {name: getattr(fleet, name) for name in figures}
+        row |= {"least_replicas": min(fleet.replicas_by_hour), "most_replicas": max(fleet.replicas_by_hour)}
+        return row | {f"{limit.name}_seconds": limit.predicted_seconds for limit in fleet.limits}
+    row = flattened(part, (*NOT_OF_ALL, "cost", "compared_by", "price_source", "reservation", "spot", "commitment"))
+    row |= {"cost_usd_low": part.cost.low, "cost_usd_high": part.cost.high}
+    techniques = flattened(part.techniques, ("framework",))
+    row |= {name: value for name, value in techniques.items() if name not in row}
+    memory = part.vram_gib
+    return row | {"vram_gib": memory.peak, "usable_gib": memory.usable, "fit_probability": memory.fit_probability}
+
+
+def _bill_rows(plan: Plan) -> list[Row]:
+    """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
+    rows = [{"job": job.name, **flattened(line)} for job in plan.jobs for line in job.bill]
+    rows += [
+        {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
+        for each in plan.reservations
+    ]
+    rows += [
+        {
+            "job": service.name,
+            "item": "fleet",
+            "usd": service.cost_usd,
+            "quantity": service.for_hours,
+            "unit": "h",
+            "rate_usd": service.cost_usd / service.for_hours,
+        }
+        for service in plan.services
+    ]
+    return rows
+
+
+def _services_html(plan: Plan, caption: str) -> str:
+    """Return the services of a plan as a table for notebooks: machines, dollars, latency."""
+    rows = [
+        (
+            service.name,
+            service.architecture,
+            "; ".join(
+                f"{min(kind.by_hour)} to {max(kind.by_hour)} x {describe_machines(kind.gpus, kind.gpu)} "
+                f"at {kind.provider}, {kind.market}"
+                for kind in service.fleet.by_dollars
+            ),
+            f"${service.fleet.usd_per_month:,.2f}",
+            f"${service.cost_usd:,.2f}",
+            *(
+                next((f"{limit.predicted_seconds:.3g} s" for limit in service.fleet.limits if limit.name == name), "")
+                for name in ("ttft", "tpot")
+            ),
+        )
+        for service in plan.services
+    ]
+    header = ("service", "model", "machines", "a month", "cost", "first token", "per token")
+    return html_table(caption, header, rows)

@@ -8,6 +8,7 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Part, Spread, Techniques, html_table
+from planner.results.tables import Result
 
 # The result of `calibrate`: the `measured:` entry of a run, and its effect on a plan.
 
@@ -72,7 +73,7 @@ class PlanSummary(Part):
     tokens_per_second: float | None = None
 
 
-class CalibrationResult(Part):
+class CalibrationResult(Result):
     """The result of `planner calibrate` for the logs of one run."""
 
     logs: tuple[str, ...]
@@ -196,7 +197,7 @@ class Choice(Part):
     deadline_probability: float | None
 
 
-class Tracking(Part):
+class Tracking(Result):
     """The result of `planner track` for one job."""
 
     scenario: str

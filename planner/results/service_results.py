@@ -13,6 +13,7 @@ from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.inference import ServingMemory
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, html_table
+from planner.results.tables import Result, infeasible_html
 from planner.units import MILLISECONDS
 
 # Differences between two fleets of one service, most important first, and a fleet in a few words.
@@ -122,7 +123,7 @@ class ServicePoint(Part):
     """PATH=VALUE for `--set` that gives this limit."""
 
 
-class ServiceFrontier(Part):
+class ServiceFrontier(Result):
     """Dollars of a month against the limit on the time per token, tightest first."""
 
     schema_version: int = 1
@@ -145,7 +146,9 @@ class ServiceFrontier(Part):
     notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: a row per point."""
+        """Return a table for notebooks: a row per point; without points why there are none."""
+        if not self.points:
+            return infeasible_html(self.scenario, self.status, self.infeasible)
         rows = [
             (
                 f"{point.tpot_seconds * 1000:.4g} ms",
@@ -256,7 +259,7 @@ class ServiceReplay(Part):
     streams: tuple[SimulatedStream, ...]
 
 
-class ServiceSimulation(Part):
+class ServiceSimulation(Result):
     """The result of `planner simulate` for services."""
 
     schema_version: int = 1
@@ -273,6 +276,26 @@ class ServiceSimulation(Part):
     notes: tuple[str, ...] = ()
     plan: Plan = Field(exclude=True, repr=False)
     """The plan that was simulated."""
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: a row per service and limit; without a fleet why there is none."""
+        if not self.services:
+            return infeasible_html(self.scenario, self.status, self.infeasible)
+        rows = [
+            (
+                service.name,
+                f"{stream.name}: {limit.name}",
+                "" if limit.limit_seconds is None else f"{limit.limit_seconds:.3g} s",
+                f"{limit.busiest.predicted_seconds:.3g} s",
+                f"{limit.busiest.simulated_seconds:.3g} s",
+                f"{limit.cycle.simulated_seconds:.3g} s",
+            )
+            for service in self.services
+            for stream in service.streams
+            for limit in stream.limits
+        ]
+        header = ("service", "latency", "limit", "predicted", "simulated", "with losses")
+        return html_table(f"{self.scenario}: {self.runs:,} requests of each hour", header, rows)
 
 
 # A plan of jobs and a service taken apart: the jobs alone, as their own plan would say it.

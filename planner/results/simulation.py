@@ -10,6 +10,7 @@ from pydantic import Field
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Infeasible, Part, dollars, html_table
 from planner.results.service_results import ServiceReplay
+from planner.results.tables import Result, infeasible_html
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"
@@ -152,7 +153,7 @@ class JobReplays(ReplayFigures):
     told: Timeline | None
 
 
-class Simulation(Part):
+class Simulation(Result):
     """The result of `planner simulate`: the whole plan, then its jobs."""
 
     schema_version: int = 1
@@ -192,7 +193,9 @@ class Simulation(Part):
     """The plan that was replayed."""
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: a row per policy."""
+        """Return a table for notebooks: a row per policy; without a plan why there is none."""
+        if not self.jobs:
+            return infeasible_html(self.scenario, self.status, self.infeasible)
         header = ("policy", "cost", "over optimum", "deadline met", "spot share")
         rows = [
             (

@@ -13,6 +13,7 @@ from planner.results.differences import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 from planner.results.service_results import CellService, ServiceDelta
+from planner.results.tables import Result, Row, Table, TabledResult, varied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ class Effect(Part):
     opened: int = 0
 
 
-class WhatIf(Part):
+class WhatIf(Result):
     """Before and after a change of the scenario."""
 
     scenario: str
@@ -184,7 +185,7 @@ class Cell(Part):
     """Samples that do not fit in their sequences, by job."""
 
 
-class Sweep(Part):
+class Sweep(TabledResult):
     """Plans along one axis, or along two (cells row by row: the last axis runs fastest)."""
 
     scenario: str
@@ -207,6 +208,25 @@ class Sweep(Part):
             if cell.values == values:
                 return cell
         raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
+
+    def table(self) -> Table:
+        """Return a row per cell: the value on each axis, as a number where it is one, status, cost, hours, machines.
+
+        A duration has two columns: its text by the name of the axis, and its hours.
+        """
+        rows: list[Row] = []
+        for cell in self.cells:
+            row: Row = {}
+            for axis, value in zip(self.axes, cell.values, strict=True):
+                row |= varied(axis.path, value)
+            row |= {name: getattr(cell, name) for name in ("status", "cost_usd", "hours", "hours_at_confidence")}
+            row |= {
+                "plan": "; ".join(f"{job.machines}, {job.provider}, {job.method}" for job in cell.jobs),
+                "gpus": sum(job.gpus * job.runs_at_once for job in cell.jobs),
+                "services_usd_per_month": sum(service.usd_per_month for service in cell.services),
+            }
+            rows.append(row)
+        return Table(rows, f"{self.scenario}: sweep", str(self))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per cell."""
@@ -263,7 +283,7 @@ def _merge_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
 
 
-class Tornado(Part):
+class Tornado(TabledResult):
     """Every limit, price and estimate changed by the share `by`, largest effect first.
 
     The effect is that on the objective: `better` is cheaper (dollars) or sooner (hours). A bar with an end that
@@ -291,6 +311,16 @@ class Tornado(Part):
     def effect(self, bar: Bar) -> float:
         """Return the larger change of the objective, in dollars or hours."""
         return bar.effect_hours if self.better == "sooner" else bar.effect_usd
+
+    def table(self) -> Table:
+        """Return a row per bar, largest effect first: both ends with their status, dollars and hours."""
+        rows: list[Row] = []
+        for name, bar in self.lines:
+            row: Row = {"what": name, "path": bar.path, "base": bar.base}
+            for side, end in (("down", bar.down), ("up", bar.up)):
+                row |= {f"{side}_{key}": getattr(end, key) for key in ("value", "status", "cost_usd", "hours")}
+            rows.append({**row, "effect_usd": bar.effect_usd, "effect_hours": bar.effect_hours})
+        return Table(rows, f"{self.scenario}: each limit and price at {self.by:.0%} less and more", str(self))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per bar, largest effect first."""
@@ -332,7 +362,7 @@ class Variant(Part):
     """Samples that do not fit in their sequences, by job."""
 
 
-class ManyVariants(Part):
+class ManyVariants(Result):
     """A summary of a sweep whose rows are in a file."""
 
     scenario: str

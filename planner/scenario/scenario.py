@@ -202,6 +202,12 @@ class Scenario(_ScenarioBase):
         split = (written_job.name for written_job in self.jobs_written if written_job.trials.split)
         return next((name for name in split if job.rpartition("-")[0] == name), job)
 
+    def __repr__(self) -> str:
+        jobs, offers = len(self.jobs), len(self.offers)
+        return f"<Scenario {self.name}: {jobs:,} job{'s' * (jobs != 1)}, {offers:,} offers, objective {self.objective}>"
+
+    __str__ = __repr__
+
     @property
     def objective_kind(self) -> Literal["cost", "time"]:
         """Return what is minimised first; a value of time is part of the cost, and the least loss is found before."""

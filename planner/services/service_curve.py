@@ -55,6 +55,10 @@ def service_frontier(
     `known` keeps the fleets that were solved, by their limit: the same call with more points goes on from there.
 
     Raises ScenarioError for other jobs next to the service, and for answers of one token, which have no such time.
+
+    >>> found = planner.service_frontier(planner.read_scenario("serve-office-hours"), points=2)
+    >>> found.points[0].usd_per_month >= found.points[-1].usd_per_month
+    True
     """
     started, options = perf_counter(), options or SolveOptions()
     job = service_of(scenario, "frontier")

@@ -462,6 +462,11 @@ def simulate_service(
     InputError
         For arguments or a plan that cannot be used, recorded markets among them, and what `solve` raises. An
         infeasible scenario is a ServiceSimulation with that status.
+
+    Examples
+    --------
+    >>> planner.simulate_service("serve-office-hours", runs=100, seed=1).runs
+    100
     """
     scenario = as_scenario(scenario)
     started = perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import math
 from collections import Counter
 from functools import partial
@@ -45,6 +46,8 @@ from planner.solving.optimise_choice import best_side_by_side, first_better_step
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
 
+LOG = logging.getLogger("planner")
+"""Messages of the library, at the level INFO: nothing is written to a stream."""
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
     "limits.spot_zones: same_zone, interconnect: nvlink of offers are the former ones); schema: 2 hides this"
@@ -64,6 +67,10 @@ def solve(
     An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none.
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
+
+    >>> plan = planner.solve("quickstart")
+    >>> plan.status, len(plan.jobs)
+    ('optimal', 1)
     """
     scenario = as_scenario(scenario)
     options = options or SolveOptions()
@@ -71,8 +78,14 @@ def solve(
         try:
             plan = _solve(scenario.on_day(options.as_of), options, library, explains)
         except TimeIsUpError:
-            return _out_of_time(scenario, options)
-    return plan.model_copy(update={"warnings": (*plan.warnings, *_left_out(left_out))}) if left_out else plan
+            return _told(_out_of_time(scenario, options))
+    return _told(plan.model_copy(update={"warnings": (*plan.warnings, *_left_out(left_out))}) if left_out else plan)
+
+
+def _told(plan: Plan) -> Plan:
+    """Return a plan whose status and time a log has, if its program keeps one."""
+    LOG.info("%s: %s in %.2f s", plan.scenario, plan.status, plan.seconds)
+    return plan
 
 
 def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool) -> Plan:

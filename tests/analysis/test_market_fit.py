@@ -183,3 +183,14 @@ def test_files_in_which_one_means_taken_away_are_read_with_preempted(tmp_path: P
     assert "less than 20% of the time: rare (9%)" in market_fit(rare).notes[0]
     with pytest.raises(InputError, match="3 is neither 0 nor 1"):
         market_fit(write(tmp_path / "fleet.json", [3, 2, 1, 0] * 50), preempted=True)
+
+
+def test_a_frame_is_read_as_its_file(tmp_path: Path) -> None:
+    """A data frame with the columns of a CSV file gives the fit of that file; one without them is refused by them."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"time_seconds": range(0, 600 * 3600, 300), "available": counts()})
+    frame.to_csv(tmp_path / "zone.csv", index=False)
+    of_file, of_frame = market_fit(tmp_path / "zone.csv"), market_fit([frame])
+    assert of_frame.spot == of_file.spot and market_fit(frame).spot == of_file.spot
+    with pytest.raises(InputError, match=r"traces\.0: no trace has the columns when, up"):
+        market_fit(pandas.DataFrame({"when": [1, 2], "up": [0, 1]}))

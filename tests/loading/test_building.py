@@ -151,3 +151,27 @@ def test_a_scenario_is_taken_as_it_is() -> None:
     assert as_scenario("quickstart") == read
     with pytest.raises(ScenarioError):
         as_scenario("no such file")
+
+
+def test_gaps_and_moments_of_frames_and_arrays() -> None:
+    """What is missing in a frame is not given, whatever marks it; nanoseconds of numpy are moments and durations."""
+    pandas = pytest.importorskip("pandas")
+    numpy = pytest.importorskip("numpy")
+    offers = pandas.DataFrame(
+        [
+            {"provider": "a", "gpu": "H100", "gpus": 1, "usd_per_hour": 2.0, "date": pandas.Timestamp("2026-11-20")},
+            {"provider": "b", "gpu": "L40S", "gpus": 1, "usd_per_hour": 1.0, "region": "east"},
+            {"provider": "c", "gpu": "L40S", "gpus": 1, "usd_per_hour": pandas.NA, "spot_usd_per_hour": 0.4},
+        ]
+    )
+    offers["date"] = offers["date"].dt.date.astype(object)
+    job = {
+        "architecture": "mistral-7b",
+        "work": {"tokens": numpy.int64(10_000_000)},
+        "deadline": numpy.timedelta64(9 * 3600 * 10**9, "ns"),
+    }
+    scenario = planner.build_scenario(jobs=[job], offers=offers, now=numpy.datetime64("2026-11-21T09:00:00", "ns"))
+    assert scenario.jobs[0].deadline_hours == 9.0
+    assert [offer.usd_per_hour for offer in scenario.offers] == [2.0, 1.0, None]
+    assert [offer.region for offer in scenario.offers][1] == "east"
+    assert scenario.now_text.startswith("2026-11-21T09:00")

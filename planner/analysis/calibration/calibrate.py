@@ -156,12 +156,18 @@ def calibrate(
     options: SolveOptions | None = None,
     **settings: Any,
 ) -> CalibrationResult:
-    """Return the `measured` entry that the logs of one run support; with a scenario also what it changes.
+    r"""Return the `measured` entry that the logs of one run support; with a scenario also what it changes.
 
     `logs` are paths of files of one run: one with its time, one with its memory, or both.
     `settings` are those of the run in the spelling of the scenario file, such as `method` or `micro_batch`.
     `tokens_per_step` are the real tokens of one optimizer step over all GPUs; without it those of the scenario's job.
     Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
+
+    >>> log = "step,elapsed_seconds\n" + "".join(f"{step},{2.5 * step}\n" for step in range(1, 41))
+    >>> _ = Path("steps.csv").write_text(log)
+    >>> found = planner.calibrate(["steps.csv"], "A10G", tokens_per_step=8192, method="lora", weight_bits=4)
+    >>> found.measured["tokens_per_second"]
+    3277.0
     """
     card = _card(gpu)
     measured, exported = read_measurements(logs)

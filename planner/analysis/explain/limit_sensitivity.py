@@ -283,6 +283,11 @@ def explain(
         If the search stops at a limit of `options` without a plan.
     LibraryError, SolverError
         As `solve` does.
+
+    Examples
+    --------
+    >>> planner.explain("quickstart", why_not="gpu=RTX4090").why_not is not None
+    True
     """
     scenario = as_scenario(scenario)
     started = perf_counter()
@@ -385,6 +390,11 @@ def explain_technique(
         For an unknown technique.
     NoPlanError
         If there is no plan within the limits of `options`.
+
+    Examples
+    --------
+    >>> planner.explain_technique(planner.read_scenario("quickstart"), "larger_batch").technique
+    'larger_batch'
     """
     known = published_techniques()
     technique = meant_name(technique, known, "--technique", "nothing is known of")

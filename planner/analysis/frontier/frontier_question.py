@@ -73,6 +73,10 @@ def frontier(
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
+
+    >>> found = planner.frontier("quickstart")
+    >>> found.points[0].hours < found.points[-1].hours and found.points[0].cost_usd > found.points[-1].cost_usd
+    True
     """
     scenario = as_scenario(scenario)
     _check_curves(by)

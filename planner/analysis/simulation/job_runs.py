@@ -308,6 +308,10 @@ def policy_tables(scenario: Question, plan: Plan, library: Library | None = None
 
     `planner simulate --policy FILE` writes it as `{"scenario": ..., "jobs": {name: table}}`.
     Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
+
+    >>> scenario = planner.read_scenario("spot-heavy")
+    >>> list(planner.policy_tables(scenario, planner.solve(scenario))) == [job.name for job in scenario.jobs]
+    True
     """
     scenario = as_scenario(scenario)
     tables = {}
@@ -344,6 +348,11 @@ def spot_advice(
     Ask every few minutes, and whenever machines are taken or come back. ValueError for what cannot be.
 
     At hour 20 with 60 % done and the market down for 10 minutes: `spot_advice(table, 20, 0.6, False, 10)`.
+
+    >>> scenario = planner.read_scenario("spot-heavy")
+    >>> (table,) = planner.policy_tables(scenario, planner.solve(scenario)).values()
+    >>> planner.spot_advice(table, hour=1, done=0.99, market_up=True)
+    'spot'
     """
     zones, zone = several.get("zones"), ""
     if zones is not None:

@@ -93,6 +93,11 @@ def simulate(
     InputError
         For runs, traces or a plan that cannot be used, and what `solve` raises. An infeasible scenario is a Simulation
         with that status.
+
+    Examples
+    --------
+    >>> planner.simulate("quickstart", runs=100, seed=1).runs
+    100
     """
     scenario = as_scenario(scenario)
     if services_of(scenario):

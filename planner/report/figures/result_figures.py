@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from planner import open_choices, services
 from planner.documents.files import write_bytes_atomically
@@ -15,6 +15,7 @@ from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
 from planner.report import words
+from planner.report.figures.axes_figures import ON_AXES, draw_on
 from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
 from planner.report.figures.simulation_figures import simulation_scene
@@ -34,10 +35,13 @@ from planner.results.plan import Plan
 from planner.results.run_results import CalibrationResult, Tracking
 from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
+from planner.results.tables import Result
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
 
 
 # Pictures of results as bars: memory, alternatives, observed and planned.
@@ -184,8 +188,14 @@ class Picture:
         return self.svg
 
 
-def plot(result: Any, path: str | Path | None = None) -> Picture | None:
-    """Draw a result: return it as a picture that a notebook shows, or write it into a file.
+@overload
+def plot(result: Result, path: str | Path, *, ax: None = None) -> None: ...
+@overload
+def plot(result: Result, path: None = None, *, ax: None = None) -> Picture: ...
+@overload
+def plot(result: Result, path: None = None, *, ax: Axes) -> Axes: ...
+def plot(result: Any, path: str | Path | None = None, *, ax: Any = None) -> Any:
+    """Draw a result: return it as a picture that a notebook shows, write it into a file, or draw it on axes.
 
     A frontier, a simulation and what `what_if`, `sweep` and `tornado` return have the picture of `--plot`. A plan is
     drawn as its timetable, a service as its machines by the hour, an estimate as the memory of one GPU, an explanation
@@ -198,16 +208,31 @@ def plot(result: Any, path: str | Path | None = None) -> Picture | None:
         What a public function of the package returned.
     path
         A file that ends in `.svg`, `.html`, `.png` or `.pdf`; the last two need the extra `plot`.
+    ax
+        Axes of Matplotlib on which a frontier, a sweep or a tornado is drawn, in dollars and hours; they are returned.
 
     Raises
     ------
     TypeError
-        The object is no result that has a picture.
+        The object is no result that has a picture, or none that can be drawn on axes.
     NoPlanError
         There is nothing to draw, such as in an infeasible plan.
     ScenarioError
         The suffix is not supported, or the extra `plot` is missing.
+
+    Examples
+    --------
+    >>> plot(planner.estimate("mistral-7b", "A10G", weight_bits=4)).svg[:5]
+    '<?xml'
     """
+    if ax is not None:
+        if path is not None:
+            raise TypeError("give a file or axes, not both: axes are saved by their own figure")
+        if not isinstance(result, ON_AXES):
+            known = ", ".join(kind.__name__ for kind in ON_AXES)
+            raise TypeError(f"{type(result).__name__} cannot be drawn on axes; results that can: {known}")
+        draw_on(ax, result)
+        return ax
     scene = scene_of(result)
     if path is None:
         return Picture(XML + _svg(scene))

@@ -63,6 +63,20 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     return Trace(name, float(gap), np.array(data, dtype=np.int64))
 
 
+def is_frame(trace: object) -> bool:
+    """Return whether a trace is a data frame, of whatever package, and no file."""
+    return hasattr(trace, "to_csv")
+
+
+def read_frame(frame: Any, name: str) -> list[Trace]:
+    """Return the traces of a data frame with the columns of a CSV file; `name` is what faults name."""
+    found = read_table(frame.to_csv(index=False), name, name)
+    if found is None:
+        fix = "give time_seconds and available, date and availability, or the columns of another CSV format"
+        raise InputError([Fault(name, 0, "", f"no trace has the columns {', '.join(map(str, frame.columns))}", fix)])
+    return found
+
+
 def read_table(text: str, file: str, name: str) -> list[Trace] | None:
     """Return the traces of a CSV by its columns; None where they are of no known format."""
     reader = csv.reader(io.StringIO(text, newline=""))

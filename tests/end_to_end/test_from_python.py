@@ -1,0 +1,46 @@
+"""The page *From Python*: its blocks are typed, and those that need other packages run where these are installed.
+
+That all other blocks run is a test of all documents (`test_documents.py`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.documents import blocks, working_in
+from tests.helpers.frozen_data import ROOT
+
+PAGE = "docs/from-python.md"
+FROM_ELSEWHERE = ("optuna",)
+"""Packages that blocks in ```py need."""
+
+
+@pytest.mark.long
+def test_blocks_are_typed(tmp_path: Path) -> None:
+    """`mypy --strict` has nothing to say about any block."""
+    pytest.importorskip("mypy")
+    programs = []
+    for number, block in enumerate([*blocks(PAGE, "python"), *blocks(PAGE, "py")]):
+        programs.append(tmp_path / f"block_{number}.py")
+        programs[-1].write_text(block.body)
+    untyped = "[mypy]\nplugins = pydantic.mypy\n" + "".join(
+        f"[mypy-{name}.*]\nignore_missing_imports = true\n" for name in ("pandas", "matplotlib", *FROM_ELSEWHERE)
+    )
+    (tmp_path / "mypy.ini").write_text(untyped)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(tmp_path / "mypy.ini")]
+    done = subprocess.run([*command, *map(str, programs)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.ecosystem
+@pytest.mark.parametrize("package", FROM_ELSEWHERE)
+def test_blocks_with_other_packages_run(package: str, tmp_path: Path) -> None:
+    """A study runs as it is shown."""
+    pytest.importorskip(package)
+    (block,) = (block for block in blocks(PAGE, "py") if f"import {package}" in block.body)
+    with working_in(PAGE, tmp_path):
+        exec(compile(block.body, PAGE, "exec"), {})
