@@ -85,6 +85,8 @@ class Reading(Row):
     shown_by: tuple[str, ...] = ()
     """Fields of which every file of the tool has at least one; none: files of the tool are not read."""
     refused: tuple[RefusedRow, ...] = ()
+    refuses_repeated: bool = False
+    """Whether the tool itself refuses a key that stands twice; PyYAML takes the last."""
 
     techniques: tuple[str, ...] = ()
     """Techniques whose fields are read backwards."""
