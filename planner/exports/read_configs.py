@@ -268,10 +268,12 @@ class _Reader:
     def _parts(self, name: str, value: Any) -> dict[str, Any]:
         """Return the fields that the value of one holds, such as adapters and builder of the path of a class."""
         pattern = self.tool.read.parts.get(name)
-        found = re.fullmatch(pattern, value) if pattern and isinstance(value, str) else None
-        if found is None:
+        texts = value if isinstance(value, list) else [value]
+        found = [re.fullmatch(pattern, text) if pattern and isinstance(text, str) else None for text in texts]
+        if not all(found):
             return {name: value}
-        return {part: text for part, text in found.groupdict().items() if text is not None}
+        groups = (one.groupdict() for one in found if one is not None)
+        return {part: text for group in groups for part, text in group.items() if text is not None} or {name: value}
 
     def read(self) -> ToolFile:
         """Return what the file says; `InputError` with every fault."""
