@@ -118,19 +118,25 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
-        cast_weights=(
-            np.where(ones, 0.0, states.cast_bytes) * (in_stage - away)
-            + states.rounded_weight_bytes * (per_layer * layers - away)
-        )
-        / tensor,
+        cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
         gathered_weights=gathers * gathered[0] / tensor,
         gathered_root=gathers * gathered[1] / tensor,
         gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
         bucket=states.bucket_bytes,
-        dequantised=(2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes)
-        * (network.hidden * network.ffn),
+        dequantised=_in_work(network, states),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _copies(states: States, whole: Numbers, in_layers: Numbers, sharded: Numbers) -> Numbers:
+    """Return the bytes of copies of weights: all cast by autocast where no stage shards, those that layers round."""
+    return np.where(sharded, 0.0, states.cast_bytes) * whole + states.rounded_weight_bytes * in_layers
+
+
+def _in_work(network: Network, states: States) -> Numbers:
+    """Return the bytes of the largest matrix of a layer while it is dequantised or rounded."""
+    each = 2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes
+    return each * (network.hidden * network.ffn)
 
 
 def _gathered(
