@@ -1,4 +1,4 @@
-"""Quantisation-aware training and checkpoints in host memory: what rounding keeps, and that guesses are called priors."""
+"""Quantisation-aware training and checkpoints in host memory: what rounding keeps, and guesses called priors."""
 
 from __future__ import annotations
 
