@@ -390,9 +390,10 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
     recipe = chosen.recipe
-    notes += technique_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
-    notes = [*chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus), *notes]
+    # First, because a plan shows few: an estimate that rests on no run.
+    chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
+    notes = [*technique_notes(recipe, library), *chip, *notes]
     notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(
