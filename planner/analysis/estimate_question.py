@@ -25,10 +25,10 @@ from planner.configurations.recipe import (
     best_attention,
     find_incompatibility,
     framework_of,
-    optimizer_notes,
     quantisations,
+    technique_notes,
 )
-from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas
+from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas, precision_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
@@ -562,7 +562,10 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
     spreads = library.calibrations["uncertainty"].values
-    kind = chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads)
+    kind = math.hypot(
+        chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads),
+        precision_sigma(recipe.precision, library),
+    )
     spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
@@ -670,7 +673,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     notes += on_host_memory(_host_memory(resolved), "and give --ram-gb")
-    notes += optimizer_notes(recipe, library)
+    notes += technique_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")

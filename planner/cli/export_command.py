@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner import services
-from planner.cli.options import NameOf
+from planner.cli.options import NamesOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
@@ -29,9 +29,10 @@ TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS
 @click.option(
     "--to",
     "targets",
-    type=NameOf(TARGETS),
+    type=NamesOf(TARGETS),
     multiple=True,
-    help="Tool; repeatable [the trainer of the plan's framework].",
+    callback=lambda _, __, given: tuple(name for names in given for name in names),
+    help="Tool, or several as in axolotl,skypilot; repeatable [the trainer of the plan's framework].",
 )
 @click.option(
     "--all",

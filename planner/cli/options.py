@@ -51,6 +51,14 @@ class NameOf(click.Choice):  # type: ignore[type-arg]
         return super().convert(name, param, ctx)
 
 
+class NamesOf(NameOf):
+    """Several of some names with commas between them, as the tuple of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the names that are meant; what is none is a usage error."""
+        return tuple(super(NamesOf, self).convert(part.strip(), param, ctx) for part in str(value).split(","))
+
+
 def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse what is no day and time, under the name of the option."""
     if value is not None:

@@ -155,11 +155,13 @@ def recipe_coefficients(
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
         *(recipe.optimizer, recipe.offload, recipe.lora_rank),
+        _rounds(recipe, table) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
         is_full = recipe.method == "full"
         trained = _full_training_states if is_full else partial(_lora_states, job)
-        shared[of_states] = trained(recipe, network, framework, table)
+        states = trained(recipe, network, framework, table)
+        shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
     activations = _activations(recipe, network, framework, table, shared[of_states])
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
@@ -186,6 +188,22 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "host_optimizer": int(hosted.optimizer),
         "paged_optimizer": int(optimizer.paged),
         "steps_in_backward": int(optimizer.in_backward),
+    }
+
+
+def _rounds(recipe: Recipe, table: TechniqueTable) -> bool:
+    """Whether linear layers compute with rounded weights and inputs (QAT)."""
+    return table.values.precision.values[recipe.precision].rounds
+
+
+def _rounded(recipe: Recipe, network: Network, table: TechniqueTable) -> dict[str, float]:
+    """Return the fields of `States` of layers that round: all keep it for the backward pass, or the one in work."""
+    kept = table.bytes.rounded[recipe.method]
+    layers = 1.0 if recipe.activation_checkpointing == "none" else 1.0 / network.layers
+    return {
+        "rounded_weight_bytes": kept.weight_bytes * layers,
+        "rounded_input_bytes": kept.input_bytes * lora_parameters(network, 1).inputs_per_layer,
+        "rounded_passing_bytes": kept.passing_bytes,
     }
 
 

@@ -349,10 +349,15 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
     return [recipe for recipe in found if library.techniques.values.offload.values[recipe.offload].technique is None]
 
 
-def optimizer_notes(recipe: Recipe, library: Library) -> list[str]:
-    """Return what a plan or an estimate says of an optimizer whose states are sharded with the weights."""
-    note = library.techniques.values.optimizer.values[recipe.optimizer].sharded
-    return [note] if note and recipe.zero_stage == 3 else []
+def technique_notes(recipe: Recipe, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of techniques: sharded states of an optimizer, and what is a prior."""
+    values = library.techniques.values
+    note = values.optimizer.values[recipe.optimizer].sharded
+    chosen = (
+        values.precision.values[recipe.precision],
+        values.activation_checkpointing.values[recipe.activation_checkpointing],
+    )
+    return [*([note] if note and recipe.zero_stage == 3 else []), *(value.prior for value in chosen if value.prior)]
 
 
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:

@@ -78,6 +78,20 @@ def chip_sigma(card: GpuSpec, method: str, precision: str, chips: int, values: M
     return math.hypot(kind, values["unmeasured_precision"] if other else 0.0)
 
 
+def precision_sigma(precision: str, library: Library) -> float:
+    """Return the spread of a precision whose speed is a prior, ln: that of one in which a chip was not measured."""
+    is_prior = bool(library.techniques.values.precision.values[precision].prior)
+    return library.calibrations["uncertainty"].value("unmeasured_precision") if is_prior else 0.0
+
+
+def _unmeasured_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
+    """Return what `chip_sigma` and `precision_sigma` add to every configuration."""
+    ways = physics.ways
+    guessed = np.asarray([precision_sigma(recipe.precision, library) for recipe in ways.recipes], dtype=float)
+    of_chips = _chip_sigmas(physics, library)
+    return np.hypot(of_chips, guessed[ways.recipe]) if guessed.any() else of_chips
+
+
 def _chip_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
     """Return what `chip_sigma` adds to every configuration."""
     ways, values = physics.ways, library.calibrations["uncertainty"].values
@@ -105,7 +119,7 @@ def spread_of(
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
     frameworks = [ways.recipes[index].framework for index in ways.recipe]
-    unmeasured = _chip_sigmas(physics, library)
+    unmeasured = _unmeasured_sigmas(physics, library)
     found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
     cards = [m.gpu for m in ways.machines]
     several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]

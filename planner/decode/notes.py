@@ -16,7 +16,7 @@ from planner.configurations.compared_runs import ComparedRun, Correction
 from planner.configurations.grid import JobShape, parts_of_card, stand_ins
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
-from planner.configurations.recipe import framework_of, optimizer_notes
+from planner.configurations.recipe import framework_of, technique_notes
 from planner.decode.chosen import ChosenCandidate
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
@@ -390,9 +390,10 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
     recipe = chosen.recipe
-    notes += optimizer_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
-    notes = [*chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus), *notes]
+    # First, because a plan shows few: an estimate that rests on no run.
+    chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
+    notes = [*technique_notes(recipe, library), *chip, *notes]
     notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(

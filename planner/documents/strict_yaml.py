@@ -108,6 +108,8 @@ class Document:
     file: str
     data: Any
     source: Marks | str  # the lines of its values, or the text in which they are found when they are asked for
+    repeated: dict[KeyPath, int] = field(default_factory=dict)
+    """Keys that stand twice in a mapping, and the line of the first, where a reader takes the last."""
 
     @cached_property
     def marks(self) -> Marks:
@@ -142,15 +144,19 @@ def _parse_once(text: str, file: str) -> Document:
     return parse_document(text, file)
 
 
-def parse_document(text: str, file: str) -> Document:
-    """Parse the text of a file whose top is a mapping; `InputError` with every fault found."""
-    value, line = _parse(text, file)
+def parse_document(text: str, file: str, takes_last: bool = False) -> Document:
+    """Parse the text of a file whose top is a mapping; `InputError` with every fault found.
+
+    takes_last: of a key that is repeated the last value counts, as for PyYAML; otherwise it is a fault.
+    """
+    repeated: dict[KeyPath, int] | None = {} if takes_last else None
+    value, line = _parse(text, file, repeated)
     if value is None:
         raise InputError([Fault(file, 1, "", "the file is empty", "add keys and values such as `name: my-plan`")])
     if not isinstance(value, dict):
         what = f"the top of the file is {'a list' if isinstance(value, list) else 'a single value'}"
         raise InputError([Fault(file, line, "", what, "write a mapping of keys to values")])
-    return Document(file, value, text)
+    return Document(file, value, text, repeated or {})
 
 
 def parse_value(text: str, file: str) -> Any:
@@ -164,8 +170,9 @@ _NO_KEY_AS_COLLECTION = "a list or mapping is used as a key"
 class _Reader:
     """Builds data from the events of the parser; nesting is bounded, so that it cannot overflow the stack."""
 
-    def __init__(self, events: Iterator[Any], file: str) -> None:
+    def __init__(self, events: Iterator[Any], file: str, repeated: dict[KeyPath, int] | None = None) -> None:
         self.events = events
+        self.repeated = repeated  # where the last of a repeated key counts; None where it is a fault
         self.file = file
         self.faults: list[Fault] = []
         self.anchors: dict[str, tuple[Any, int] | None] = {}  # value and how many are in it; None while still open
@@ -282,12 +289,15 @@ class _Reader:
                 self.fault(line_of(event), f"{values[last]},{key} is read as a number and a key", fix, last)
                 values[last] = None  # one fault for 20,000,000
                 continue
-            if key in values:
+            if key in values and self.repeated is None:
                 self.fault(
                     line_of(event), f"duplicate key, first on line {line_of(first[key])}", "keep one of them", key
                 )
-            else:
-                values[key], first[key] = value, event
+                continue
+            if key in values and self.repeated is not None:
+                place = (*(part for part in self.path if part is not None), key)
+                self.repeated.setdefault(place, line_of(first[key]))
+            values[key], first[key] = value, event
             last = key
         return values
 
@@ -313,9 +323,9 @@ def plain_scalar(text: str) -> Any:
     return text
 
 
-def _parse(text: str, file: str) -> tuple[Any, int]:
-    """Return the value of a text, and its line."""
-    found, reader = None, _Reader(iter(()), file)
+def _parse(text: str, file: str, repeated: dict[KeyPath, int] | None = None) -> tuple[Any, int]:
+    """Return the value of a text, and its line; keys that are repeated are noted where a mapping is given for them."""
+    found, reader = None, _Reader(iter(()), file, repeated)
     try:
         # The loader's own events, none at the end: `yaml.parse` asks three times for each.
         reader.events = iter(LOADER(text).get_event, None)

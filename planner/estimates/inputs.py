@@ -195,6 +195,11 @@ class States:
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
     steps_in_backward: Numbers = 0  # 1: each gradient is used up in the backward pass, as soon as it is whole
+    # Linear layers that round in the forward pass (QAT): bytes kept per weight, the mean of all layers, and per token
+    # of each layer; bytes per weight of the matrix that is being rounded.
+    rounded_weight_bytes: Numbers = 0
+    rounded_input_bytes: Numbers = 0
+    rounded_passing_bytes: Numbers = 0
     # Extra bytes per parameter of some frameworks; usually 0.
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated

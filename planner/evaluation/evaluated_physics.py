@@ -70,7 +70,9 @@ def unmeasured(context: RunContext) -> str | None:
 
 
 def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterator[float]:
-    """Yield what widens the speed of a chip whose published runs had another method, more chips, another precision."""
+    """Yield what widens a speed: a chip whose published runs were of another kind, a precision that is a prior."""
+    if context.library.techniques.values.precision.values[context.recipe.precision].prior:
+        yield values["unmeasured_precision"]
     measured = context.gpu.chip.measured if context.gpu.chip else ()
     alike = [measurement for measurement in measured if measurement.method == context.recipe.method]
     if context.gpu.chip and not any(measurement.from_chips <= context.machine.gpus for measurement in alike):

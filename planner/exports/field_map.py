@@ -85,6 +85,8 @@ class Reading(Row):
     shown_by: tuple[str, ...] = ()
     """Fields of which every file of the tool has at least one; none: files of the tool are not read."""
     refused: tuple[RefusedRow, ...] = ()
+    refuses_repeated: bool = False
+    """Whether the tool itself refuses a key that stands twice; PyYAML takes the last."""
 
     techniques: tuple[str, ...] = ()
     """Techniques whose fields are read backwards."""
@@ -97,7 +99,10 @@ class Reading(Row):
     renamed: dict[str, str] = Field(default_factory=dict)
     """Field, or the fields that it holds -> the name that the map has for it."""
     parts: dict[str, str] = Field(default_factory=dict)
-    """Field -> regular expression whose named groups are fields of their own, such as the name of a builder."""
+    """Field -> regular expression whose named groups are fields of their own, such as the name of a builder.
+
+    Every entry of a list must match; a field without a match is left as it is.
+    """
     any_of: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Name -> fields of which one is enough for it to be true."""
     only: dict[str, Refusal] = Field(default_factory=dict)

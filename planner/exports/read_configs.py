@@ -138,7 +138,7 @@ def read_tool_file(path: str | Path) -> ToolFile:
     """Return what a file of one of the tools says; `InputError` with every fault of the file, each with its line."""
     text, file = read_text(path), str(path)
     is_json = file.endswith(".json")
-    document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file)
+    document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file, takes_last=True)
     if not isinstance(document.data, dict):
         raise InputError([Fault(file, 1, "", "is no mapping of fields to values", _WANTED)])
     return _Reader(document, Path(file).parent).read()
@@ -156,7 +156,7 @@ def _tool_of(document: Document | JsonDocument) -> FieldMap:
         raise InputError([Fault(document.file, 1, "", f"is {meant.what}, which is not read here", meant.do or _WANTED)])
     scored = []
     for tool in read_maps().values():
-        if not set(tool.read.shown_by) & {*document.data, *names}:
+        if not _shows(tool, {*document.data, *names}):
             continue
         known = {*_fields(tool), *tool.read.names()}
         share = sum(_is_known(name, known) for name in names) / len(names)
@@ -169,6 +169,16 @@ def _tool_of(document: Document | JsonDocument) -> FieldMap:
         what = f"looks most like a file of {tool.label}, which has {share:.0%} of its {len(names)} fields"
         raise InputError([Fault(document.file, 1, "", what, _WANTED)])
     return tool
+
+
+def _shows(tool: FieldMap, names: Collection[str]) -> bool:
+    """Return whether a file with these fields may be one of the tool: it has a field of the tool, and names a model.
+
+    Without a model it has two such fields: files of other programs have a `stage` or a `template`, too.
+    """
+    shown = set(tool.read.shown_by).intersection(names)
+    of_model = next((name for name, value in _flat(tool.always).items() if value == "$model_id"), None)
+    return len(shown) > 1 or (bool(shown) and (of_model is None or of_model in {*names, *shown}))
 
 
 def _is_known(name: str, known: Collection[str]) -> bool:
@@ -258,10 +268,12 @@ class _Reader:
     def _parts(self, name: str, value: Any) -> dict[str, Any]:
         """Return the fields that the value of one holds, such as adapters and builder of the path of a class."""
         pattern = self.tool.read.parts.get(name)
-        found = re.fullmatch(pattern, value) if pattern and isinstance(value, str) else None
-        if found is None:
+        texts = value if isinstance(value, list) else [value]
+        found = [re.fullmatch(pattern, text) if pattern and isinstance(text, str) else None for text in texts]
+        if not all(found):
             return {name: value}
-        return {part: text for part, text in found.groupdict().items() if text is not None}
+        groups = (one.groupdict() for one in found if one is not None)
+        return {part: text for group in groups for part, text in group.items() if text is not None} or {name: value}
 
     def read(self) -> ToolFile:
         """Return what the file says; `InputError` with every fault."""
@@ -285,8 +297,30 @@ class _Reader:
             self._read_nested()
         runs = Held(("framework",), list(self.tool.frameworks), self.tool.label, 0)  # a launcher: those that it starts
         self.answer.held.setdefault(runs.place, runs)
-        raise_faults(self.faults)
+        self._repeated()
+        raise_faults(self._faults_that_count())
         return self.answer.consistent()
+
+    def _repeated(self) -> None:
+        """Say which of two values counts of a key that is repeated, or refuse it as the tool does."""
+        places = self.document.repeated if isinstance(self.document, Document) else {}
+        for place, line in places.items():
+            name, again = ".".join(map(str, place)), self.document.line(place)
+            if self.tool.read.refuses_repeated:
+                what = f"is repeated, first on line {line}, which {self.tool.label} itself refuses"
+                self.faults.append(Fault(self.document.file, again, name, what, "keep one of them"))
+            else:
+                self.answer.unmodelled[f"{name} of line {line}"] = (
+                    f"the key is repeated on line {again}, and {self.tool.label} takes the last"
+                )
+
+    def _faults_that_count(self) -> list[Fault]:
+        """Return the faults without those of adapters where nothing but full training reads them: `lora_r: 0`."""
+        method = self.answer.held.get(("techniques", "method"))
+        if method is None or method.value != ["full"]:
+            return self.faults
+        unread = {self.written.get(name) for name, fact in self._templates() if fact[1:].startswith("lora_")}
+        return [fault for fault in self.faults if fault.where not in unread]
 
     def _line(self, name: str) -> int:
         return self.document.line(tuple(self.written.get(name, name).split(".")))

@@ -102,13 +102,13 @@ def members(family: str, least: float, most: float) -> tuple[str, ...]:
 
 
 def _dense_models() -> list[tuple[str, str, int]]:
-    """Return name, family and parameters of the shipped decoders without experts."""
+    """Return name, family and parameters of the shipped decoders without experts that a job may leave open."""
     folder = data_folder("models") / "architectures"
     cards = (read_shipped(path).data for path in sorted(folder.glob("*.yaml")))
     return [
         (card["name"], card["family"], int(card["parameters"]))
         for card in cards
-        if card.get("kind", "decoder") == "decoder" and not card.get("experts")
+        if card.get("kind", "decoder") == "decoder" and not card.get("experts") and not card.get("named_only")
     ]
 
 

@@ -130,9 +130,8 @@ class CardNames:
         own = wanted.rpartition("/")[2].casefold()
         alike = {name: _same_letters(own, name) for name in self.names}
         least = max(3, len(re.split(r"[^a-z]", own)[0]))
-        kin = sorted((name for name in alike if alike[name] >= least), key=lambda name: -alike[name])
-        same = [name for name in close if alike.get(name, 0) >= least]
-        names = list(dict.fromkeys([*same, *kin] if kin else close))[:3]
+        kin = [name for name in alike if alike[name] >= least]
+        names = sorted(kin, key=lambda name: (-alike[name], name not in close))[:3] or list(close)[:3]
         by_hub = f"`planner architectures import {wanted} -o model.yaml` fetches it (extra: hub)"
         path = f"the path of its config.json works{f', and {by_hub}' if _REPOSITORY.fullmatch(wanted) else ''}"
         return f"did you mean {' or '.join(names)}? Else {path}" if names else f"{path}; known: {self._listing}"

@@ -243,6 +243,7 @@ class Architecture(Card):
     published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))
     published_source: str = ""
     base: str = ""  # the model whose weights these are in another format
+    named_only: bool = False  # superseded by later releases: planned by its name, not tried where a job names a family
 
     image: ImageWork | None = None
     source: str = Field(min_length=1)

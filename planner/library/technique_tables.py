@@ -62,9 +62,13 @@ class Lossy(Row):
 
 
 class Value(Row):
-    """One value of a technique: its words in reports, and the 0/1 name that it counts as."""
+    """One value of a technique: its words in reports, and the 0/1 name that it counts as.
+
+    `prior` is what a plan says of an estimate that rests on no run.
+    """
 
     words: str | None = None
+    prior: str = ""
     label: str | None = None  # of a rung of the ladder of methods
     technique: str | None = None
     lossy: Lossy | None = None
@@ -77,10 +81,11 @@ class WeightBits(Value):
 
 
 class Precision(Value):
-    """How training computes; with `autocast` from fp32 masters."""
+    """How training computes; with `autocast` from fp32 masters, with `rounds` on rounded weights and inputs."""
 
     compute: str
     autocast: bool = False
+    rounds: bool = False
 
 
 class Sharding(Value):
@@ -246,6 +251,14 @@ class QuantisedBytes(Row):
     bitsandbytes: bool = False
 
 
+class RoundedBytes(Row):
+    """Bytes that a linear layer keeps where it rounds: per weight, per element of its input, of the matrix in work."""
+
+    weight_bytes: float = Field(alias="weight")
+    input_bytes: float = Field(alias="input")
+    passing_bytes: float = Field(alias="passing")
+
+
 class LossBytes(Row):
     """Bytes per token and vocabulary entry of the loss."""
 
@@ -261,6 +274,7 @@ class Bytes(Row):
     optimizers: dict[str, OptimizerBytes]
     adapters: dict[str, AdapterBytes]
     quantised: dict[str, QuantisedBytes]
+    rounded: dict[str, RoundedBytes]
     loss: dict[str, LossBytes]
 
 

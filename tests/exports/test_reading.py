@@ -207,7 +207,8 @@ def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
         ("a.yaml", "foo: 1\n", "a.yaml:1: has no field by which a tool"),
         ("a.yaml", "- a\n", "a.yaml:1: the top of the file is a list"),
         ("a.yaml", "a: [1\n", "a.yaml:2: not YAML"),
-        ("a.yaml", "bf16: true\nbf16: false\n", "a.yaml:2: bf16"),
+        ("a.yaml", "stage: sft\nstage: pt\ntemplate: x\n", "a.yaml:2: stage: is repeated, first on line 1, which "),
+        ("a.yaml", "stage: train\nseed: 1\nlearning_rate: 1e-4\n", "a.yaml:1: has no field by which a tool"),
         ("a.json", "[1]", "a.json:1: is no mapping"),
         ("a.json", "{", "a.json:1: not JSON"),
         ("a.yaml", "base_model: [1]\nbase_model_config: []\nadapter: {}\ndeepspeed: []\n", "a.yaml:1: "),
@@ -237,6 +238,15 @@ def test_a_file_of_another_tool_is_refused_by_its_name(text: str, what: str, tmp
     (said,) = faults(tmp_path, "a.yaml", text)
     assert said.startswith("a.yaml:1: is a") or said.startswith("a.yaml:1: is the configuration of a model")
     assert what in said and "which is not read here" in said
+
+
+def test_of_a_repeated_key_the_value_counts_that_the_tool_takes(tmp_path: Path) -> None:
+    """PyYAML, which reads the files of Axolotl and TRL, takes the last; the note names the line of the other."""
+    text = "base_model: a/b\nadapter: lora\nlora_r: 8\nmicro_batch_size: 4\nlora_r: 16\nadapter: lora\n"
+    found = read(tmp_path, "a.yml", text)
+    assert held(found)["lora.rank"] == 16
+    assert found.unmodelled["lora_r of line 3"] == "the key is repeated on line 5, and Axolotl takes the last"
+    assert found.held["lora", "rank"].line == 5
 
 
 def test_a_file_with_few_fields_of_a_tool_is_none_of_that_tool(tmp_path: Path) -> None:

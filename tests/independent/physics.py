@@ -101,6 +101,8 @@ class Facts:
         values = read("techniques/values.yaml")
         precision = values["precision"]["values"][t["precision"]]
         self.mixed = precision.get("autocast", False)
+        # Rounding in the forward pass: bytes kept per weight and per input element of a linear layer.
+        self.rounded = self.bytes["rounded"][t["method"]] if precision.get("rounds") else None
         self.wide = values["compute"][precision["compute"]]["element_bytes"] == 4
         # bitsandbytes' optimizers: 8-bit moments, or fp32 ones in pages; Adafactor has a golden case of its own.
         self.own_states = self.bytes["optimizers"].get(t["optimizer"])
@@ -238,12 +240,14 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     Tm = (trained / x.tp / s1 - full * lacks[s1]) * (temporary + row.get("extra_sharded", 0))
     Tm *= stay if x.offload != "none" else 1
     AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
+    if x.rounded:
+        AMP += x.rounded["weight"] * each * (layers if x.checkpoints == "none" else 1) / x.tp
     layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
     wide = max(layer, 2.0)
     root = wide * (stage if kept else embedding) / x.tp if gathers else 0.0
     U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
     Ug = wide * each / x.tp if gathers and not x.lora else 0.0
-    D = 2 * x.h * x.f if x.quantised else 0.0
+    D = (2 * x.h * x.f if x.quantised else 0.0) + (x.rounded["passing"] * x.h * x.f if x.rounded else 0.0)
     bucket = 5e8 * (4 if x.wide else 2) if x.deepspeed else 0.0
     left = G / x.group if x.deepspeed and x.z == 1 else G  # in the step: others' gradients are freed before
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
@@ -319,13 +323,17 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     # Autocast over fp32 weights on one replica: the embedding is fp32, and so is what is added to it.
     autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
     boundary = x.h * (4 if x.prepared or x.wide or autocast else 2) * t / sp
+    # Queries, keys and values round an input of their own, and so do gate and up.
+    inner = (3 if x.arch["gated"] else 2) * x.routed()
+    entering = 3 * x.h + x.q + (inner - x.routed()) * x.h + x.routed() * x.f
+    rounded = x.rounded["input"] * entering * t if x.rounded else 0.0
     share = k["k_frz"] if x.lora else k["k_act"]
     if x.quantised and x.frame.get("frozen_quantised_factor", True) and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
     stored = (
         layers
         * {
-            "none": share * compiled + 0.5 * inputs + k["e_sto"] * eager,
+            "none": share * compiled + 0.5 * inputs + rounded + k["e_sto"] * eager,
             "selective": boundary
             + (4 if x.wide else 2) * t * (2 * x.q + x.kv + x.f * x.routed()) / x.tp
             + ((4 if x.wide else 2) * t * x.h / sp if x.arch["gated"] else 0.0),
@@ -336,7 +344,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
         }[x.checkpoints]
     )
     k_ws = x.frame.get("working_factor") or (k["k_mws"] if x.frame.get("megatron") else k["k_ws"])
-    working = (k_ws * compiled + inputs + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
+    working = (k_ws * compiled + inputs + rounded + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
     if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
         others = t * (x.cp - 1)
         held = {"ring": 4 * x.kv * min(2 * t, others), "heads": (x.q + 2 * x.kv) * t, "gather": 4 * x.kv * others}
@@ -463,6 +471,7 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     # Linear layers in fp8 reach a share of the card's fp8 peak, which holds the casts around each product.
     share8 = {"fp8_torchao": "linear_share.fp8_torch", "fp8_te": "linear_share.fp8_fused"}.get(x.t["precision"])
     linear = kernels[share8] * card["fp8_tflops"] * 1e12 if share8 else peak
+    linear *= kernels["linear_share.rounded"] if x.rounded else 1.0
     matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (linear * E)
     share = (1 / x.pp + k["head_imbalance"] * (1 - 1 / x.pp)) * offload
     entries = share * tokens * x.V / x.tp

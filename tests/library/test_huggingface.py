@@ -188,7 +188,7 @@ FACTS: dict[str, dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "huggingface_configs.yaml").read_text(encoding="utf-8")
 )
 """Families of 2025 and later; tests/library/test_ecosystem.py compares them with Transformers."""
-DIFFERS = {"name", "aliases", "source", "notes", "parameters_basis", "published", "published_source"}
+DIFFERS = {"named_only", "name", "aliases", "source", "notes", "parameters_basis", "published", "published_source"}
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))

@@ -60,6 +60,7 @@ class _Layer:
     activations: Numbers  # k_comp * A_lay
     plain_activations: Numbers  # A_lay
     adapter_inputs: Numbers  # A_in
+    rounded_inputs: Numbers  # A_q, of linear layers that round
     scores: Numbers  # E, elements
     boundary: Numbers  # K, the input that full checkpointing keeps
     attention: Numbers  # the outputs of attention
@@ -82,7 +83,7 @@ def activation_terms(
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
     share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
-    working = share * layer.activations + layer.adapter_inputs + k.e_att * layer.scores
+    working = share * layer.activations + layer.adapter_inputs + layer.rounded_inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
@@ -139,6 +140,7 @@ def _layer(
         activations=np.where(np.not_equal(activations.compiled, 0), k.k_comp, 1.0) * plain,
         plain_activations=plain,
         adapter_inputs=np.not_equal(states.frozen, 0) * adapted,
+        rounded_inputs=states.rounded_input_bytes * tokens,
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
@@ -200,7 +202,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     bnb = frozen & np.not_equal(states.quantised, 0)
     bnb = bnb & np.not_equal(activations.quantised_no_checkpoint_factor, 0)
     share = np.where(bnb, k.k_frzq, np.where(frozen, k.k_frz, k.k_act))
-    kept = share * layer.activations + 0.5 * layer.adapter_inputs + k.e_sto * layer.scores
+    kept = share * layer.activations + 0.5 * layer.adapter_inputs + layer.rounded_inputs + k.e_sto * layer.scores
     selective = layer.boundary + layer.attention + layer.products
     stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)

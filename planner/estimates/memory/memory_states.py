@@ -57,12 +57,12 @@ class StaticTerms:
     optimizer: Numbers  # O
     paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
     step_temporary: Numbers  # Tm
-    cast_weights: Numbers  # AMP
+    cast_weights: Numbers  # AMP, and copies that are rounded in the forward pass
     gathered_weights: Numbers  # U
     gathered_root: Numbers  # of U, what is still gathered when the last layer's forward pass is over
     gathered_gradients: Numbers  # Ug
     bucket: Numbers  # of gradients that wait for their reduction
-    dequantised: Numbers  # D
+    dequantised: Numbers  # D, of the matrix in work
     load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
 
 
@@ -118,14 +118,25 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
-        cast_weights=np.where(ones, 0.0, states.cast_bytes) * (in_stage - away) / tensor,
+        cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
         gathered_weights=gathers * gathered[0] / tensor,
         gathered_root=gathers * gathered[1] / tensor,
         gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
         bucket=states.bucket_bytes,
-        dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
+        dequantised=_in_work(network, states),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _copies(states: States, whole: Numbers, in_layers: Numbers, sharded: Numbers) -> Numbers:
+    """Return the bytes of copies of weights: all cast by autocast where no stage shards, those that layers round."""
+    return np.where(sharded, 0.0, states.cast_bytes) * whole + states.rounded_weight_bytes * in_layers
+
+
+def _in_work(network: Network, states: States) -> Numbers:
+    """Return the bytes of the largest matrix of a layer while it is dequantised or rounded."""
+    each = 2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes
+    return each * (network.hidden * network.ffn)
 
 
 def _gathered(

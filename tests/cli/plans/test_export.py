@@ -52,7 +52,7 @@ def test_a_plan_is_not_replaced_by_a_file_of_its_name(plan_file: str, tmp_path: 
     plan, folder = tmp_path / "sft.yaml", str(tmp_path)
     plan.write_text(Path(plan_file).read_text())
     before = plan.read_bytes()
-    result = run(str(plan), "--to", "trl", "--to", "skypilot", "--dataset", "my/data", "-o", folder)
+    result = run(str(plan), "--to", "trl,skypilot", "--dataset", "my/data", "-o", folder)
     assert result.exit_code == 2 and "sft.yaml: is read by this command" in result.stderr
     assert plan.read_bytes() == before and os.listdir(tmp_path) == ["sft.yaml"]
     again = str(tmp_path / "run")

@@ -53,6 +53,13 @@ def test_members_are_shipped_and_generated_models_by_size() -> None:
     assert members("llama", 1, 2) == ()
 
 
+def test_a_superseded_release_is_planned_by_its_name_alone() -> None:
+    """A job that leaves the size open tries the releases of today; an old configuration still finds its model."""
+    assert "codellama-7b" not in members("llama", 6e9, 7e9)
+    (card,) = read_library(["codellama/CodeLlama-7b-hf"]).architectures.values()
+    assert card.named_only and card.parameters == 6_738_546_688
+
+
 def test_families_are_those_of_dense_models_of_text() -> None:
     """Mixtures of experts and image models have no law."""
     assert "llama" in families()
