@@ -23,7 +23,8 @@ from planner.exports.launchers import (
     token_remark,
 )
 from planner.exports.machine_names import missing_fields, trainer_file
-from planner.exports.run_script import readme, run_script
+from planner.exports.result_step import SCRIPT
+from planner.exports.run_script import readme, result_script, run_script
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
@@ -141,6 +142,8 @@ def export_all(
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)
     found["requirements.txt"] = requirements(trainer, facts, job.gpu)
+    if (text := result_script(given, facts)) is not None:
+        found[SCRIPT] = text
     if policy is not None:
         found["policy.json"] = json.dumps(policy) + "\n"
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")

@@ -112,7 +112,8 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     if several:
         service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
         documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
-    return commented(header(given.plan, job, tool, tool.run, remarks)) + "---\n".join(map(yaml_text, documents))
+    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
+    return commented(head) + "---\n".join(map(yaml_text, documents))
 
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
 
 def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return the batch script: one task per machine, requeued where its machines are taken."""
-    del trainer, facts
+    del trainer
     job, name = given.job, task_name(given.job)
     host = _slurm_host(given)
     minutes = math.ceil(60 * longest_hours(job))
@@ -154,7 +155,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         remarks.append("the plan does not know the CPUs of the machine: add --cpus-per-task, or a task gets one CPU")
     if job.host_memory is not None:
         remarks.append(f"states take {job.host_memory.taken_gb:.0f} GB of host memory on each node")
-    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    text = commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"]))
     body = (
         "set -euo pipefail\n"
         'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)\n'
@@ -182,7 +183,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
 
     `InputError` for several machines, which a job there does not have, and for a number of GPUs without a flavor.
     """
-    del trainer, facts
+    del trainer
     job = given.job
     find_machines(given.scenario, job, tool)
     flavors = tool.machines.get(job.gpu, {})
@@ -204,7 +205,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
         f"BUCKET=OWNER/NAME is mounted as {CHECKPOINT_FOLDER} and outlives the job (hf buckets create OWNER/NAME)",
     ]
     lines = ["set -euo pipefail", 'cd "$(dirname "$0")"', " \\\n  ".join(("hf jobs run", *options))]
-    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    text = commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"]))
     return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
 
 
@@ -265,7 +266,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
         else f"{tool.label} has no network volume for {writers} here: save {CHECKPOINT_FOLDER} of "
         "the first before it goes"
     )
-    return commented(header(given.plan, job, tool, tool.run, remarks)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])) + yaml_text(task)
 
 
 # A SkyPilot task: the machines of a plan, spot and on demand, and the run with its checkpoints.
@@ -298,7 +299,8 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
     remarks += [text for _, text in skypilot_needs(job, facts)]
     command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
-    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
+    head = header(given.plan, job, tool, command, remarks, facts["result_remarks"])
+    return commented(head) + yaml_text(task)
 
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:

@@ -10,13 +10,15 @@ from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.launchers import local_data, token_remark
 from planner.exports.machine_names import filled, launch_script, offers_of, task_name
 from planner.exports.quoting import document, shell_word
+from planner.exports.result_step import SCRIPT, result_body
 from planner.exports.script_parts import (
-    MERGED,
     commented,
     environment_lines,
     environment_remark,
     header,
     split_packages,
+    wrapped,
+    written_by,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ UPLOAD = "UPLOAD_TO"
 
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
-    result = '"$OUT"' if facts["merges_as"] is None else f'"$OUT"/{MERGED}'
+    step = facts["result"]
+    result = '"$OUT"' if step is None or step.trouble or step.offer else f'"$OUT"/{step.folder}'
     own = (trainer.checkpoints.name, "planned.txt", "finished.txt")
     left_out = " ".join(f"--exclude {shell_word(name)}" for name in own)
     lines = [
@@ -60,8 +63,33 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         remarks.append(token_remark(facts))
     if given.job.instances > 1:
         remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
-    text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks))
+    text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks, facts["result_remarks"]))
     return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
+
+
+def result_script(given: Given, facts: Facts) -> str | None:
+    """Return the script of the machine that the plan rents to make the result alone; None where it rents none."""
+    step, job = facts["result"], given.job
+    if step is None or step.trouble or step.offer is None:
+        return None
+    lines = [
+        f"Result of job {job.name} of plan {given.plan.scenario}: {step.form}, {step.bits} bits, after the run.",
+        written_by(given.plan),
+        _machine_of_result(given, step.offer),
+        f"Run: bash {SCRIPT} FOLDER, the folder of the run; or OWNER/NAME of the Hub, where {UPLOAD} sent its result",
+        f"Note: {UPLOAD}=OWNER/NAME uploads what is made",
+    ]
+    if job.export is not None and step.merges:
+        lines.append(f"Note: merging takes {job.export.ram_gb:.0f} GB of host memory")
+    lines += [f"Note: {remark}" for remark in _asked_of_all(facts)]
+    body = result_body(step, facts, task_name(job), UPLOAD)
+    return "#!/usr/bin/env bash\n" + commented(wrapped(lines)) + "\n".join(body) + "\n"
+
+
+def _machine_of_result(given: Given, offer: str) -> str:
+    """Return the machine that makes the result, with its hours and dollars."""
+    found = next((one for one in given.job.beside if one.stage == "export"), None)
+    return f"Machine: {offer}" + (f", likely {found.hours:.1f} h, ${found.usd:,.2f}" if found is not None else "")
 
 
 def _downloads(facts: Facts, of_weights: str) -> list[str]:
@@ -95,6 +123,7 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
         "First: " + "; ".join([*_asked_of_all(facts), *first]) + ".",
         f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.",
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.",
+        *(f"Result: {remark}." for remark in facts["result_remarks"]),
         f"Stop: {stops + ', or ' if stops else ''}give the machine back."
         + (f" Until then {'at most ' if job.spot_share > 0 else ''}${usd:,.2f} per hour." if usd is not None else ""),
     ]
