@@ -189,9 +189,10 @@ def _functions(step: ResultStep) -> list[str]:
 def _install(step: ResultStep) -> str:
     """Return the command that installs the tool into an environment of its own."""
     tool = _tool(step.form)
+    packages = " ".join((*_torch_words(step), *tool.packages))
     if step.form == "gguf":
-        return f"in_environment_of_result prepare_gguf {shell_word(tool.archive)} {step.bits}"
-    return f"in_environment_of_result pip install {' '.join((*_torch_words(step), *tool.packages))}"
+        return f"in_environment_of_result prepare_gguf {shell_word(tool.archive)} {step.bits} {packages}"
+    return f"in_environment_of_result pip install {packages}"
 
 
 def _torch_words(step: ResultStep) -> list[str]:

@@ -6,7 +6,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
-from planner.exports.field_map import Facts, FieldMap, LaunchMap
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps
 from planner.exports.launchers import local_data, token_remark
 from planner.exports.machine_names import filled, launch_script, offers_of, task_name
 from planner.exports.quoting import document, shell_word
@@ -115,19 +115,29 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     job, name = given.job, task_name(given.job)
     tools = launchers.values()
     starts = ", or ".join(f"`{tool.command(job)}`" for tool in tools)
-    stops = ", or ".join(f"`{filled(tool.stop_command(job), {'name': name})}`" for tool in tools)
+    stops = "".join(f"`{stop}`, or " for tool, stop in stop_commands(given).items() if tool in launchers)
     first = [f"`{tool.command(job)}` needs {filled(tool.first, {'name': name})}" for tool in tools if tool.first]
-    usd = _usd_per_hour(given)
+    usd = usd_per_hour(given)
+    most = "at most " if job.spot_share > 0 else ""
     lines = [
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.",
         "First: " + "; ".join([*_asked_of_all(facts), *first]) + ".",
         f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.",
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.",
         *(f"Result: {remark}." for remark in facts["result_remarks"]),
-        f"Stop: {stops + ', or ' if stops else ''}give the machine back."
-        + (f" Until then {'at most ' if job.spot_share > 0 else ''}${usd:,.2f} per hour." if usd is not None else ""),
+        f"Stop: {stops}{GIVE_BACK}." + (f" Until then {most}${usd:,.2f} per hour." if usd is not None else ""),
     ]
     return document("\n".join(lines) + "\n")
+
+
+GIVE_BACK = "give the machine back"
+"""What stops the bill of a machine that no launcher rented."""
+
+
+def stop_commands(given: Given) -> dict[str, str]:
+    """Return the command that stops a job and its bill, by launcher."""
+    name = {"name": task_name(given.job)}
+    return {target: filled(tool.stop_command(given.job), name) for target, tool in launch_maps().items()}
 
 
 def _asked_of_all(facts: Facts) -> list[str]:
@@ -136,7 +146,7 @@ def _asked_of_all(facts: Facts) -> list[str]:
     return [*found, *(f"{path} next to these files on each machine" for path in local_data(facts))]
 
 
-def _usd_per_hour(given: Given) -> float | None:
+def usd_per_hour(given: Given) -> float | None:
     """Return the dollars of an hour of all machines, from their first minute on; on demand where they are sold so."""
     offers = offers_of(given.scenario, given.job)
     there = [offer for offer in offers if offer.region == given.job.region] or offers

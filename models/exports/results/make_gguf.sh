@@ -1,5 +1,5 @@
 # A folder of llama.cpp may be there already (LLAMA_CPP), with its converter and, for 4 bits, llama-quantize in build/bin.
-prepare_gguf() { # ARCHIVE BITS
+prepare_gguf() { # ARCHIVE BITS PACKAGE...
   if [ ! -e "$LLAMA_CPP/convert_hf_to_gguf.py" ]; then
     rm -rf "$LLAMA_CPP.part"
     python -c 'import sys, tarfile, urllib.request
@@ -7,8 +7,10 @@ with urllib.request.urlopen(sys.argv[1]) as archive, tarfile.open(fileobj=archiv
     files.extractall(sys.argv[2])' "$1" "$LLAMA_CPP.part"
     mv "$LLAMA_CPP.part"/*/ "$LLAMA_CPP"
   fi
-  pip install -r "$LLAMA_CPP/requirements/requirements-convert_hf_to_gguf.txt"
-  if [ "$2" = 4 ] && [ ! -x "$LLAMA_CPP/build/bin/llama-quantize" ]; then
+  bits=$2
+  shift 2
+  pip install "$@"
+  if [ "$bits" = 4 ] && [ ! -x "$LLAMA_CPP/build/bin/llama-quantize" ]; then
     pip install cmake ninja
     cmake -S "$LLAMA_CPP" -B "$LLAMA_CPP/build" -G Ninja -D CMAKE_BUILD_TYPE=Release -D LLAMA_CURL=OFF
     cmake --build "$LLAMA_CPP/build" --target llama-quantize

@@ -1,6 +1,7 @@
 """Quantise 16-bit weights with samples of the training data: quantise_weights.py WEIGHTS RESULT gptq|awq BITS DATA."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from datasets import load_dataset
@@ -23,11 +24,11 @@ def texts(value: object) -> list[str]:
     """Return every text of a sample, whatever its fields are called."""
     if isinstance(value, str):
         return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return [text for part in parts for text in texts(part)]
 
 
-def tokens(row: dict) -> dict:
+def tokens(row: Mapping) -> dict:
     """Return the tokens of a sample, of a chat as its template writes it."""
     is_chat = bool(row.get("messages")) and tokenizer.chat_template is not None
     text = tokenizer.apply_chat_template(row["messages"], tokenize=False) if is_chat else "\n".join(texts(row))
@@ -35,7 +36,7 @@ def tokens(row: dict) -> dict:
 
 
 rows = rows.shuffle(seed=0).select(range(min(len(rows), SAMPLES)))
-rows = rows.map(tokens, remove_columns=rows.column_names)
+rows = rows.map(tokens, remove_columns=rows.column_names).filter(lambda row: len(row["input_ids"]) > 0)
 kept = ["lm_head", "re:.*gate$", "re:.*router$"]  # in 16 bits: the head, and what chooses experts
 if form == "awq":
     scaled = QuantizationModifier(targets=["Linear"], scheme="W4A16_ASYM", ignore=kept)
