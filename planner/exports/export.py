@@ -17,7 +17,7 @@ from planner.exports.launchers import (
     dstack_task,
     hf_job,
     kubernetes_job,
-    local_data,
+    local_paths,
     skypilot_needs,
     skypilot_task,
     slurm_script,
@@ -184,7 +184,7 @@ def needed_files(given: Given, wishes: Wishes, files: Collection[str]) -> list[s
     trainer = started or first_able(facts)
     is_launched = not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files)
     own = [trainer.file, *trainer.files_of(facts)] if is_launched else []
-    return [*own, *(local_data(facts) if is_launched or started else [])]
+    return [*own, *(local_paths(facts) if is_launched or started else [])]
 
 
 def hourly_line(given: Given, files: Collection[str]) -> str | None:

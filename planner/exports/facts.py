@@ -208,6 +208,8 @@ def _saving(job: Assignment, asked: Job) -> dict[str, Any]:
     steps = [max(job.steps // stage.count, 1)] if stage else []
     if job.spot is not None and job.step_seconds > 0:
         steps.append(max(int(job.spot.checkpoint_interval_hours * 3600 / job.step_seconds), 1))
+    if not steps and job.steps_before:  # the rest of a run that has checkpoints has them as often
+        steps.append(max(min(job.steps_before, job.steps), 1))
     return {
         "saves": bool(steps),
         "save_steps": min(steps, default=None),

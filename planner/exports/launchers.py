@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -37,6 +38,12 @@ _TOKEN_SECRET = "hf-token"
 def local_data(facts: Facts) -> list[str]:
     """Return the file of data that lies on the machine of the user, where the data are none of the Hub."""
     return [str(facts["dataset_path"])] if facts["has_data_file"] else []
+
+
+def local_paths(facts: Facts) -> list[str]:
+    """Return what lies on the machine of the user: the file of data, and weights in a folder."""
+    model = str(facts["model_id"] or "")
+    return [*local_data(facts), *([model] if model.startswith((".", "/", "~")) else [])]
 
 
 def token_remark(facts: Facts) -> str:
@@ -102,9 +109,11 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         + " ".join(
             f"--from-file={file}" for file in ("run.sh", "requirements.txt", trainer.file, *trainer.files_of(facts))
         ),
-        f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods",
+        f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods"
+        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if several else ""),
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
+    remarks += [f"first: {path} in {RUN_FOLDER} of each pod: a ConfigMap holds 1 MiB" for path in local_paths(facts)]
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
         remarks.append(made + token_remark(facts))
@@ -212,12 +221,14 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
 # A dstack task: the machines of a plan, spot and on demand, and the run with its checkpoints.
 
 
-_RETRIED = ("no-capacity", "interruption", "error")
+_RETRIED = ("no-capacity", "interruption")
+_SHARED_GB_PER_GPU = 8
+"""Shared memory of a container for each of its GPUs: the 64 MB of Docker are too few for NCCL and loaders of data."""
 _DSTACK_VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MASTER_NODE_IP"'}
 """Shell variables of a launch command -> how dstack says them."""
 
 
-def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
+def dstack_profile(job: Assignment, machines: Machines, nodes: int = 1) -> dict[str, Any]:
     """Return what to rent, where, on which market, at what highest price, and for how long."""
     on_spot = job.spot_share > 0
     found: dict[str, Any] = {"backends": [machines.provider]}
@@ -232,8 +243,11 @@ def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
     longest = math.ceil(longest_hours(job))
     found["max_duration"] = f"{longest}h"
     if on_spot:
-        found["retry"] = {"on_events": list(_RETRIED), "duration": f"{longest}h"}
-    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}"}}
+        # A fault of the run itself would come again; of several nodes, one that is taken ends the others by a fault.
+        events = [*_RETRIED, *(["error"] if nodes > 1 else [])]
+        found["retry"] = {"on_events": events, "duration": f"{longest}h"}
+    shared = f"{_SHARED_GB_PER_GPU * job.gpus_per_instance}GB"
+    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}", "shm_size": shared}}
 
 
 def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
@@ -245,7 +259,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     job = given.job
     machines = find_machines(given.scenario, job, tool, together=job.instances)
     task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
-    task |= dstack_profile(job, machines)
+    task |= dstack_profile(job, machines, job.instances)
     task["image"] = image_of(job.gpu).image
     task["files"] = [trainer.file, *trainer.files_of(facts), *local_data(facts)]
     if facts["needs_token"]:
@@ -284,7 +298,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     """
     job = given.job
     machines = find_machines(given.scenario, job, tool)
-    bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
+    bucket = {"name": _bucket(job, facts), "mode": "MOUNT_CACHED"}
     task = {
         "name": task_name(job),
         "workdir": ".",
@@ -303,13 +317,18 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     return commented(head) + yaml_text(task)
 
 
+def _bucket(job: Assignment, facts: Facts) -> str:
+    """Return a name that no bucket of others is likely to have, as names are global: with a hash of the recipe."""
+    return f"checkpoints-{task_name(job)}-{hashlib.sha256(facts['recipe'].encode()).hexdigest()[:8]}"
+
+
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
     """Return what a user must see to before a task starts, each with the word that it is about."""
     found = []
     if facts["needs_token"]:
         what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
         found.append((TOKEN, what))
-    what = f"the bucket checkpoints-{task_name(job)}, which keeps checkpoints and the result, is made in a store that"
+    what = f"the bucket {_bucket(job, facts)}, which keeps checkpoints and the result, is made in a store that"
     found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
     return found
 

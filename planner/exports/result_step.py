@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.exports.field_map import field_maps
 from planner.exports.quoting import shell_word
 from planner.exports.script_parts import environment_lines, image_of, script_lines, torch_lines, written_program
-from planner.library.technique_tables import Row
+from planner.library.technique_tables import Row, read_techniques
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ MERGED = "merged"
 SCRIPT = "result.sh"
 """Script of a machine that is rented for this step alone."""
 _FOLDER = "results"
+_HALF_BYTES = 2.0
 
 
 class _Tool(Row):
@@ -62,7 +63,7 @@ class ResultStep:
     bits: int
     """16 where nothing is quantised."""
     merges: bool
-    """Whether adapters are merged first."""
+    """Whether adapters are merged first; else all weights were trained."""
     half: str
     """16-bit type of PyTorch that adapters are merged in."""
     offer: str | None
@@ -84,7 +85,7 @@ class ResultStep:
 
     def remarks(self) -> list[str]:
         """Return what the head of each exported file says of this step."""
-        what = f"{self.form} of {self.bits} bits" if self.is_quantised else "merged adapters"
+        what = f"{self.form} of {self.bits} bits" if self.is_quantised else self._whole()
         where = f" on {self.offer}" if self.offer else ""
         if self.trouble:
             return [f"{what}{where}: paid for, and not made by these files ({self.trouble}). {self.by_hand()}"]
@@ -92,6 +93,9 @@ class ResultStep:
         if self.offer:
             return [f"{what}: made by {SCRIPT} (--all writes it) {with_tool}"]
         return [f"{what}: made by run.sh and tasks {with_tool}, in the folder {self.folder} of its results"]
+
+    def _whole(self) -> str:
+        return "merged adapters" if self.merges else "weights in 16 bits, where the training saves fp32"
 
     def by_hand(self) -> str:
         """Return what a person does where no file makes the result."""
@@ -108,16 +112,25 @@ class ResultStep:
 def result_step(job: Assignment, scenario: Scenario) -> ResultStep | None:
     """Return the step that a plan pays for; None where what training leaves is the result."""
     made = job.export
-    merges = made is not None and made.ram_gb > 0
-    if made is None or made.format == "adapters" or (made.format == "merged" and not merges):
+    if made is None:
+        return None
+    merges = made.ram_gb > 0
+    form = MERGED if made.format == "adapters" and _leaves_fp32(job) else made.format
+    if form == "adapters" or (form == MERGED and not merges and not _leaves_fp32(job)):
         return None
     gpu: str | None = job.gpu
     if made.offer is not None:
         offers = (offer for label, offer in scenario.labelled_offers() if label == made.offer)
         gpu = next((offer.card for offer in offers if offer.rents_gpus), None)
     half = "float16" if job.techniques.precision.startswith("fp16") else "bfloat16"
-    trouble = _form_trouble(job) or _gpu_trouble(made.format, gpu)
-    return ResultStep(made.format, made.bits or 16, merges, half, made.offer, gpu, trouble)
+    trouble = _form_trouble(job) or _gpu_trouble(form, gpu)
+    return ResultStep(form, made.bits or 16, merges, half, made.offer, gpu, trouble)
+
+
+def _leaves_fp32(job: Assignment) -> bool:
+    """Whether full training saves fp32 weights, where the plan sends 16 bits for each."""
+    kept = read_techniques().bytes.training[job.techniques.precision].weight_bytes
+    return job.techniques.method == "full" and kept > _HALF_BYTES
 
 
 def _form_trouble(job: Assignment) -> str:
@@ -205,7 +218,7 @@ def _torch_words(step: ResultStep) -> list[str]:
 def _made(step: ResultStep, facts: Facts) -> list[str]:
     """Return the indented lines that make the result of the weights in `$OUT`."""
     lines, weights = list[str](), '"$OUT"'
-    if step.merges:
+    if step.merges or not step.is_quantised:
         weights = f'"$OUT"/{MERGED}'
         base = f" {shell_word(facts['model_id'])}" if facts["model_id"] else ""
         merge = f'python "$MERGE" "$OUT" {weights} {step.half}{base}'

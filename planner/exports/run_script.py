@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
 from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps
-from planner.exports.launchers import local_data, token_remark
+from planner.exports.launchers import local_paths, token_remark
 from planner.exports.machine_names import filled, launch_script, offers_of, task_name
 from planner.exports.quoting import document, shell_word
 from planner.exports.result_step import SCRIPT, result_body
@@ -57,8 +57,8 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         environment_remark(given.job.gpu),
         f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended",
     ]
-    if local_data(facts):
-        remarks.append(f"{facts['dataset_path']} must be on each machine, next to this file; nothing copies it there")
+    copied = "must be on each machine, next to this file; nothing copies it there"
+    remarks += [f"{path} {copied}" for path in local_paths(facts)]
     if facts["needs_token"]:
         remarks.append(token_remark(facts))
     if given.job.instances > 1:
@@ -143,7 +143,7 @@ def stop_commands(given: Given) -> dict[str, str]:
 def _asked_of_all(facts: Facts) -> list[str]:
     """Return what every way to launch needs of the user: the token of a gated model, and data that lie here."""
     found = [token_remark(facts)] if facts["needs_token"] else []
-    return [*found, *(f"{path} next to these files on each machine" for path in local_data(facts))]
+    return [*found, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
 
 
 def usd_per_hour(given: Given) -> float | None:

@@ -244,9 +244,26 @@ def test_weights_in_a_form_of_their_own_are_not_merged() -> None:
     assert "LitGPT saves weights in a form of its own" in " ".join(line.lstrip("# ") for line in text.splitlines())
 
 
+@pytest.mark.parametrize("form", ["adapters", "merged"])
+def test_full_training_in_fp32_leaves_as_the_16_bits_that_the_plan_counts(tmp_path: Path, form: str) -> None:
+    """Half the gigabytes to send and keep: `export.gb` has two bytes for each weight."""
+    plan = asked(solved("fsdp"), form, merges=False)
+    assert plan.jobs[0].techniques.precision == "bf16_mixed"
+    machine = FakeMachine(tmp_path, files_of(plan))
+    machine.tool("python", MERGES)
+    ended = machine.run_script(UPLOAD_TO="me/model", NODE_RANK="0", HEAD_IP="a")
+    (out,) = machine.out.iterdir()
+    assert ended.code == 0 and f"merge_adapters.py {out} {out}/merged bfloat16" in ended.calls[-2], ended.said
+    assert ended.calls[-1].startswith(f"hf upload me/model {out}/merged ")
+    assert (
+        "weights in 16 bits, where the training saves fp32: made by run.sh" in (machine.run / "README.md").read_text()
+    )
+
+
 def test_what_training_leaves_needs_no_step() -> None:
-    """Adapters that are only sent, and all weights of full training."""
-    for plan in (asked(solved("quickstart"), "adapters"), asked(solved("fsdp"), "merged", merges=False)):
+    """Adapters that are only sent, and all weights of full training in 16 bits."""
+    half = changed(solved("fsdp"), {"precision": "bf16"})
+    for plan in (asked(solved("quickstart"), "adapters"), asked(half, "merged", merges=False)):
         files = files_of(plan)
         assert "Result: " not in files["README.md"] and "result.sh" not in files
         assert "merge_adapters" not in files["run.sh"]

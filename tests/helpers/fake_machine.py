@@ -26,7 +26,7 @@ class FakeMachine:
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder, self.run, self.out = folder, folder / "run", folder / "checkpoints"
         self.bin, self.bin_of_result = folder / "venv" / "bin", folder / "venv-result" / "bin"
-        self.run.mkdir()
+        self.run.mkdir(parents=True)
         self.calls = folder / "calls.log"
         for place, tools in ((self.bin, TOOLS), (self.bin_of_result, OF_RESULT)):
             place.mkdir(parents=True)
