@@ -68,6 +68,13 @@ def test_a_merged_result_that_is_paid_for_is_made_once_and_uploaded(tmp_path: Pa
     assert any("merge_adapters" in call for call in machine.run_script().calls), "another training, another result"
 
 
+def test_adapters_are_merged_in_the_16_bits_of_their_training() -> None:
+    """A V100 has no bfloat16: `merge_adapters.py` and the converter of GGUF are told so."""
+    plan = changed(asked(solved("quickstart"), "gguf", 4), {"precision": "fp16_mixed"})
+    script = files_of(plan)["run.sh"]
+    assert f'"$OUT"/merged float16 {BASE}' in script and '"$OUT"/gguf-4bit 4 f16\n' in script
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_gguf_is_made_after_the_training(tmp_path: Path, bits: int) -> None:
     """In an environment of its own that is made before; 8 bits by the converter alone, 4 by llama-quantize of 16 bits.
