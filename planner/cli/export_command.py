@@ -206,9 +206,12 @@ def _checklist(
 ) -> tuple[list[str], list[str], str | None]:
     """Return the files that those of the only job need, what they leave to the user, and what an hour costs.
 
-    Of several jobs without `job`: none of it.
+    Of several jobs without `job`, and of a job and a service in folders of their own: none of it.
     """
     from planner.exports.export import choose_job, hourly_line, needed_files, to_fill_in
+
+    if any("/" in path for path in texts):
+        return [], [], None
 
     name = job or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
     if name not in [planned.name for planned in plan.jobs]:
