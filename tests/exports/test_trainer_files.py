@@ -263,6 +263,26 @@ def test_a_file_says_what_makes_a_result_in_another_form() -> None:
     assert said in " ".join(with_gguf.replace("#", "").split()) and "Result: " not in with_adapters
 
 
+def test_the_rest_of_a_run_saves_checkpoints_as_the_run_did() -> None:
+    """Also on demand without a stage for them: it goes on from one."""
+    plan = solved("quickstart")
+    assert plan.inputs is not None
+    scenario = {**plan.inputs.scenario}
+    scenario["jobs"] = [{name: value for name, value in job.items() if name != "stages"} for job in scenario["jobs"]]
+    bare = plan.model_copy(update={"inputs": plan.inputs.model_copy(update={"scenario": scenario})})
+    assert settings(bare, "trl")["save_strategy"] == "no"
+    rest = settings(changed(bare, steps_before=100), "trl")
+    assert (rest["save_strategy"], rest["save_steps"]) == ("steps", 100)
+
+
+def test_the_file_of_deepspeed_says_how_a_script_is_started_with_it() -> None:
+    """On one machine and on several."""
+    two = changed(solved("zero2"), instances=2, gpus_per_instance=4, gpus=8)
+    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, "HOST slots=4")):
+        (text,) = texts(plan, "deepspeed").values()
+        assert command in " ".join(text.replace('"', "").replace(",", "").split())
+
+
 FSDP_2 = ("trl", "axolotl", "accelerate")
 """Tools whose files ask for FSDP version 2."""
 
