@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,7 +25,7 @@ TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS
 
 
 @click.command()
-@click.argument("plan_file", metavar="PLAN")
+@click.argument("plan_file", metavar="[PLAN]", required=False)
 @click.option(
     "--to",
     "targets",
@@ -48,15 +48,8 @@ TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS
 @click.option("--dataset", metavar="D", help="Data set of the Hub, or a file: .jsonl, .json, .csv, .parquet.")
 @click.option("--job", metavar="NAME", help="The job, where the plan has several.")
 @click.option("-o", "--output", "folder", metavar="DIR", help="Write the files into DIR (default: standard output).")
-def export(
-    plan_file: str,
-    targets: Sequence[str],
-    everything: bool,
-    model_id: str | None,
-    dataset: str | None,
-    job: str | None,
-    folder: str | None,
-) -> None:
+@click.option("--check", "checked", metavar="DIR", help="Check the files of DIR, which -o wrote, before their launch.")
+def export(plan_file: str | None, checked: str | None, **asked: Any) -> None:
     """Write the files that run PLAN, which `solve -o` or `solve --json` wrote.
 
     Every setting that the estimates rest on is written; learning rate and
@@ -66,6 +59,40 @@ def export(
 
     Try: planner export plan.json --to trl --dataset my/data -o run
     """
+    context = click.get_current_context()
+    if checked is not None:
+        if any(asked.values()):
+            raise click.UsageError("--check reads a folder: next to it stands PLAN alone", context)
+        _show_check(checked, plan_file)
+    elif plan_file is None:
+        raise click.UsageError("Missing argument 'PLAN'.", context)
+    else:
+        _export(plan_file, **asked)
+
+
+def _show_check(folder: str, plan_file: str | None) -> None:
+    """Say that a folder has no fault, and what is left to do; `InputError` with a line for each fault."""
+    from planner.exports.folder_check import check_folder
+
+    found = check_folder(folder, read_plan(plan_file) if plan_file is not None else None)
+    scripts = f", {found.scripts} scripts read" if found.scripts else ""
+    show(f"{folder}: no faults ({found.files} files of {found.scenario}{scripts})")
+    for line in found.see_to:
+        show(f"see to {line}")
+    for line in found.unchecked:
+        show(f"not checked: {line}", err=True)
+
+
+def _export(
+    plan_file: str,
+    targets: Sequence[str],
+    everything: bool,
+    model_id: str | None,
+    dataset: str | None,
+    job: str | None,
+    folder: str | None,
+) -> None:
+    """Write the files of a plan, or the only one to standard output."""
     from planner.exports.facts import Wishes
 
     context = click.get_current_context()
@@ -77,16 +104,29 @@ def export(
     texts, left_out = export_files(plan, plan_file, targets, everything, wishes, job)
     for line in left_out:
         show(line, err=True)
-    job = meant_job(plan, job)
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:
             raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
         show(next(iter(texts.values())).removesuffix("\n"))
         return
-    for name, state in write_files(Path(folder), texts).items():
+    states, left, hourly = write_export(plan, plan_file, texts, wishes, job, Path(folder))
+    for name, state in states.items():
         show(f"{Path(folder) / name}: {state}")
-    for line in _to_fill_in(plan, plan_file, wishes, job, texts):
+    for line in left:
         show(f"fill in {line}", err=True)
+    if hourly is not None:
+        show(hourly, err=True)
+
+
+def write_export(
+    plan: Plan, file: str, texts: dict[str, str], wishes: Wishes, job: str | None, folder: Path
+) -> tuple[dict[str, str], list[str], str | None]:
+    """Write the files of a plan with a list of them; return what happened to each, what is left, and an hour's cost."""
+    from planner.exports.folder_check import LIST, folder_list
+
+    needs, left, hourly = _checklist(plan, file, wishes, job, texts)
+    listed = texts | {LIST: folder_list(plan, texts, needs, left, folder)}
+    return write_files(folder, listed), left, hourly
 
 
 def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
@@ -181,14 +221,23 @@ def _job_files(
     return export_files(given, targets, wishes, file), []
 
 
-def _to_fill_in(plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]) -> list[str]:
-    """Return what the files of the only job, or of the one that is named, leave to the user."""
-    from planner.exports.export import choose_job, to_fill_in
+def _checklist(
+    plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]
+) -> tuple[list[str], list[str], str | None]:
+    """Return the files that those of the only job need, what they leave to the user, and what an hour costs.
 
-    name = job or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
+    Of several jobs without `job`, and of a job and a service in folders of their own: none of it.
+    """
+    from planner.exports.export import choose_job, hourly_line, needed_files, to_fill_in
+
+    if any("/" in path for path in texts):
+        return [], [], None
+
+    name = meant_job(plan, job) or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
     if name not in [planned.name for planned in plan.jobs]:
-        return []
-    return to_fill_in(choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name), wishes, texts)
+        return [], [], None
+    given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
+    return needed_files(given, wishes, texts), to_fill_in(given, wishes, texts), hourly_line(given, texts)
 
 
 def _service_files(

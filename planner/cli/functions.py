@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.catalog_command import chosen_offers, read_market
-from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL, export_files, has_trainer, write_files
+from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL, export_files, has_trainer, write_export
 from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
 from planner.cli.report_command import SECTIONS, page_of
 from planner.documents.overrides import Settings, as_settings
@@ -160,9 +160,10 @@ def export(
     if whole and targets and not (has_trainer(plan) and set(targets) <= set(TRAINERS_OF_ALL)):
         fix = f"a whole folder takes the trainer of a training plan, one of {', '.join(TRAINERS_OF_ALL)}"
         raise InputError([Fault("export", 0, "to", f"{', '.join(targets)} next to whole=True", fix)])
-    texts, _ = export_files(plan, file, targets, whole, Wishes(model_id, dataset), job)
+    wishes = Wishes(model_id, dataset)
+    texts, _ = export_files(plan, file, targets, whole, wishes, job)
     if folder is not None:
-        write_files(Path(folder), texts)
+        write_export(plan, file, texts, wishes, job, Path(folder))
     return texts
 
 

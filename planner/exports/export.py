@@ -17,13 +17,15 @@ from planner.exports.launchers import (
     dstack_task,
     hf_job,
     kubernetes_job,
+    local_paths,
     skypilot_needs,
     skypilot_task,
     slurm_script,
     token_remark,
 )
 from planner.exports.machine_names import missing_fields, trainer_file
-from planner.exports.run_script import readme, run_script
+from planner.exports.result_step import SCRIPT
+from planner.exports.run_script import GIVE_BACK, readme, result_script, run_script, stop_commands, usd_per_hour
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
@@ -141,6 +143,8 @@ def export_all(
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)
     found["requirements.txt"] = requirements(trainer, facts, job.gpu)
+    if (text := result_script(given, facts)) is not None:
+        found[SCRIPT] = text
     if policy is not None:
         found["policy.json"] = json.dumps(policy) + "\n"
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
@@ -169,6 +173,28 @@ def to_fill_in(given: Given, wishes: Wishes, files: Collection[str]) -> list[str
     elif facts["needs_token"] and not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files):
         found.append(f"{TOKEN}: {token_remark(facts)}")
     return found
+
+
+def needed_files(given: Given, wishes: Wishes, files: Collection[str]) -> list[str]:
+    """Return the files that those of a job start or read: settings of the trainer, and data that lie here."""
+    if given.job.inference is not None:
+        return []
+    facts = job_facts(given, wishes, on_task=True)
+    started = next((tool for tool in field_maps().values() if tool.launch and tool.file in files), None)
+    trainer = started or first_able(facts)
+    is_launched = not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files)
+    own = [trainer.file, *trainer.files_of(facts)] if is_launched else []
+    return [*own, *(local_paths(facts) if is_launched or started else [])]
+
+
+def hourly_line(given: Given, files: Collection[str]) -> str | None:
+    """Return what the machines of a job cost from their first minute on, and what stops that; None without a price."""
+    usd = usd_per_hour(given)
+    if usd is None:
+        return None
+    most = "at most " if given.job.spot_share > 0 else ""
+    stops = [stop for name, stop in stop_commands(given).items() if launch_maps()[name].file in files]
+    return f"{most}${usd:,.2f} per hour from the first minute on; stop: {', or '.join((*stops, GIVE_BACK))}"
 
 
 def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:

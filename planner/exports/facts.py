@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import printable
 from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
-from planner.exports.script_parts import environment_facts, merges_result
+from planner.exports.result_step import result_step
+from planner.exports.script_parts import environment_facts
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
@@ -83,6 +84,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     techniques = job.techniques.model_dump() | {"framework": job.framework or job.techniques.framework}
     asked = next(scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
+    step = result_step(job, scenario)
     facts = {
         **technique_facts(techniques, asked, card, job.gpu, wishes.dataset),
         "unit": job.unit,
@@ -100,7 +102,8 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
         "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
-        "merges_as": _half_type(techniques["precision"]) if merges_result(job) else None,
+        "result": step,
+        "result_remarks": step.remarks() if step is not None else [],
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
@@ -126,11 +129,6 @@ def _recipe(facts: Mapping[str, Any]) -> str:
         values.pop("lora_alpha")
     texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
     return "; ".join(f"{name}={printable(str(value))}" for name, value in texts.items())
-
-
-def _half_type(precision: str) -> str:
-    """Return the 16-bit type of PyTorch that weights are merged in: that of the training where it has one."""
-    return "float16" if precision.startswith("fp16") else "bfloat16"
 
 
 def _folder(name: str) -> str:
@@ -210,6 +208,8 @@ def _saving(job: Assignment, asked: Job) -> dict[str, Any]:
     steps = [max(job.steps // stage.count, 1)] if stage else []
     if job.spot is not None and job.step_seconds > 0:
         steps.append(max(int(job.spot.checkpoint_interval_hours * 3600 / job.step_seconds), 1))
+    if not steps and job.steps_before:  # the rest of a run that has checkpoints has them as often
+        steps.append(max(min(job.steps_before, job.steps), 1))
     return {
         "saves": bool(steps),
         "save_steps": min(steps, default=None),

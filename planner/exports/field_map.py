@@ -223,7 +223,7 @@ class FieldMap(Tool):
     checkpoints: Checkpoints = Checkpoints()
     format: Literal["yaml", "json", "python"] = "yaml"
     saves_adapters: bool = True
-    """Whether its adapters are those of PEFT, which `models/exports/merge_adapters.py` merges."""
+    """Whether its adapters are those of PEFT, which `models/exports/results/merge_adapters.py` merges."""
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)
     techniques: dict[str, dict[str, dict[str, Any]]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -37,6 +38,12 @@ _TOKEN_SECRET = "hf-token"
 def local_data(facts: Facts) -> list[str]:
     """Return the file of data that lies on the machine of the user, where the data are none of the Hub."""
     return [str(facts["dataset_path"])] if facts["has_data_file"] else []
+
+
+def local_paths(facts: Facts) -> list[str]:
+    """Return what lies on the machine of the user: the file of data, and weights in a folder."""
+    model = str(facts["model_id"] or "")
+    return [*local_data(facts), *([model] if model.startswith((".", "/", "~")) else [])]
 
 
 def token_remark(facts: Facts) -> str:
@@ -102,9 +109,11 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         + " ".join(
             f"--from-file={file}" for file in ("run.sh", "requirements.txt", trainer.file, *trainer.files_of(facts))
         ),
-        f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods",
+        f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods"
+        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if several else ""),
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
+    remarks += [f"first: {path} in {RUN_FOLDER} of each pod: a ConfigMap holds 1 MiB" for path in local_paths(facts)]
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
         remarks.append(made + token_remark(facts))
@@ -112,7 +121,8 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     if several:
         service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
         documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
-    return commented(header(given.plan, job, tool, tool.run, remarks)) + "---\n".join(map(yaml_text, documents))
+    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
+    return commented(head) + "---\n".join(map(yaml_text, documents))
 
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
@@ -128,7 +138,7 @@ def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
 
 def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return the batch script: one task per machine, requeued where its machines are taken."""
-    del trainer, facts
+    del trainer
     job, name = given.job, task_name(given.job)
     host = _slurm_host(given)
     minutes = math.ceil(60 * longest_hours(job))
@@ -154,7 +164,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         remarks.append("the plan does not know the CPUs of the machine: add --cpus-per-task, or a task gets one CPU")
     if job.host_memory is not None:
         remarks.append(f"states take {job.host_memory.taken_gb:.0f} GB of host memory on each node")
-    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    text = commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"]))
     body = (
         "set -euo pipefail\n"
         'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)\n'
@@ -182,7 +192,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
 
     `InputError` for several machines, which a job there does not have, and for a number of GPUs without a flavor.
     """
-    del trainer, facts
+    del trainer
     job = given.job
     find_machines(given.scenario, job, tool)
     flavors = tool.machines.get(job.gpu, {})
@@ -204,19 +214,21 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
         f"BUCKET=OWNER/NAME is mounted as {CHECKPOINT_FOLDER} and outlives the job (hf buckets create OWNER/NAME)",
     ]
     lines = ["set -euo pipefail", 'cd "$(dirname "$0")"', " \\\n  ".join(("hf jobs run", *options))]
-    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    text = commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"]))
     return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
 
 
 # A dstack task: the machines of a plan, spot and on demand, and the run with its checkpoints.
 
 
-_RETRIED = ("no-capacity", "interruption", "error")
+_RETRIED = ("no-capacity", "interruption")
+_SHARED_GB_PER_GPU = 8
+"""Shared memory of a container for each of its GPUs: the 64 MB of Docker are too few for NCCL and loaders of data."""
 _DSTACK_VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MASTER_NODE_IP"'}
 """Shell variables of a launch command -> how dstack says them."""
 
 
-def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
+def dstack_profile(job: Assignment, machines: Machines, nodes: int = 1) -> dict[str, Any]:
     """Return what to rent, where, on which market, at what highest price, and for how long."""
     on_spot = job.spot_share > 0
     found: dict[str, Any] = {"backends": [machines.provider]}
@@ -231,8 +243,11 @@ def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
     longest = math.ceil(longest_hours(job))
     found["max_duration"] = f"{longest}h"
     if on_spot:
-        found["retry"] = {"on_events": list(_RETRIED), "duration": f"{longest}h"}
-    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}"}}
+        # A fault of the run itself would come again; of several nodes, one that is taken ends the others by a fault.
+        events = [*_RETRIED, *(["error"] if nodes > 1 else [])]
+        found["retry"] = {"on_events": events, "duration": f"{longest}h"}
+    shared = f"{_SHARED_GB_PER_GPU * job.gpus_per_instance}GB"
+    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}", "shm_size": shared}}
 
 
 def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
@@ -244,7 +259,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     job = given.job
     machines = find_machines(given.scenario, job, tool, together=job.instances)
     task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
-    task |= dstack_profile(job, machines)
+    task |= dstack_profile(job, machines, job.instances)
     task["image"] = image_of(job.gpu).image
     task["files"] = [trainer.file, *trainer.files_of(facts), *local_data(facts)]
     if facts["needs_token"]:
@@ -265,7 +280,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
         else f"{tool.label} has no network volume for {writers} here: save {CHECKPOINT_FOLDER} of "
         "the first before it goes"
     )
-    return commented(header(given.plan, job, tool, tool.run, remarks)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])) + yaml_text(task)
 
 
 # A SkyPilot task: the machines of a plan, spot and on demand, and the run with its checkpoints.
@@ -283,7 +298,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     """
     job = given.job
     machines = find_machines(given.scenario, job, tool)
-    bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
+    bucket = {"name": _bucket(job, facts), "mode": "MOUNT_CACHED"}
     task = {
         "name": task_name(job),
         "workdir": ".",
@@ -298,7 +313,13 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
     remarks += [text for _, text in skypilot_needs(job, facts)]
     command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
-    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
+    head = header(given.plan, job, tool, command, remarks, facts["result_remarks"])
+    return commented(head) + yaml_text(task)
+
+
+def _bucket(job: Assignment, facts: Facts) -> str:
+    """Return a name that no bucket of others is likely to have, as names are global: with a hash of the recipe."""
+    return f"checkpoints-{task_name(job)}-{hashlib.sha256(facts['recipe'].encode()).hexdigest()[:8]}"
 
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
@@ -307,7 +328,7 @@ def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
     if facts["needs_token"]:
         what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
         found.append((TOKEN, what))
-    what = f"the bucket checkpoints-{task_name(job)}, which keeps checkpoints and the result, is made in a store that"
+    what = f"the bucket {_bucket(job, facts)}, which keeps checkpoints and the result, is made in a store that"
     found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
     return found
 

@@ -11,7 +11,8 @@ from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.quoting import shell_word
-from planner.exports.script_parts import MERGED, commented, header, script_lines
+from planner.exports.result_step import clearing_lines, making_lines, preparing_lines
+from planner.exports.script_parts import commented, header, script_lines, written_program
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
@@ -31,7 +32,8 @@ MEETING_PORT = 29500
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
     """Return the text of the file; what the plan does not decide stands in it as comments."""
     settings = tool.settings(facts)
-    lines = header(plan, job, tool, run_command(tool, facts), (*tool.remarks(facts), *_left_out(job, tool)))
+    remarks = (*tool.remarks(facts), *_left_out(job, tool))
+    lines = header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
     if tool.format == "json":
         return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
     if tool.format == "python":
@@ -288,7 +290,8 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     if facts["instances"] > 1:
         lines += [f"{name}={value}" for name, value in variables.items()]
     lines += [*script_lines("run_once.sh"), f"OUT={shell_word(facts['output_dir'])}"]
-    lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', 'if [ -e "$OUT/finished.txt" ]; then']
+    lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', *preparing_lines(facts)]
+    lines += ['if [ -e "$OUT/finished.txt" ]; then']
     lines += ['  echo "trained to its last step already: remove $OUT/finished.txt to train on"', "else"]
     lines += _world_check(trainer, facts)
     resumes = bool(trainer.resume) and facts["method"] in trainer.resumes
@@ -298,30 +301,10 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
     last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
-    merging = _merging(facts)
     lines += [f'run_to_its_end "$OUT"/{last} env {start}']
-    lines += [f'[ "${{NODE_RANK:-0}}" != 0 ] || rm -rf "$OUT"/{MERGED}'] if merging else []  # of an earlier training
-    lines += ['[ "${NODE_RANK:-0}" != 0 ] || touch "$OUT/finished.txt"', "fi", *merging]
+    lines += clearing_lines(facts)
+    lines += ['[ "${NODE_RANK:-0}" != 0 ] || touch "$OUT/finished.txt"', "fi", *making_lines(facts)]
     return "\n".join(lines) + "\n"
-
-
-def _merging(facts: Facts) -> list[str]:
-    """Return the lines by which the first machine merges the adapters, once; none where no plan pays for it."""
-    if facts["merges_as"] is None:
-        return []
-    base = f" {shell_word(facts['model_id'])}" if facts["model_id"] else ""
-    return [
-        f'if [ "${{NODE_RANK:-0}}" = 0 ] && [ ! -e "$OUT"/{MERGED} ]; then',
-        *written_program("MERGE", "merge_adapters.py"),
-        f'  python "$MERGE" "$OUT" "$OUT"/{MERGED} {facts["merges_as"]}{base}',
-        "fi",
-    ]
-
-
-def written_program(variable: str, name: str) -> list[str]:
-    """Return the lines that write a program of `models/exports` to a file whose path the variable has."""
-    head = [f"{variable}=$(mktemp -d)/{name}", f"cat > \"${variable}\" <<'END_OF_PROGRAM'"]
-    return [*head, *script_lines(name), "END_OF_PROGRAM"]
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:

@@ -158,8 +158,8 @@ def _tool_of(document: Document | JsonDocument) -> FieldMap:
     for tool in read_maps().values():
         if not _shows(tool, {*document.data, *names}):
             continue
-        known = {*_fields(tool), *tool.read.names()}
-        share = sum(_is_known(name, known) for name in names) / len(names)
+        known = known_fields(tool)
+        share = sum(is_known_field(name, known) for name in names) / len(names)
         scored.append((share, -len(known), tool))
     if not scored:
         what = "has no field by which a tool that is read here is known"
@@ -181,7 +181,12 @@ def _shows(tool: FieldMap, names: Collection[str]) -> bool:
     return len(shown) > 1 or (bool(shown) and (of_model is None or of_model in {*names, *shown}))
 
 
-def _is_known(name: str, known: Collection[str]) -> bool:
+def known_fields(tool: FieldMap) -> set[str]:
+    """Return the dotted names of the fields that the map of a tool writes, reads, or leaves to the user."""
+    return {*_fields(tool), *tool.read.names()}
+
+
+def is_known_field(name: str, known: Collection[str]) -> bool:
     """Return whether a map knows a dotted field, or one that it lies in."""
     return any(name.rsplit(".", drop)[0] in known for drop in range(name.count(".") + 1))
 

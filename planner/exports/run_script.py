@@ -6,17 +6,19 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
-from planner.exports.field_map import Facts, FieldMap, LaunchMap
-from planner.exports.launchers import local_data, token_remark
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps
+from planner.exports.launchers import local_paths, token_remark
 from planner.exports.machine_names import filled, launch_script, offers_of, task_name
 from planner.exports.quoting import document, shell_word
+from planner.exports.result_step import SCRIPT, result_body
 from planner.exports.script_parts import (
-    MERGED,
     commented,
     environment_lines,
     environment_remark,
     header,
     split_packages,
+    wrapped,
+    written_by,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ UPLOAD = "UPLOAD_TO"
 
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
-    result = '"$OUT"' if facts["merges_as"] is None else f'"$OUT"/{MERGED}'
+    step = facts["result"]
+    result = '"$OUT"' if step is None or step.trouble or step.offer else f'"$OUT"/{step.folder}'
     own = (trainer.checkpoints.name, "planned.txt", "finished.txt")
     left_out = " ".join(f"--exclude {shell_word(name)}" for name in own)
     lines = [
@@ -54,14 +57,39 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         environment_remark(given.job.gpu),
         f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended",
     ]
-    if local_data(facts):
-        remarks.append(f"{facts['dataset_path']} must be on each machine, next to this file; nothing copies it there")
+    copied = "must be on each machine, next to this file; nothing copies it there"
+    remarks += [f"{path} {copied}" for path in local_paths(facts)]
     if facts["needs_token"]:
         remarks.append(token_remark(facts))
     if given.job.instances > 1:
         remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
-    text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks))
+    text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks, facts["result_remarks"]))
     return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
+
+
+def result_script(given: Given, facts: Facts) -> str | None:
+    """Return the script of the machine that the plan rents to make the result alone; None where it rents none."""
+    step, job = facts["result"], given.job
+    if step is None or step.trouble or step.offer is None:
+        return None
+    lines = [
+        f"Result of job {job.name} of plan {given.plan.scenario}: {step.form}, {step.bits} bits, after the run.",
+        written_by(given.plan),
+        _machine_of_result(given, step.offer),
+        f"Run: bash {SCRIPT} FOLDER, the folder of the run; or OWNER/NAME of the Hub, where {UPLOAD} sent its result",
+        f"Note: {UPLOAD}=OWNER/NAME uploads what is made",
+    ]
+    if job.export is not None and step.merges:
+        lines.append(f"Note: merging takes {job.export.ram_gb:.0f} GB of host memory")
+    lines += [f"Note: {remark}" for remark in _asked_of_all(facts)]
+    body = result_body(step, facts, task_name(job), UPLOAD)
+    return "#!/usr/bin/env bash\n" + commented(wrapped(lines)) + "\n".join(body) + "\n"
+
+
+def _machine_of_result(given: Given, offer: str) -> str:
+    """Return the machine that makes the result, with its hours and dollars."""
+    found = next((one for one in given.job.beside if one.stage == "export"), None)
+    return f"Machine: {offer}" + (f", likely {found.hours:.1f} h, ${found.usd:,.2f}" if found is not None else "")
 
 
 def _downloads(facts: Facts, of_weights: str) -> list[str]:
@@ -87,27 +115,38 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     job, name = given.job, task_name(given.job)
     tools = launchers.values()
     starts = ", or ".join(f"`{tool.command(job)}`" for tool in tools)
-    stops = ", or ".join(f"`{filled(tool.stop_command(job), {'name': name})}`" for tool in tools)
+    stops = "".join(f"`{stop}`, or " for tool, stop in stop_commands(given).items() if tool in launchers)
     first = [f"`{tool.command(job)}` needs {filled(tool.first, {'name': name})}" for tool in tools if tool.first]
-    usd = _usd_per_hour(given)
+    usd = usd_per_hour(given)
+    most = "at most " if job.spot_share > 0 else ""
     lines = [
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.",
         "First: " + "; ".join([*_asked_of_all(facts), *first]) + ".",
         f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.",
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.",
-        f"Stop: {stops + ', or ' if stops else ''}give the machine back."
-        + (f" Until then {'at most ' if job.spot_share > 0 else ''}${usd:,.2f} per hour." if usd is not None else ""),
+        *(f"Result: {remark}." for remark in facts["result_remarks"]),
+        f"Stop: {stops}{GIVE_BACK}." + (f" Until then {most}${usd:,.2f} per hour." if usd is not None else ""),
     ]
     return document("\n".join(lines) + "\n")
+
+
+GIVE_BACK = "give the machine back"
+"""What stops the bill of a machine that no launcher rented."""
+
+
+def stop_commands(given: Given) -> dict[str, str]:
+    """Return the command that stops a job and its bill, by launcher."""
+    name = {"name": task_name(given.job)}
+    return {target: filled(tool.stop_command(given.job), name) for target, tool in launch_maps().items()}
 
 
 def _asked_of_all(facts: Facts) -> list[str]:
     """Return what every way to launch needs of the user: the token of a gated model, and data that lie here."""
     found = [token_remark(facts)] if facts["needs_token"] else []
-    return [*found, *(f"{path} next to these files on each machine" for path in local_data(facts))]
+    return [*found, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
 
 
-def _usd_per_hour(given: Given) -> float | None:
+def usd_per_hour(given: Given) -> float | None:
     """Return the dollars of an hour of all machines, from their first minute on; on demand where they are sold so."""
     offers = offers_of(given.scenario, given.job)
     there = [offer for offer in offers if offer.region == given.job.region] or offers

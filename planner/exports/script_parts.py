@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_shipped
 from planner.errors import Fault, InputError
-from planner.exports.field_map import Facts, FieldMap, Tool, field_maps
+from planner.exports.field_map import Facts, FieldMap, Tool
 from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _WIDTH = 110
 
 
-def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[str]) -> list[str]:
-    """Return the lines of the comment, without comment signs."""
+def header(
+    plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[str], result: Iterable[str] = ()
+) -> list[str]:
+    """Return the lines of the comment, without comment signs; `result`: what is said of the step that makes it."""
     versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
     cost, hours, vram = job.cost, job.hours, job.vram_gib
     lines = [
@@ -43,6 +45,7 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     ]
     if run:
         lines.append(f"Run: {run}")
+    lines += [f"Result: {remark}" for remark in result]
     lines += [f"Note: {remark}" for remark in (*remarks, *_runs(job))]
     return wrapped(lines)
 
@@ -82,28 +85,7 @@ def _runs(job: Assignment) -> list[str]:
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
     found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
-    if merges_result(job):
-        found.append(f"run.sh and tasks merge the adapters after the run, into the folder {MERGED} of its results")
-    elif job.export is not None and (job.export.bits or job.export.ram_gb):
-        found.append(f"the plan pays for a result as {job.export.format}: make it after the run, these files do not")
     return found
-
-
-MERGED = "merged"
-"""Folder of the merged weights, in that of a run."""
-
-
-def merges_result(job: Assignment) -> bool:
-    """Whether the machine that trains also merges the adapters, as the plan pays for, and its trainer saves such."""
-    framework = job.framework or job.techniques.framework
-    tools = [tool for tool in field_maps().values() if tool.launch and framework in tool.frameworks]
-    made = job.export
-    return (
-        made is not None
-        and (made.format, made.offer) == ("merged", None)
-        and made.ram_gb > 0
-        and all(tool.saves_adapters for tool in tools)
-    )
 
 
 # The environment of a run: image, CUDA and PyTorch by the GPU, and the packages of the trainer.
@@ -171,13 +153,20 @@ def environment_remark(gpu: str) -> str:
 def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the file of packages, with the releases that the field maps were checked with, for the CUDA of the GPU."""
     about = comment([environment_remark(gpu)]).rstrip()
-    lines = [about, *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
+    lines = [about, *torch_lines(gpu), *split_packages(trainer, facts)[0]]
     return "".join(f"{line}\n" for line in lines)
 
 
 def script_lines(name: str) -> list[str]:
     """Return the lines of a script of `models/exports`."""
     return (data_folder("models") / "exports" / name).read_text(encoding="utf-8").splitlines()
+
+
+def written_program(variable: str, name: str) -> list[str]:
+    """Return the lines that write a program of `models/exports` to a file whose path the variable has."""
+    file = name.rpartition("/")[2]
+    head = [f"{variable}=$(mktemp -d)/{file}", f"cat > \"${variable}\" <<'END_OF_PROGRAM'"]
+    return [*head, *script_lines(name), "END_OF_PROGRAM"]
 
 
 def environment_lines(name: str) -> list[str]:
@@ -191,7 +180,7 @@ def setup_script(trainer: FieldMap, facts: Facts, gpu: str, name: str) -> str:
     `name`: that of the virtual environment, which the run enters again.
     """
     together, alone = split_packages(trainer, facts)
-    packages = " ".join((*_index(image_of(gpu)), *map(shell_word, (*_torch(gpu), *together))))
+    packages = " ".join((*torch_lines(gpu), *map(shell_word, together)))
     installs = (f"pip install {requirement}" for requirement in (packages, *alone))
     return "\n".join(("set -e", *environment_lines(name), *installs)) + "\n"
 
@@ -202,10 +191,8 @@ def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str
     return [package for package in packages if " " not in package], [package for package in packages if " " in package]
 
 
-def _index(image: Image) -> list[str]:
-    return [f"--extra-index-url {image.index}"] if image.index else []
-
-
-def _torch(gpu: str) -> list[str]:
-    torch = image_of(gpu).torch
-    return [f"torch=={torch}"] if torch else []
+def torch_lines(gpu: str) -> list[str]:
+    """Return the index and the release of PyTorch for a GPU, as pip takes them; none where the image has its own."""
+    image = image_of(gpu)
+    index = [f"--extra-index-url {image.index}"] if image.index else []
+    return [*index, *([f"torch=={image.torch}"] if image.torch else [])]

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from planner.errors import InputError
+from planner.exports.launchers import dstack_profile
+from planner.exports.machine_names import Machines
 from tests.helpers.exported_plans import INSTALL, changed, solved, texts
 
 pytestmark = pytest.mark.slow
@@ -38,7 +40,7 @@ def test_the_task_of_the_quickstart_is_complete() -> None:
         "spot_policy": "on-demand",
         "max_price": round(1.1 * offer["usd_per_hour"], 2),
         "max_duration": "36h",
-        "resources": {"gpu": f"A5000:24GB:{job.gpus}"},
+        "resources": {"gpu": f"A5000:24GB:{job.gpus}", "shm_size": f"{8 * job.gpus}GB"},
         "image": "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel",
         "files": ["sft.yaml"],
         "env": ["HF_TOKEN"],
@@ -52,8 +54,8 @@ def test_a_spot_plan_is_retried_until_its_deadline_where_a_volume_keeps_checkpoi
     found = task(plan)
     hours = math.ceil(plan.jobs[0].deadline_hours or 0)
     assert found["spot_policy"] == "auto" and found["max_duration"] == f"{hours}h"
-    assert found["retry"] == {"on_events": ["no-capacity", "interruption", "error"], "duration": f"{hours}h"}
-    assert found["resources"] == {"gpu": "H200:141GB:1"}
+    assert found["retry"] == {"on_events": ["no-capacity", "interruption"], "duration": f"{hours}h"}
+    assert found["resources"] == {"gpu": "H200:141GB:1", "shm_size": "8GB"}
 
 
 def test_spot_without_a_volume_is_refused() -> None:
@@ -70,6 +72,10 @@ def test_several_machines_meet_at_the_first_one() -> None:
     found = task(plan)
     assert found["nodes"] == 2
     (command,) = found["commands"]
+    machines = Machines("aws", ("",), "H100", 20.0, 10.0)
+    assert dstack_profile(solved("spot").jobs[0], machines, 2)["retry"]["on_events"][-1] == "error", (
+        "a node that is lost ends the others by a fault"
+    )
     assert 'HEAD_IP="$DSTACK_MASTER_NODE_IP"' in command and "--num_machines 2" in command
 
 

@@ -14,7 +14,7 @@ import yaml
 from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export_all
 from planner.exports.script_parts import script_lines
-from planner.results.plan import ExportedResult, Plan
+from planner.results.plan import Plan
 from tests.helpers.exported_plans import WISHES, changed, solved, texts
 from tests.helpers.fake_machine import FakeMachine
 
@@ -176,26 +176,6 @@ def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path:
     assert none.code == 1 and "no virtual environment: install uv" in none.said and not has_trained(none.calls)
 
 
-MADE = {"format": "merged", "bits": None, "gb": 14.5, "ram_gb": 16.0, "offer": None, "ram_known": True}
-
-
-def test_a_merged_result_that_is_paid_for_is_made_once_and_uploaded(tmp_path: Path) -> None:
-    """After the training, into 16-bit weights of the base; a merge that failed is tried again without training."""
-    machine = FakeMachine(tmp_path, files_of(changed(solved("quickstart"), export=ExportedResult(**MADE))))
-    out = machine.out / "quickstart"
-    machine.tool("python", 'case "$1" in *merge_adapters.py) exit 4 ;; esac')
-    failed = machine.run_script(UPLOAD_TO="me/model")
-    assert failed.code == 4 and has_trained(failed.calls) and not any("upload" in call for call in failed.calls)
-    machine.tool("python", 'case "$1" in *merge_adapters.py) mkdir "$3" ;; esac')
-    again = machine.run_script(UPLOAD_TO="me/model")
-    assert again.code == 0 and not has_trained(again.calls)
-    assert again.calls[-2].endswith(f"merge_adapters.py {out} {out}/merged bfloat16 mistralai/Mistral-7B-v0.1")
-    assert again.calls[-1].startswith(f"hf upload me/model {out}/merged ")
-    assert not any("merge_adapters" in call for call in machine.run_script().calls), "once"
-    (out / "finished.txt").unlink()
-    assert any("merge_adapters" in call for call in machine.run_script().calls), "another training, another result"
-
-
 def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path) -> None:
     """The shell has taken note of the end before it waits again: the code is that of the run, not of the signal."""
     script = tmp_path / "script.sh"
@@ -209,14 +189,6 @@ def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path
     time.sleep(0.2)  # until it waits
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
-
-
-@pytest.mark.parametrize("other", [{"offer": "cpu"}, {"format": "gguf", "bits": 4}, {"ram_gb": 0.0}])
-def test_a_result_that_another_machine_makes_is_not_made_by_the_script(other: dict[str, object]) -> None:
-    """Or one in a form that these files cannot make: they say so."""
-    files = files_of(changed(solved("quickstart"), export=ExportedResult(**{**MADE, **other})))
-    assert "merge_adapters" not in files["run.sh"]
-    assert ("make it after the run, these files do not" in files["run.sh"]) == ("ram_gb" not in other)
 
 
 def test_slurm_gives_each_node_its_number_and_its_own_environment(tmp_path: Path) -> None:

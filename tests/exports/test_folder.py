@@ -125,6 +125,20 @@ def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_cos
     assert f"${max(prices) * job.instances:,.2f} per hour" in stop
 
 
+def test_what_lies_on_the_machine_of_the_user_and_who_writes_a_claim_is_said() -> None:
+    """Data and weights in a folder are copied by nothing; two pods write to one claim, a single one needs no word."""
+    given = choose_job(solved("fsdp"), scenario_of(solved("fsdp"), "plan.json"), "plan.json", None)
+    files = export_all(given, Wishes("./weights", "chats.jsonl"))[0]
+    for path in ("./weights", "chats.jsonl"):
+        assert f"{path} next to these files on each machine" in files["README.md"]
+        assert f"first: {path} in /workspace of each pod" in files["job.yaml"].replace("\n#  ", "")
+        assert f"{path} must be on each machine" in files["run.sh"]
+    assert (
+        "ReadWriteMany" in folder(changed(solved("fsdp"), **TWO))["job.yaml"]
+        and "ReadWriteMany" not in files["job.yaml"]
+    )
+
+
 def test_a_node_of_slurm_has_the_cpus_of_the_plan_and_its_own_memory() -> None:
     """Else a task gets one CPU and a few GB; `srun` needs the CPUs once more."""
     plan = solved("fsdp")

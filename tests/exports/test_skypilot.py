@@ -60,19 +60,20 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
         "fi",
     ]
     assert f"\nenter_environment quickstart\n{INSTALL} trl==1.16.0 transformers==5.23.0" in found.pop("setup")
-    assert found == {
-        "name": "quickstart",
-        "workdir": ".",
-        "num_nodes": job.instances,
-        "file_mounts": {"/checkpoints": {"name": "checkpoints-quickstart", "mode": "MOUNT_CACHED"}},
-        "secrets": {"HF_TOKEN": None},
-    }
+    (mounted,) = found.pop("file_mounts").values()
+    assert mounted["mode"] == "MOUNT_CACHED"
+    assert re.fullmatch("checkpoints-quickstart-[0-9a-f]{8}", mounted["name"])
+    assert found == {"name": "quickstart", "workdir": ".", "num_nodes": job.instances, "secrets": {"HF_TOKEN": None}}
 
 
 def test_the_result_outlives_the_machines_also_without_checkpoints() -> None:
     """The bucket is mounted in any case, and what a user must see to and fill in is listed."""
     plan = changed(solved("fsdp"), spot_share=0.0, spot=None)
-    assert task(plan)["file_mounts"]["/checkpoints"]["name"] == "checkpoints-llama-2-7b-full-vs-lora"
+    name = task(plan)["file_mounts"]["/checkpoints"]["name"]
+    assert name.startswith("checkpoints-llama-2-7b-full-vs-lora-")
+    moved, other = changed(plan, gpus=8), changed(plan, steps=plan.jobs[0].steps + 1)
+    names = [task(one)["file_mounts"]["/checkpoints"]["name"] for one in (moved, other)]
+    assert names[0] == name != names[1], "of the same run on other machines, and not of another run"
     given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
     lines = to_fill_in(given, Wishes(dataset="my/data"), ["task.yaml", "axolotl.yml"])
     assert any("which keeps checkpoints and the result" in line for line in lines)

@@ -253,14 +253,34 @@ def test_the_memory_of_saving_a_sharded_run_as_a_whole_is_said() -> None:
     assert "up to 14 GB" in " ".join(texts(lora, "trl")["sft.yaml"].replace("#", "").split())
 
 
-def test_a_result_in_another_form_is_paid_for_and_not_made() -> None:
-    """The file says so; adapters that leave as they are need no word."""
+def test_a_file_says_what_makes_a_result_in_another_form() -> None:
+    """It is not the trainer; adapters that leave as they are need no word."""
     plan = solved("quickstart")
     plain = ExportedResult(format="adapters", bits=None, gb=0.1, ram_gb=0.0, offer=None, ram_known=True)
     quantised = ExportedResult(format="gguf", bits=4, gb=4.0, ram_gb=20.0, offer=None, ram_known=True)
     (with_adapters,), (with_gguf,) = (texts(changed(plan, export=each), "trl").values() for each in (plain, quantised))
-    said = "the plan pays for a result as gguf: make it after the run"
-    assert said in " ".join(with_gguf.replace("#", "").split()) and "the plan pays for" not in with_adapters
+    said = "Result: gguf of 4 bits: made by run.sh and tasks with llama.cpp"
+    assert said in " ".join(with_gguf.replace("#", "").split()) and "Result: " not in with_adapters
+
+
+def test_the_rest_of_a_run_saves_checkpoints_as_the_run_did() -> None:
+    """Also on demand without a stage for them: it goes on from one."""
+    plan = solved("quickstart")
+    assert plan.inputs is not None
+    scenario = {**plan.inputs.scenario}
+    scenario["jobs"] = [{name: value for name, value in job.items() if name != "stages"} for job in scenario["jobs"]]
+    bare = plan.model_copy(update={"inputs": plan.inputs.model_copy(update={"scenario": scenario})})
+    assert settings(bare, "trl")["save_strategy"] == "no"
+    rest = settings(changed(bare, steps_before=100), "trl")
+    assert (rest["save_strategy"], rest["save_steps"]) == ("steps", 100)
+
+
+def test_the_file_of_deepspeed_says_how_a_script_is_started_with_it() -> None:
+    """On one machine and on several."""
+    two = changed(solved("zero2"), instances=2, gpus_per_instance=4, gpus=8)
+    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, "HOST slots=4")):
+        (text,) = texts(plan, "deepspeed").values()
+        assert command in " ".join(text.replace('"', "").replace(",", "").split())
 
 
 FSDP_2 = ("trl", "axolotl", "accelerate")

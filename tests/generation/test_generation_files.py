@@ -163,6 +163,6 @@ def test_the_command_writes_the_folder(tmp_path: Any) -> None:
     plan.write_text(json.dumps(solved("generation spot").model_dump(mode="json", by_alias=True)))
     done = CliRunner().invoke(main, ["export", str(plan), "-o", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
-    assert sorted(one.name for one in (tmp_path / "run").iterdir()) == ["generate.json", "generate.py"]
+    assert sorted(one.name for one in (tmp_path / "run").iterdir()) == ["export.json", "generate.json", "generate.py"]
     done = CliRunner().invoke(main, ["export", str(plan)])
     assert done.exit_code == 2 and "name a folder with -o" in done.output

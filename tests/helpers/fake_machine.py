@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+OF_RESULT = ("pip", "python", "cmake")
+"""Tools in the environment of what makes the result."""
 TOOLS = ("pip", "hf", "trl", "python", "llamafactory-cli", "axolotl", "accelerate", "vllm", "sglang", "nvidia-smi")
 
 
@@ -23,27 +25,32 @@ class FakeMachine:
 
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder, self.run, self.out = folder, folder / "run", folder / "checkpoints"
-        self.bin = folder / "venv" / "bin"
-        self.bin.mkdir(parents=True)
-        self.run.mkdir()
+        self.bin, self.bin_of_result = folder / "venv" / "bin", folder / "venv-result" / "bin"
+        self.run.mkdir(parents=True)
         self.calls = folder / "calls.log"
-        (self.bin / "activate").write_text(f"PATH={self.bin}:$PATH\nexport PATH\n")
-        for tool in TOOLS:
-            self.tool(tool)
+        for place, tools in ((self.bin, TOOLS), (self.bin_of_result, OF_RESULT)):
+            place.mkdir(parents=True)
+            (place / "activate").write_text(f"PATH={place}:$PATH\nexport PATH\n")
+            for tool in tools:
+                self.tool(tool, of_result=place == self.bin_of_result)
         for name, text in files.items():
             (self.run / name).write_text(text.replace("/checkpoints", str(self.out)))
 
-    def tool(self, name: str, does: str = "") -> None:
-        """Make a tool that records its call and then does what is said, such as `exit 1`."""
-        path = self.bin / name
-        path.write_text(f'#!/bin/sh\necho {name} "$@" >> "{self.calls}"\n{does}\n')
+    def tool(self, name: str, does: str = "", of_result: bool = False) -> None:
+        """Make a tool that records its call and then does what is said, such as `exit 1`.
+
+        Calls in the environment of the result begin with `result`.
+        """
+        path = (self.bin_of_result if of_result else self.bin) / name
+        said = f"result {name}" if of_result else name
+        path.write_text(f'#!/bin/sh\necho {said} "$@" >> "{self.calls}"\n{does}\n')
         path.chmod(0o755)
 
-    def start(self, script: str = "run.sh", shell: str = "bash", **more: str) -> subprocess.Popen[str]:
+    def start(self, script: str = "run.sh", *words: str, shell: str = "bash", **more: str) -> subprocess.Popen[str]:
         """Start a script of the folder as a person would."""
         self.calls.write_text("")
         return subprocess.Popen(
-            [shell, str(self.run / script)], cwd=self.run, env=self.environment(**more), text=True,
+            [shell, str(self.run / script), *words], cwd=self.run, env=self.environment(**more), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -58,6 +65,6 @@ class FakeMachine:
         said, wrong = process.communicate(timeout=60)
         return Ended(process.returncode, self.calls.read_text().splitlines(), said + wrong)
 
-    def run_script(self, script: str = "run.sh", shell: str = "bash", **more: str) -> Ended:
-        """Run a script to its end."""
-        return self.ended(self.start(script, shell, **more))
+    def run_script(self, script: str = "run.sh", *words: str, shell: str = "bash", **more: str) -> Ended:
+        """Run a script with its arguments to its end."""
+        return self.ended(self.start(script, *words, shell=shell, **more))

@@ -311,7 +311,8 @@ def test_the_command_writes_the_files(tmp_path: Path, arguments: list[str]) -> N
         again = Plan.model_validate(json.loads((tmp_path / "run" / "plan.json").read_text()))
         assert again.services == plan().services
     else:
-        assert names == ({f"skypilot-{NAME}.yaml", "skypilot-hours.cron"} if arguments else {f"serve-{NAME}.sh"})
+        files = {f"skypilot-{NAME}.yaml", "skypilot-hours.cron"} if arguments else {f"serve-{NAME}.sh"}
+        assert names == files | {"export.json"}
     done = CliRunner().invoke(main, ["export", str(path), "--job", "other"])
     assert done.exit_code == 2 and "the plan has no service 'other'; known: answers" in done.output
 

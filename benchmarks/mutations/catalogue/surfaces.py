@@ -52,6 +52,45 @@ AREA.add(
 )
 AREA.add("a batch job takes one machine", '"nodes": job.instances,\n        "ntasks', '"nodes": 1,\n        "ntasks')
 
+AREA.add(
+    "each node of Slurm is the first", "NODE_RANK=$SLURM_NODEID", "NODE_RANK=0", "tests/exports/test_fake_machine.py"
+)
+
+AREA.of("planner/exports/result_step.py", "tests/exports/test_result_step.py")
+AREA.add(
+    "every machine makes the result", """missing = f'[ "${{NODE_RANK:-0}}" = 0 ] && [ ! -e""", """missing = f'[ ! -e"""
+)
+AREA.add(
+    "every machine installs what quantises", """needed = f'[ "${{NODE_RANK:-0}}" = 0 ] && ! {{""", """needed = f'! {{"""
+)
+AREA.add("adapters are quantised without their base", "weights = f'\"$OUT\"/{MERGED}'", "weights = '\"$OUT\"'")
+AREA.add("a PyTorch that is too old is said to do", "< tool.least_torch:", "< (2, 0):")
+AREA.add("merged weights are no 16 bits of the training", '"float16" if job', '"float32" if job')
+
+AREA.of("models/exports/results/make_gguf.sh", "tests/exports/test_result_step.py")
+AREA.add("four bits are eight", 'model-q4_0.gguf" Q4_0', 'model-q4_0.gguf" Q8_0')
+AREA.add("the 16-bit file stays in the result", 'rm "$2.part/model-16bit.gguf"', "true")
+
+AREA.of("models/exports/run_once.sh", "tests/exports/test_fake_machine.py")
+AREA.add("a run that was stopped ended well", "    code=143", "    code=0")
+AREA.add("the folder of another plan is taken", "    return 3", "    return 0")
+
+AREA.of("planner/exports/machine_names.py", "tests/exports/test_fake_machine.py")
+AREA.add(
+    "another machine than the first says that the run has ended",
+    """'[ "${NODE_RANK:-0}" != 0 ] || touch""",
+    """'[ "${NODE_RANK:-0}" = 0 ] || touch""",
+)
+
+AREA.of("planner/exports/run_script.py", "tests/exports/test_fake_machine.py", "tests/exports/test_folder.py")
+AREA.add("every machine uploads", """}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then'""", """}:-}}" ]; then'""")
+AREA.add("checkpoints are uploaded", 'f"--exclude {shell_word(name)}"', 'f"--include {shell_word(name)}"')
+
+AREA.of("planner/exports/folder_check.py", "tests/exports/test_folder_check.py")
+AREA.add("changed files pass the check", '_hash(text) == entry["sha256"]', 'entry["sha256"]')
+AREA.add("changed settings pass the check", "if now != value and", "if now is None and")
+AREA.add("a plan of another fingerprint passes", 'fingerprint(plan) != found["plan"]', 'not found["plan"]')
+
 AREA.of("planner/services/served_kinds.py", "tests/services/test_service_files.py")
 AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")
 AREA.add("hours without a machine count as load", "strict=True) if count", "strict=True)")

@@ -66,10 +66,10 @@ def test_files_are_written_into_a_folder_and_left_alone_where_nothing_changed(pl
     folder = tmp_path / "new" / "run"
     arguments = (plan_file, "--to", "skypilot", "--to", "trl", "-o", str(folder))
     first = run(*arguments)
-    assert first.exit_code == 0 and sorted(os.listdir(folder)) == ["sft.yaml", "task.yaml"]
-    assert first.stdout.count(": written") == 2
+    assert first.exit_code == 0 and sorted(os.listdir(folder)) == ["export.json", "sft.yaml", "task.yaml"]
+    assert first.stdout.count(": written") == 3
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert run(*arguments).stdout.count(": unchanged") == 2
+    assert run(*arguments).stdout.count(": unchanged") == 3
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     (folder / "sft.yaml").write_text("mine")
     third = run(*arguments)
@@ -197,10 +197,11 @@ def test_all_of_a_job_and_a_service_are_folders_of_their_own(both_file: tuple[st
     path, job = both_file
     result = run(path, "--all", "--dataset", "my/data", "-o", str(tmp_path / "all"))
     assert result.exit_code == 0, result.stderr
-    assert sorted(os.listdir(tmp_path / "all")) == sorted([job, "answers", "plan.json"])
+    assert sorted(os.listdir(tmp_path / "all")) == sorted([job, "answers", "export.json", "plan.json"])
     for name, more in ((job, ("--dataset", "my/data")), ("answers", ())):
         assert run(path, "--all", "--job", name, *more, "-o", str(tmp_path / name)).exit_code == 0
-        alone = {one.name: one.read_text() for one in (tmp_path / name).iterdir() if one.name != "plan.json"}
+        own = ("export.json", "plan.json")
+        alone = {one.name: one.read_text() for one in (tmp_path / name).iterdir() if one.name not in own}
         assert {one.name: one.read_text() for one in (tmp_path / "all" / name).iterdir()} == alone and alone
     refused = run(path, "--all", "--model-id", "me/x", "-o", str(tmp_path / "none"))
     assert refused.exit_code == 2 and "--model-id: the plan has 2 jobs; choose one with --job" in refused.stderr

@@ -1,0 +1,194 @@
+"""`planner export --check`: an exported folder as it was written, changed, incomplete, filled in, of another plan."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from planner.documents.tables import json_text
+from planner.results.plan import Plan
+from tests.helpers.exported_plans import changed, on_hugging_face, solved, unsloth_plan
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ("export", *arguments))
+
+
+def plan_file(plan: Plan, folder: Path) -> str:
+    """Write a plan as `solve -o` does; return its path."""
+    path = folder / "given.json"
+    path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The plan on providers of every launcher, and its whole folder."""
+    place = tmp_path_factory.mktemp("whole")
+    plan = plan_file(solved("secure"), place)
+    assert run(plan, "--all", "--dataset", "my/data", "-o", str(place / "run")).exit_code == 0
+    return plan, place / "run"
+
+
+@pytest.fixture
+def folder(exported: tuple[str, Path], tmp_path: Path) -> Path:
+    """A copy of it that a test may break."""
+    return Path(shutil.copytree(exported[1], tmp_path / "run"))
+
+
+def test_a_folder_as_it_was_written_has_no_fault(exported: tuple[str, Path]) -> None:
+    """Also next to its plan; what is left to a person is said, the exit code is 0."""
+    plan, folder = exported
+    for words in ((), (plan,)):
+        result = run(*words, "--check", str(folder))
+        assert result.exit_code == 0, result.output
+        first, *others = result.stdout.splitlines()
+        count = len([path for path in folder.iterdir() if path.name != "export.json"])
+        assert first.startswith(f"{folder}: no faults ({count} files of quickstart, ")
+        assert any(line.startswith("see to task.yaml: HF_TOKEN: ") for line in others)
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / name
+        assert old in path.read_text(), name
+        path.write_text(path.read_text().replace(old, new, 1))
+
+    return change
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "missing": (lambda folder: (folder / "job.slurm").unlink(), "job.slurm: is missing"),
+    "a field of the plan": (
+        replaced("sft.yaml", "max_length: 2048", "max_length: 4096"),
+        "sft.yaml:10: max_length: is 4096, and the plan counts with 2048",
+    ),
+    "a field that was taken out": (replaced("sft.yaml", "max_steps:", "# max_steps:"), "max_steps: is left out, and"),
+    "a field misspelt": (
+        replaced("sft.yaml", "bf16: true", "bf16: true\nlearning_rat: 1.0e-4"),
+        "learning_rat: is no field that TRL 1.16 has; write learning_rate",
+    ),
+    "not filled in": (replaced("sft.yaml", "dataset_name: my/data\n", ""), "dataset_name: is required and missing"),
+    "no YAML": (replaced("job.yaml", "kind: Job", "kind: [Job"), "job.yaml:"),
+    "a script": (replaced("run.sh", "set -euo pipefail", "set -euo pipefail; if"), "run.sh: bash: "),
+    "a script that is one": (replaced("run.sh", "hf download", "hf  download"), "run.sh: was changed after the export"),
+    "another plan": (replaced("plan.json", '"gpus": ', '"gpus":  '), "plan.json: is another plan than that of these"),
+    "no JSON": (lambda folder: (folder / "plan.json").write_text("{"), "plan.json:1: is no JSON"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_one_line_and_the_code_is_2(name: str, folder: Path) -> None:
+    """With the file, the place and what to do."""
+    change, said = FAULTS[name]
+    change(folder)
+    result = run("--check", str(folder))
+    assert result.exit_code == 2 and result.stdout == "" and "Traceback" not in result.stderr
+    assert said in result.stderr, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.startswith(str(folder))]
+    assert 1 <= len(lines) <= 2 and len(lines) == len(result.stderr.splitlines())
+
+
+def test_faults_of_several_files_are_reported_together(folder: Path) -> None:
+    """One line each."""
+    for name in ("missing", "a field of the plan", "a script that is one"):
+        FAULTS[name][0](folder)
+    assert len(run("--check", str(folder)).stderr.splitlines()) == 3
+
+
+def test_what_is_filled_in_is_no_fault(folder: Path) -> None:
+    """A learning rate is the user's; a field that no map has is named, since this machine cannot judge it."""
+    replaced("sft.yaml", "bf16: true", "bf16: true\nlearning_rate: 1.0e-4\nmystery: 1")(folder)
+    result = run("--check", str(folder))
+    assert result.exit_code == 0, result.stderr
+    assert "not checked: sft.yaml: mystery" in result.stderr and "learning_rate" not in result.stderr
+
+
+def test_a_script_inside_of_a_task_is_read(tmp_path: Path) -> None:
+    """SkyPilot's setup and run, and the command of dstack."""
+    plan = plan_file(solved("secure"), tmp_path)
+    for target, name, place in (("skypilot", "task.yaml", "run"), ("dstack", "task.dstack.yml", "commands.0")):
+        folder = tmp_path / target
+        assert run(plan, "--to", target, "--to", "trl", "--dataset", "d/d", "-o", str(folder)).exit_code == 0
+        assert run("--check", str(folder)).exit_code == 0
+        replaced(name, "take_folder() {", "take_folder() { {")(folder)
+        assert f"{name}: {place}: bash: " in run("--check", str(folder)).stderr
+
+
+def test_what_a_task_starts_must_be_there(tmp_path: Path) -> None:
+    """A launcher alone, and data that lie here: both are named with what to do."""
+    plan, folder = plan_file(solved("secure"), tmp_path), tmp_path / "run"
+    assert run(plan, "--to", "slurm", "--dataset", "chats.jsonl", "-o", str(folder)).exit_code == 0
+    said = run("--check", str(folder)).stderr
+    assert "sft.yaml: is missing, and a file here starts or reads it; export it into this folder: --to trl" in said
+    assert "chats.jsonl: is missing, and a file here starts or reads it; copy it into this folder" in said
+    assert run(plan, "--to", "trl", "--dataset", "chats.jsonl", "-o", str(folder)).exit_code == 0
+    (folder / "chats.jsonl").write_text("{}\n")
+    assert set(json.loads((folder / "export.json").read_text())["files"]) == {"job.slurm", "sft.yaml"}
+    assert run("--check", str(folder)).exit_code == 0, "the list has the files of both exports"
+
+
+def test_files_of_another_plan_are_not_those_of_this_one(exported: tuple[str, Path], tmp_path: Path) -> None:
+    """`planner export PLAN --check DIR`; an export of another plan begins a list of its own."""
+    other = plan_file(changed(solved("secure"), steps=7), tmp_path)
+    result = run(other, "--check", str(exported[1]))
+    assert result.exit_code == 2 and "these files are of another plan" in result.stderr
+    folder = shutil.copytree(exported[1], tmp_path / "run")
+    assert run(other, "--to", "trl", "--dataset", "d/d", "-o", str(folder)).exit_code == 0
+    assert set(json.loads((folder / "export.json").read_text())["files"]) == {"sft.yaml"}
+
+
+@pytest.mark.parametrize("target", ["unsloth", "accelerate", "deepspeed", "axolotl", "llamafactory", "huggingface"])
+def test_every_kind_of_file_is_read(target: str, tmp_path: Path) -> None:
+    """Settings of YAML and JSON, a program, a script; without data the fields that need them are named."""
+    flavored = on_hugging_face(solved("quickstart"), "A100-80GB", 4)
+    plan = {"unsloth": unsloth_plan(), "deepspeed": solved("zero2"), "huggingface": flavored}.get(target)
+    techniques = {"activation_checkpointing": "full"}
+    file = plan_file(plan or changed(solved("quickstart"), techniques), tmp_path)
+    trainer = ("--to", "trl") if target == "huggingface" else ()
+    folder = str(tmp_path / "run")
+    assert run(file, "--to", target, *trainer, "--dataset", "d/d", "-o", folder).exit_code == 0
+    said = run("--check", folder).stderr.splitlines()
+    unsaid = {"llamafactory": "template", "axolotl": "learning_rate"}.get(target)  # that the command does not ask for
+    assert len(said) == (unsaid is not None) and all(f"{unsaid}: is required and missing" in line for line in said)
+    assert run(file, "--to", target, *trainer, "-o", folder).exit_code == 0
+    without = run("--check", folder)
+    assert (without.exit_code == 2) == (target not in ("accelerate", "deepspeed")), without.stderr
+
+
+@pytest.mark.parametrize("words", [("--to", "trl"), ("--all",), ("-o", "x"), ("--dataset", "d")])
+def test_the_check_takes_no_other_option(words: tuple[str, ...], tmp_path: Path) -> None:
+    """It writes nothing."""
+    result = run("--check", str(tmp_path), *words)
+    assert result.exit_code == 2 and "next to it stands PLAN alone" in result.stderr
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"files": {}}'])
+def test_a_folder_without_a_list_is_told_what_is_wanted(text: str | None, tmp_path: Path) -> None:
+    """One message, exit code 2; so is no argument at all."""
+    if text is not None:
+        (tmp_path / "export.json").write_text(text)
+    result = run("--check", str(tmp_path))
+    assert result.exit_code == 2 and "give a folder that planner export -o wrote" in result.stderr
+    assert run("--check", str(tmp_path / "none")).exit_code == 2
+    assert "Missing argument 'PLAN'" in run().stderr
+
+
+def test_the_end_of_an_export_says_what_an_hour_costs_and_what_stops_it(tmp_path: Path) -> None:
+    """Of the launchers that were written; of a trainer alone the machine is the user's to give back."""
+    plan = plan_file(solved("secure"), tmp_path)
+    job = solved("secure").jobs[0]
+    one = run(plan, "--to", "skypilot", "--to", "trl", "-o", str(tmp_path / "a")).stderr.splitlines()[-1]
+    assert one.startswith("$") and " per hour from the first minute on; stop: sky down CLUSTER, or give" in one
+    alone = run(plan, "--to", "trl", "-o", str(tmp_path / "b")).stderr.splitlines()[-1]
+    assert alone.endswith("on; stop: give the machine back")
+    whole = run(plan, "--all", "-o", str(tmp_path / "c")).stderr.splitlines()[-1]
+    assert f"scancel --name={job.name}" in whole and "kubectl delete -f job.yaml" in whole
