@@ -10,11 +10,10 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.deadline import max_spot_share
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import MANAGED, Market
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.chosen import build_inputs, describe_break_even
 from planner.errors import ScenarioError
@@ -213,22 +212,24 @@ FASTER = {"half the time": 0.55, "a quarter": 0.275}
 def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     """Return what it costs at least to end within shares of the hours at confidence, where cost is minimised.
 
-    Each is a point of the frontier of one job: of all its candidates, the spot shares cut so that they end in time.
+    Each is the plan of least cost of the only job for that deadline: candidates on spot follow policies for it, and not
+    those of the plan. By the end of a policy its deadline is meant, which it keeps at the confidence or better.
     """
-    table, objective = prepared.screened[0].table, CandidateObjective.of(prepared.scenario)
-    found: dict[tuple[int, float], Option] = {}
+    candidates, market, objective = prepared.candidates[0], prepared.market, CandidateObjective.of(prepared.scenario)
+    limits, library, waiting_usd = prepared.scenario.limits, prepared.library, objective.waiting_usd
+    found: dict[tuple[int, float, float], Option] = {}
     for label, part in () if objective.by_time else FASTER.items():
-        most = np.minimum(table.share_high, max_spot_share(table, part * hours))
-        rows = np.flatnonzero(most >= table.share_low)
-        if not len(rows):  # nothing ends so early
+        deadline = part * hours + candidates.job.start_slack_hours
+        job = candidates.job.model_copy(update={"deadline_hours": deadline})
+        sooner = screen(replace(candidates, job=job), market, limits, library, True, waiting_usd, BEST)
+        value, share = objective.best(sooner.table)
+        if not np.isfinite(value).any():  # nothing ends so early
             continue
-        cut = replace(table.rows(rows), share_high=most[rows])
-        value, share = objective.best(cut)
-        best = int(np.lexsort((late := cut.late_hours(share), value))[0])
-        if math.isfinite(value[best]):
-            figures = figures_of(cut, best, float(share[best]), prepared.market)
-            option = Option(label=label, hours_at_confidence=float(late[best]), **figures)
-            found.setdefault((int(rows[best]), float(share[best])), option)
+        best = int(np.lexsort((late := sooner.table.late_hours(share), value))[0])
+        figures = figures_of(sooner.table, best, float(share[best]), market)
+        ends = part * hours if best in sooner.spot else float(late[best])
+        option = Option(label=label, hours_at_confidence=ends, **figures)
+        found.setdefault((int(sooner.rows[best]), float(share[best]), ends), option)
     return tuple(found.values())
 
 

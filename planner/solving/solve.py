@@ -260,7 +260,7 @@ def _plan(
         **_proof(solved),
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
-        faster=_faster(prepared, jobs),
+        faster=_faster(prepared, jobs) if explains and not prepared.is_slim else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=chance,
         now=scenario.now_text,
