@@ -40,7 +40,8 @@ else:
 class _MadeByHand(ModelMetaclass):
     """What makes an object of a class that is called in Python: a wrong value is an `InputError` with its place.
 
-    Validation of a mapping, as files need it, does not come here.
+    Validation of a mapping, as files need it, does not come here: a validator that makes another object does it with
+    `model_validate`, so that its fault keeps its place.
     """
 
     model_error: type[InputError]

@@ -151,13 +151,13 @@ class Load(StrictModel):
     def as_work(self) -> InferenceWork:
         """The requests of an hour of mean load, by length: what the formulas of generation read."""
         if self.lengths:
-            return InferenceWork(lengths=self.lengths, prefix_tokens=self.prefix_tokens)
+            return InferenceWork.model_validate({"lengths": self.lengths, "prefix_tokens": self.prefix_tokens})
         given: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         missing = [name for name, value in given.items() if value is None]
         if missing:
             raise validation_error(f"{' and '.join(missing)} is missing", "give both, or lengths", missing[0])
         count = max(1, round(HOUR * sum(self.hourly) / len(self.hourly)))
-        return InferenceWork(requests=count, prefix_tokens=self.prefix_tokens, **given)
+        return InferenceWork.model_validate({"requests": count, "prefix_tokens": self.prefix_tokens, **given})
 
 
 LEFT_OUT = -1.0
