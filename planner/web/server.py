@@ -318,8 +318,8 @@ class PageServer(uvicorn.Server):
         if self.should_exit:
             app.close()
             os._exit(STOPPED_TWICE)
+        super().handle_exit(sig, frame)  # first: a second signal may come while the processes end
         app.sessions.stop()
-        super().handle_exit(sig, frame)
 
 
 def bind(port: int | None) -> socket.socket:
