@@ -89,7 +89,7 @@ def test_a_json_document_that_is_cut_anywhere_is_not_whole(indent: int | None, s
     for length in range(len(text) + 1):
         (tmp_path / f"{length}.json").write_text(text[:length])
     (tmp_path / "0.json").write_text(f"{text}\n")
-    asked = f". '{SCRIPT}'; for one in *.json; do ! file_is_whole \"$one\" || echo \"$one\"; done"
+    asked = f'. \'{SCRIPT}\'; for one in *.json; do ! file_is_whole "$one" || echo "$one"; done'
     done = subprocess.run([shell, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert {*done.stdout.split()} == {"0.json", f"{len(text)}.json"}
 
