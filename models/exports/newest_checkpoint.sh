@@ -1,7 +1,21 @@
 # newest_checkpoint FOLDER PATTERN LAST prints the newest checkpoint that is complete, so that one which was cut off while it
-# was written, or is not in the bucket as a whole, is passed over. PATTERN: its name. LAST: the file without which it is none.
+# was written, or is not in the bucket as a whole, is passed over. PATTERN: its name, which ends in * for the digits of its
+# step. LAST: the file without which it is none.
+is_never_empty() { # what a run goes on from; another file, such as a chat template, may be empty
+  case "${1##*/}" in
+    *.safetensors | *.pt | *.pth | *.bin | *.distcp | .metadata | latest | *.index.json) ;;
+    trainer_state.json | config.json | adapter_config.json) ;;
+    *) return 1 ;;
+  esac
+}
+count_of() { # how many of the characters $2 stand outside the texts of a JSON document; a text that is cut counts as {
+  LC_ALL=C sed 's/\\.//g; s/"[^"]*"//g; s/".*/{/' "$1" | tr -cd "$2" | wc -c
+}
 file_is_whole() {
-  [ -s "$1" ] || return 1
+  if [ ! -s "$1" ]; then
+    ! is_never_empty "$1"
+    return
+  fi
   case "$1" in
     *.safetensors) # a header with the place of each tensor, then the tensors
       size=$(wc -c < "$1") && head=$(head -c 8 "$1" | od -An -tu8 | tr -d ' ') || return 1
@@ -11,8 +25,9 @@ file_is_whole() {
       [ "$size" -eq "$((head + 8 + ${end:-0}))" ] ;;
     *.pt | *.pth | *.bin | *.distcp) # PyTorch writes zip archives, whose directory is their end
       [ "$(head -c 2 "$1")" != PK ] || [ "$(tail -c 22 "$1" | od -An -tx1 -N4 | tr -d ' ')" = 504b0506 ] ;;
-    *.json) # the last line of an indented document has no indent
-      tail -n 1 "$1" | grep -qv '^[[:space:]]' && tail -c 2 "$1" | grep -q '[]}]' ;;
+    *.json) # each bracket is closed, the first one by the last
+      opened=$(count_of "$1" '{[')
+      [ "$opened" -gt 0 ] && [ "$opened" -eq "$(count_of "$1" ']}')" ] ;;
   esac
 }
 parts_are_there() { # the parts that an index of weights or the metadata of shards name
@@ -40,6 +55,8 @@ states_of_each_process_are_there() { # DeepSpeed names them by process; as many 
 }
 checkpoint_is_complete() {
   [ -s "$1/$2" ] && has_weights "$1" && states_of_each_process_are_there "$1" || return 1
+  # Transformers loads the optimizer only where the schedule is there, too, and says nothing; LitGPT has one file of both.
+  { [ -e "$1/lit_model.pth" ] || ! has_optimizer "$1" || [ -s "$1/scheduler.pt" ]; } || return 1
   { [ ! -e "$1/adapter_model.safetensors" ] || [ -s "$1/adapter_config.json" ]; } || return 1
   for one in "$1"/pytorch_model_fsdp_* "$1"/optimizer_*; do
     [ ! -d "$one" ] || [ -s "$one/.metadata" ] || return 1
@@ -53,6 +70,8 @@ newest_checkpoint() {
   weights_alone=
   find "$1" -maxdepth 1 -type d -name "$2" 2> /dev/null | sort -rV | {
     while IFS= read -r folder; do
+      start=${2%\*} && step=${folder##*/} && step=${step#"$start"}
+      case "$step" in '' | *[!0-9]*) continue ;; esac # a copy, or one that is still written under another name
       if ! checkpoint_is_complete "$folder" "$3"; then
         echo "$folder is incomplete: passed over" >&2
       elif has_optimizer "$folder"; then

@@ -75,17 +75,17 @@ def _family(instance: str) -> str:
 def _read_providers(models: Path) -> dict[str, str]:
     file = models / "machines" / "providers.yaml"
     rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
-    return {alias.casefold(): row["name"] for row in rows for alias in (row["name"], *row["aliases"])}
+    return {fold(alias): row["name"] for row in rows for alias in (row["name"], row["full"], *row["aliases"])}
 
 
 def is_known_provider(name: str) -> bool:
-    """Whether a name, in any case, is one under which a catalog has a provider."""
-    return name.casefold() in _read_providers(data_folder("models"))
+    """Whether a name, whatever its case and separators, is one that people or catalogs use for a provider."""
+    return fold(name) in _read_providers(data_folder("models"))
 
 
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
-    return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
+    return _read_providers(data_folder("models")).get(fold(written), written.strip())
 
 
 @cache

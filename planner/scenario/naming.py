@@ -65,7 +65,7 @@ class OfferedNames:
         if kind == "gpu":
             return self._gpus(written) or same
         if kind == "provider":
-            known = (provider_name(written),) if is_known_provider(written.strip()) else ()
+            known = (provider_name(written),) if is_known_provider(written) else ()
             return same or _beginning(key, offered) or known
         if kind == "region":
             zones = tuple(name for name in offered if "/" in name and fold(name.partition("/")[2]) == key)

@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from planner.errors import Fault, InputError
 from planner.scenario.scenario import SolveOptions
 from planner.web.app_page import render_app
+from planner.web.ended_folders import remove_when_ended
 from planner.web.job_fields import locate
 from planner.web.kept_files import OpenedScenario
 from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of
@@ -82,6 +83,7 @@ class App:
         self.opened, self.controls = opened, opened.controls
         self.token = secrets.token_urlsafe(24)
         self.folder = tempfile.TemporaryDirectory(prefix="planner-app-")
+        remove_when_ended(self.folder.name)
         self.sessions = Sessions(opened.scenario, options, limit_seconds, self.folder.name)
         self.configs: dict[str, str] = {}
         self.config_names: dict[str, str] = {}
@@ -316,8 +318,8 @@ class PageServer(uvicorn.Server):
         if self.should_exit:
             app.close()
             os._exit(STOPPED_TWICE)
+        super().handle_exit(sig, frame)  # first: a second signal may come while the processes end
         app.sessions.stop()
-        super().handle_exit(sig, frame)
 
 
 def bind(port: int | None) -> socket.socket:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
 from planner import services
@@ -29,6 +30,7 @@ from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, service
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.app_page import figure_data, scene_data
+from planner.web.ended_folders import remove_when_ended
 from planner.web.page_parts import change_parts, plan_parts
 
 if TYPE_CHECKING:
@@ -249,7 +251,8 @@ class Broken(Exception):
 def _serve(connection: Connection, folder: str) -> None:
     """Get scenario and options, and answer requests until the connection is closed; runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the server ends them
-    threading.Thread(target=_end_with_server, args=(folder,), daemon=True).start()
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    tempfile.tempdir = folder or None  # what a solver that is stopped leaves goes with the server
 
     with contextlib.suppress(EOFError, OSError):
         engine = Engine(*connection.recv())
@@ -262,12 +265,11 @@ def _serve(connection: Connection, folder: str) -> None:
             connection.send((answer, peak_mebibytes()))
 
 
-def _end_with_server(folder: str) -> None:
-    """End this process with its server, even one that is killed, and remove the folder that it leaves."""
+def _end_with_server() -> None:
+    """End this process with its server, even one that is killed."""
     server = multiprocessing.parent_process()
     if server is not None:
         server.join()
-        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
 
@@ -311,6 +313,7 @@ class Worker:
 
     def __init__(self, scenario: Scenario, options: SolveOptions, folder: str):
         context = _context()
+        remove_when_ended(get_temp_dir())  # where the process that starts others listens
         self.mebibytes = 0.0
         self._made_of: tuple[Scenario, SolveOptions] | None = (scenario, options)
         self._here, there = context.Pipe()
@@ -352,7 +355,7 @@ class Worker:
 class Queue:
     """Requests of one kind of one page: the newest counts, one is solved at a time.
 
-    `folder` has the files that the page was given; a process removes it where its server was killed.
+    `folder` has the files that the page was given, and those that a process writes for its time.
     """
 
     def __init__(self, scenario: Scenario, options: SolveOptions, limit_seconds: float, folder: str = ""):

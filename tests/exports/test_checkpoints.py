@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from functools import partial
@@ -55,7 +56,7 @@ def test_a_checkpoint_without_one_of_its_files_or_with_a_part_of_it_is_passed_ov
     files = sorted(one for one in made.rglob("*") if one.is_file())
     for path in {re.sub(r"\d+", "0", str(one.relative_to(made))): one for one in files}.values():
         content = path.read_bytes()
-        needed = path.name not in ("scheduler.pt", "config.json") and not path.name.startswith("rng_state")
+        needed = path.name != "config.json" and not path.name.startswith("rng_state")
         needed = needed and (kind, path.name) != ("deepspeed", "model.safetensors")  # its weights are among its states
         is_text = path.name in ("latest", ".metadata")  # their end is not marked
         for left in (None, b"", *(() if is_text else (content[: len(content) // 2], content[:-1]))):
@@ -66,6 +67,37 @@ def test_a_checkpoint_without_one_of_its_files_or_with_a_part_of_it_is_passed_ov
             wanted = "checkpoint-90" if needed or left is not None else "checkpoint-100"
             assert newest(tmp_path) == wanted, (path.name, left and len(left))
             path.write_bytes(content)
+    assert newest(tmp_path) == "checkpoint-100"
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize("name", ["checkpoint-100.tmp", "checkpoint-100 copy", "checkpoint-", "checkpoint-final"])
+def test_a_folder_that_is_not_named_by_a_step_is_no_checkpoint(name: str, shell: str, tmp_path: Path) -> None:
+    """Copies, and folders that a tool writes under another name first; alone they are none, too."""
+    adapters(tmp_path / name)
+    assert newest(tmp_path, shell) == ""
+    adapters(tmp_path / "checkpoint-90")
+    assert newest(tmp_path, shell) == "checkpoint-90"
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_document_that_is_cut_anywhere_is_not_whole(indent: int | None, shell: str, tmp_path: Path) -> None:
+    """On one line too, after an inner bracket, and inside a text that has brackets, quotes and backslashes."""
+    state = {"a": {"b": []}, "log": [{"x": 1}, {"y}": 'a "}]} \\'}], "n": 1, "last": {"z": "}}]"}}
+    text = json.dumps(state, indent=indent)
+    for length in range(len(text) + 1):
+        (tmp_path / f"{length}.json").write_text(text[:length])
+    (tmp_path / "0.json").write_text(f"{text}\n")
+    asked = f'. \'{SCRIPT}\'; for one in *.json; do ! file_is_whole "$one" || echo "$one"; done'
+    done = subprocess.run([shell, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert {*done.stdout.split()} == {"0.json", f"{len(text)}.json"}
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "README.md", "added_tokens.json", "merges.txt"])
+def test_an_empty_file_that_no_run_goes_on_from_is_harmless(name: str, tmp_path: Path) -> None:
+    """Some tools write it into each checkpoint: none would be complete."""
+    (adapters(tmp_path / "checkpoint-100") / name).touch()
     assert newest(tmp_path) == "checkpoint-100"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from click.testing import CliRunner
 
 import planner
 from planner.cli import main
+from planner.documents.files import data_folder, read_text
 from planner.documents.overrides import override
+from planner.documents.strict_yaml import parse_value
+from planner.documents.validation import fold
 from planner.errors import PlannerError, ScenarioError
-from planner.library.known_machines import countries_in, country_of
+from planner.library.known_machines import countries_in, country_of, is_known_provider, provider_name
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.limits import AllowForbid, Limits
 from planner.scenario.naming import OfferedNames
@@ -265,6 +269,45 @@ def test_a_quota_is_of_one_provider() -> None:
         data = {"name": "x", "jobs": [TRAINING], "offers": OFFERS, "limits": {"quota": quota}}
         with pytest.raises(ScenarioError, match=what):
             parse_scenario(json_text(data))
+
+
+USUAL_NAMES = {
+    **{"Lambda Labs": "lambda", "Lambda Cloud": "lambda", "Amazon Web Services": "aws", "Google Cloud": "gcp"},
+    **{"Google Cloud Platform": "gcp", "Microsoft Azure": "azure", "Oracle Cloud": "oracle-cloud", "Vast.ai": "vast"},
+    **{"Oracle Cloud Infrastructure": "oracle-cloud", "Digital Ocean": "digitalocean", "Jarvis Labs": "jarvis-labs"},
+    **{"Crusoe Cloud": "crusoe-cloud", "OVH Cloud": "ovhcloud", "RunPod Secure Cloud": "runpod-secure"},
+    **{"DataCrunch": "verda", "Core Weave": "coreweave", "RunPod Community": "runpod-community", "Nebius AI": "nebius"},
+}
+
+
+def test_providers_are_known_by_their_usual_names() -> None:
+    """In limits, price rules and quotas of the shipped list."""
+    names = OfferedNames(planner.read_scenario("quickstart").offers)
+    assert {word: names.meant("provider", word) for word in USUAL_NAMES} == {
+        word: (name,) for word, name in USUAL_NAMES.items()
+    }
+    text = json_text({"name": "x", "jobs": [TRAINING], "offers": [*OFFERS, {**OFFERS[0], "provider": "lambda"}]})
+    for path in ("limits.providers", "limits.providers.allow", "limits.providers.forbid"):
+        limits = parse_scenario(text, set_=[f"{path}=[Lambda Labs,RunPod]"]).limits.providers
+        assert {*(limits.allow or ()), *limits.forbid} == {"lambda", "runpod-secure", "runpod-community"}
+
+
+def test_every_shipped_provider_is_known_by_all_of_its_names() -> None:
+    """Each has a full name; no name, written in any way, is that of two."""
+    rows = parse_value(read_text(file := data_folder("models") / "machines" / "providers.yaml"), str(file))
+    owners: dict[str, str] = {}
+    for row in rows:
+        for word in (row["name"], row["full"], *row["aliases"]):
+            assert owners.setdefault(fold(word), row["name"]) == row["name"], word
+            for written in (word, word.upper(), word.replace(" ", "-"), word.replace("-", "_"), f" {word} "):
+                assert is_known_provider(written) and provider_name(written) == row["name"], written
+    folder = data_folder("scenarios")
+    texts = [
+        read_text(file) for kind in ("inventory", "generation", "serving") for file in (folder / kind).glob("*.yaml")
+    ]
+    sellers = {name for text in texts for name in re.findall(r"^ *- \{provider: ([\w-]+)", text, re.MULTILINE)}
+    invented = {"desk", "rack"} | {name for name in sellers if name.startswith("example")}
+    assert len(sellers) > 20 and sellers - invented <= {*owners.values()}
 
 
 def test_python_objects_are_resolved_like_files() -> None:

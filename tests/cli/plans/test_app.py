@@ -9,9 +9,10 @@ import re
 import shlex
 import signal
 import socket
+import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text(json.dumps(CALM), encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder for temporary files in which the name of a socket is not too long."""
+    with tempfile.TemporaryDirectory(prefix="t") as name:
+        yield Path(name)
 
 
 def planner(*arguments: str) -> Result:
@@ -55,14 +63,15 @@ def children_of(number: int) -> list[int]:
 
 
 def ask_for_a_plan(address: str) -> None:
-    """Ask as the page does, and wait for no answer."""
+    """Ask for a plan and then for the curve as the page does; wait for the plan alone."""
     token = re.search(r'"token":"([^"]+)"', urllib.request.urlopen(address).read().decode())
     assert token is not None
     body = json.dumps({"session": "0123456789abcdef", "values": {}}).encode()
     head = {"Content-Type": "application/json", "X-Planner-Token": token[1]}
-    asked = urllib.request.Request(f"{address}api/frontier", data=body, headers=head)
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(asked, timeout=0.5)
+    for task in ("plan", "frontier"):
+        asked = urllib.request.Request(f"{address}api/{task}", data=body, headers=head)
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(asked, timeout=60 if task == "plan" else 0.5)
 
 
 def ended(numbers: list[int]) -> bool:
@@ -74,18 +83,23 @@ def ended(numbers: list[int]) -> bool:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
-@pytest.mark.parametrize("way", ["ctrl-c while solving", "ctrl-c twice", "killed"])
-def test_what_the_server_started_ends_with_it(folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process that solves, no file and no traceback is left, however it ends."""
-    monkeypatch.setenv("TMPDIR", str(folder))
+@pytest.mark.parametrize("way", ["ctrl-c while solving", "ctrl-c twice", "terminated", "killed"])
+def test_what_the_server_started_ends_with_it(
+    folder: Path, way: str, monkeypatch: pytest.MonkeyPatch, short_folder: Path
+) -> None:
+    """No process that solves, no file or folder and no traceback is left, however it ends."""
+    monkeypatch.setenv("TMPDIR", str(short_folder))
     with served("s.yaml", cwd=folder) as (address, process):
         ask_for_a_plan(address)
         started = children_of(process.pid)
         assert started
+        assert any(short_folder.iterdir())
         if way == "killed":
-            until(lambda: len(children_of(process.pid)) > 2)  # the process that solves runs
+            until(lambda: len(children_of(process.pid)) > 3)  # the process that solves runs
             started = children_of(process.pid)
             process.kill()
+        elif way == "terminated":
+            process.terminate()
         else:
             process.send_signal(signal.SIGINT)
             if "twice" in way:
@@ -93,9 +107,9 @@ def test_what_the_server_started_ends_with_it(folder: Path, way: str, monkeypatc
         code = process.wait(60)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
-        assert code in {"killed": (-9,), "ctrl-c twice": (0, 130)}.get(way, (0,))
+        assert code in {"killed": (-9,), "terminated": (-15,), "ctrl-c twice": (0, 130)}.get(way, (0,))
         until(lambda: ended(started))
-    assert not list(folder.glob("planner-app-*"))
+    assert not list(short_folder.iterdir())
 
 
 def until(holds: Callable[[], bool]) -> None:
