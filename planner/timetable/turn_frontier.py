@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.analysis.frontier.joint_frontier import ROUNDING_USD, TIE_USD, CommonDeadlines, SolverLimitError
+from planner.analysis.frontier.joint_frontier import CommonDeadlines, SolverLimitError, proven_gap
 from planner.analysis.frontier.lower_envelope import Breakpoint, EnvelopePiece, evaluate_envelope
 from planner.library.schema import Library
 from planner.results.plan import Plan
@@ -88,8 +88,7 @@ class TurnProgram(CommonDeadlines):
         usd, separate = plan.cost_usd.expected, self.separate_usd(hours)
         bound = separate if plan.bound is None else max(plan.bound, separate)
         self.bounds.append((hours, bound))
-        bound = min(bound, usd)
-        gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
+        bound, gap = proven_gap(usd, bound)
         return Breakpoint(plan.hours.at_confidence, usd, (), bound, gap, separate_usd=min(separate, usd), plan=plan)
 
     def describe(self, deadlines: int) -> str:
