@@ -44,7 +44,7 @@ SHORTER_GUARANTEES = (0.75, 0.5, 0.25)
 
 A further part is that of a job's fastest run in those of all jobs: with it jobs of different lengths fit in turn. Each
 is rounded down to whole minutes. Rounded up, two halves would be longer than the whole. Any part is allowed, so what
-these cost at least is no bound: `least_objective` is."""
+these cost at least is no bound: `least_objective` and `planner.timetable.any_guarantee` are."""
 
 MOST_PAUSES = 1000
 """More pauses of a run are counted as so many where ties are decided: a night each of three years."""
@@ -121,9 +121,16 @@ def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
-    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot.
+    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
+    (_, first), *others = guarantees_of_job(prepared, index)
+    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for _, other in others if other.spot]
+    return [first, *on_spot]
 
-    Without a deadline that time is the longest run that the limits allow.
+
+def guarantees_of_job(prepared: PreparedScenario, index: int) -> list[tuple[float, ScreenedCandidates]]:
+    """Return the hours that a job has after its release with its candidates, then less and less where it may use spot.
+
+    Without a deadline those are the longest run that the limits allow.
     """
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd
@@ -139,12 +146,10 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         first = within(left) if job.release_hours else first
         room = min(room, left)
     if not first.spot:
-        return [first]
+        return [(room, first)]
     parts = dict.fromkeys((*SHORTER_GUARANTEES, _own_part(prepared, index)))
     lengths = dict.fromkeys(minutes_down(room * part) for part in parts)
-    others = [within(minutes / 60) for minutes in lengths]
-    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for other in others if other.spot]
-    return [first, *on_spot]
+    return [(room, first), *((minutes / 60, within(minutes / 60)) for minutes in sorted(lengths, reverse=True))]
 
 
 def _own_part(prepared: PreparedScenario, index: int) -> float:
@@ -202,7 +207,7 @@ def _modes_of_row(
     one = without_reservations(screened.table.rows(np.asarray([row])), prepared)
     place = int(one.offer[0])
     for share in dict.fromkeys((float(one.share_low[0]), float(one.share_high[0]))):
-        base = _mode_of(prepared, one, share, shared)
+        base = mode_of(prepared, one, share, shared)
         lots = shared.lots.get(place)
         if lots is None:
             options: list[tuple[Mode, int | None]] = [(base, None)]
@@ -232,7 +237,7 @@ def _modes_of_row(
                 yield paused, ModeSource(screened, row, share, None, pauses)
 
 
-def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
+def mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
     """Return a row at a spot share as a mode that may start at any time."""
     place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
     late_hours = float(one.late_hours(share)[0])

@@ -26,6 +26,7 @@ from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
+from planner.timetable.any_guarantee import bound_of_any_guarantee
 from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
 from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
@@ -60,29 +61,42 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-def solve_built_schedule(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
+def solve_built_schedule(prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions) -> SolvedTimetable:
     """Return the best schedule of a scenario's timetable, which near ties may decide."""
+    scenario = prepared.scenario
     keep_going()
     options = options.model_copy(update={"time_limit_seconds": seconds_left(most=options.time_limit_seconds)})
     with finishing():  # the search has its own limit, and what it finds by then is the plan
-        if not has_near_ties(scenario):
-            return solve_schedule(built.problem, options, least=built.least)
-        return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd, built.least)
+        began, near = perf_counter(), (built.with_ties, scenario.near_tie_usd) if has_near_ties(scenario) else ()
+        solved = solve_schedule(built.problem, options, *near)
+        searched = perf_counter() - began
+        left = tie_seconds(searched, (options.time_limit_seconds or DEFAULT_SECONDS) - searched)
+        return _for_any_guarantee(prepared, built, solved, left)
+
+
+def _for_any_guarantee(
+    prepared: PreparedScenario, built: BuiltTimetable, solved: SolvedTimetable, seconds: float
+) -> SolvedTimetable:
+    """Return a timetable with the bound of all guarantees that its jobs may have, not of those of its modes alone."""
+    if built.least is None or solved.least is None or solved.bound is None:
+        return solved
+    value, bound = objective_value(built.problem, solved.least), min(solved.bound, built.least)
+    if value - bound > _rounding(built.problem):
+        bound = min(solved.bound, bound_of_any_guarantee(prepared, built, seconds))
+    if value - bound <= _rounding(built.problem):
+        return solved
+    found = Termination.FEASIBLE if solved.termination is Termination.OPTIMAL else solved.termination
+    return replace(solved, termination=found, bound=bound)
 
 
 def solve_schedule(
-    problem: Timetable,
-    options: SolveOptions,
-    with_ties: Timetable | None = None,
-    ties: Ties = no_ties,
-    least: float | None = None,
+    problem: Timetable, options: SolveOptions, with_ties: Timetable | None = None, ties: Ties = no_ties
 ) -> SolvedTimetable:
     """Return the best schedule within the time limit and the gap of the options.
 
     The modes of `with_ties` begin with those of the problem. One of its schedules that costs at most `ties` (dollars,
     of the least ones) more is taken where the order of ties prefers it.
-    It is proven to be the best of the modes. Where there may be others, `least` is given: what no timetable stays
-    below, in units of the objective, which is the bound then.
+    It is proven to be the best of the modes, and so is its bound.
     """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
     began = perf_counter()
@@ -109,12 +123,7 @@ def solve_schedule(
     if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     kept = strict if near else None
-    if least is None:
-        return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
-    bound, value = min(search.bound, least), objective_value(problem, strict)
-    is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
-    termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
-    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept, gave_up)
+    return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
 
 
 def tie_seconds(searched: float, left: float) -> float:
@@ -413,7 +422,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
     built = build_timetable(prepared)
-    solved = solve_built_schedule(built, prepared.scenario, OPTIONS)
+    solved = solve_built_schedule(prepared, built, OPTIONS)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
