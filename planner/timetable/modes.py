@@ -50,6 +50,9 @@ MOST_PAUSES = 1000
 """More pauses of a run are counted as so many where ties are decided: a night each of three years."""
 
 
+Guarantees = tuple[int, ...]
+"""Minutes that a job has in all for a run on spot, those that it keeps for finding a machine included."""
+
 KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
 """What leaves some of the candidates of a job (by its place): those that a question asks for."""
 
@@ -80,10 +83,15 @@ class JobModes:
 
 
 def job_modes(
-    prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int, keep: KeepRows | None = None
+    prepared: PreparedScenario,
+    index: int,
+    shared: SharedThings,
+    horizon: int,
+    keep: KeepRows | None = None,
+    further: Guarantees = (),
 ) -> JobModes:
-    """Return the undominated modes of one job, of the candidates that `keep` leaves."""
-    tables = screens_of_job(prepared, index)
+    """Return the undominated modes of one job, of the candidates that `keep` leaves, with `further` guarantees."""
+    tables = screens_of_job(prepared, index, further)
     if keep is not None:
         tables = [keep(index, table) for table in tables]
     keeps_ties, found = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
@@ -120,14 +128,16 @@ def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]
     return [(replace(mode, rank=rank(source)), source) for mode, source in found]
 
 
-def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
+def screens_of_job(prepared: PreparedScenario, index: int, further: Guarantees = ()) -> list[ScreenedCandidates]:
     """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
-    (_, first), *others = guarantees_of_job(prepared, index)
+    (_, first), *others = guarantees_of_job(prepared, index, further)
     on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for _, other in others if other.spot]
     return [first, *on_spot]
 
 
-def guarantees_of_job(prepared: PreparedScenario, index: int) -> list[tuple[float, ScreenedCandidates]]:
+def guarantees_of_job(
+    prepared: PreparedScenario, index: int, further: Guarantees = ()
+) -> list[tuple[float, ScreenedCandidates]]:
     """Return the hours that a job has after its release with its candidates, then less and less where it may use spot.
 
     Without a deadline those are the longest run that the limits allow.
@@ -148,7 +158,7 @@ def guarantees_of_job(prepared: PreparedScenario, index: int) -> list[tuple[floa
     if not first.spot:
         return [(room, first)]
     parts = dict.fromkeys((*SHORTER_GUARANTEES, _own_part(prepared, index)))
-    lengths = dict.fromkeys(minutes_down(room * part) for part in parts)
+    lengths = {*(minutes_down(room * part) for part in parts), *(one for one in further if 0 < one < 60 * room)}
     return [(room, first), *((minutes / 60, within(minutes / 60)) for minutes in sorted(lengths, reverse=True))]
 
 
@@ -353,14 +363,20 @@ class BuiltTimetable:
     shared: SharedThings
     least: float | None = None
     """What no timetable stays below, in units of the objective, where the modes are only some of those there are."""
+    further: tuple[Guarantees, ...] = ()
+    """Per job the guarantees that were added to the parts of its time."""
 
     def changed(self, change: Callable[[Timetable], Timetable]) -> BuiltTimetable:
         """Return the timetable with and without the modes for ties after the same change."""
         return replace(self, problem=change(self.problem), with_ties=change(self.with_ties))
 
 
-def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) -> BuiltTimetable:
+def build_timetable(
+    prepared: PreparedScenario, keep: KeepRows | None = None, further: tuple[Guarantees, ...] = ()
+) -> BuiltTimetable:
     """Return the timetable of a scenario, of the candidates that `keep` leaves of each job.
+
+    `further` are guarantees per job in addition to the parts of its time.
 
     Raises
     ------
@@ -370,7 +386,8 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
     scenario = prepared.scenario
     horizon = _horizon(prepared)
     shared = shared_things(scenario, prepared.market, horizon)
-    jobs = tuple(job_modes(prepared, index, shared, horizon, keep) for index in range(len(scenario.jobs)))
+    further = further or ((),) * len(scenario.jobs)
+    jobs = tuple(job_modes(prepared, index, shared, horizon, keep, more) for index, more in enumerate(further))
     if keep is None:
         _check_windows(prepared, jobs, horizon)
     places = {job.name: index for index, job in enumerate(scenario.jobs)}
@@ -386,7 +403,7 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
     )
     least = least_objective(prepared) if keep is None and has_other_guarantees(prepared) else None
     whole = (replace(task, modes=made.modes) for task, made in zip(tasks, jobs, strict=True))
-    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least)
+    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least, further)
 
 
 def has_other_guarantees(prepared: PreparedScenario) -> bool:

@@ -26,7 +26,7 @@ from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.timetable.any_guarantee import bound_of_any_guarantee
+from planner.timetable.any_guarantee import bound_of_any_guarantee, further_guarantees
 from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
 from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
@@ -61,29 +61,61 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-def solve_built_schedule(prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions) -> SolvedTimetable:
-    """Return the best schedule of a scenario's timetable, which near ties may decide."""
-    scenario = prepared.scenario
+MOST_ROUNDS, ROUND_SECONDS = 4, 5.0
+"""How often guarantees are added to a timetable on spot, at most, and how long after its search no more are."""
+CLOSE_SHARE = 0.002
+"""Relative: a plan on spot this close to its bound is not made again with further guarantees."""
+
+
+def solve_built_schedule(
+    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions
+) -> tuple[BuiltTimetable, SolvedTimetable]:
+    """Return the best schedule of a scenario's timetable, which near ties may decide, and the timetable it is of.
+
+    Where jobs may have other guarantees on spot than those of the modes, the bound is that of all guarantees, and some
+    are added to the modes that may cost less.
+    """
     keep_going()
     options = options.model_copy(update={"time_limit_seconds": seconds_left(most=options.time_limit_seconds)})
     with finishing():  # the search has its own limit, and what it finds by then is the plan
-        began, near = perf_counter(), (built.with_ties, scenario.near_tie_usd) if has_near_ties(scenario) else ()
-        solved = solve_schedule(built.problem, options, *near)
-        searched = perf_counter() - began
-        left = tie_seconds(searched, (options.time_limit_seconds or DEFAULT_SECONDS) - searched)
-        return _for_any_guarantee(prepared, built, solved, left)
+        began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
+        solved = _solved_once(built, prepared.scenario, options)
+        searched, bound = perf_counter() - began, built.least
+        for number in range(MOST_ROUNDS + 1):
+            if bound is None or solved.least is None or solved.bound is None:
+                break
+            value, passed = objective_value(built.problem, solved.least), perf_counter() - began
+            if value - min(bound, solved.bound) <= _rounding(built.problem):
+                break
+            any_length = bound_of_any_guarantee(prepared, built, tie_seconds(searched, limit - passed), PROVEN_GAP)
+            bound, passed = max(bound, any_length.bound), perf_counter() - began
+            is_over = number == MOST_ROUNDS or passed > min(searched + ROUND_SECONDS, limit / 2)
+            if is_over or value - bound <= CLOSE_SHARE * value:
+                break
+            further = further_guarantees(prepared, built, solved.least, any_length.spans)
+            if further == built.further:
+                break
+            finer = build_timetable(prepared, further=further)
+            rest = options.model_copy(update={"time_limit_seconds": limit - passed})
+            again = _solved_once(finer, prepared.scenario, rest)
+            if again.least is None or objective_value(finer.problem, again.least) > value:  # by the time limit
+                break
+            built, solved = finer, again
+        return built, _for_any_guarantee(built, solved, bound)
 
 
-def _for_any_guarantee(
-    prepared: PreparedScenario, built: BuiltTimetable, solved: SolvedTimetable, seconds: float
-) -> SolvedTimetable:
+def _solved_once(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
+    """Return the best schedule of the modes of a timetable."""
+    near = (built.with_ties, scenario.near_tie_usd) if has_near_ties(scenario) else ()
+    return solve_schedule(built.problem, options, *near)
+
+
+def _for_any_guarantee(built: BuiltTimetable, solved: SolvedTimetable, least: float | None) -> SolvedTimetable:
     """Return a timetable with the bound of all guarantees that its jobs may have, not of those of its modes alone."""
-    if built.least is None or solved.least is None or solved.bound is None:
+    if least is None or solved.least is None or solved.bound is None:
         return solved
-    value, bound = objective_value(built.problem, solved.least), min(solved.bound, built.least)
-    if value - bound > _rounding(built.problem):
-        bound = min(solved.bound, bound_of_any_guarantee(prepared, built, seconds))
-    if value - bound <= _rounding(built.problem):
+    bound = min(solved.bound, least)
+    if objective_value(built.problem, solved.least) - bound <= _rounding(built.problem):
         return solved
     found = Termination.FEASIBLE if solved.termination is Termination.OPTIMAL else solved.termination
     return replace(solved, termination=found, bound=bound)
@@ -422,7 +454,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
     built = build_timetable(prepared)
-    solved = solve_built_schedule(prepared, built, OPTIONS)
+    built, solved = solve_built_schedule(prepared, built, OPTIONS)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})

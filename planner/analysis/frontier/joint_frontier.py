@@ -49,7 +49,7 @@ ROUNDING_USD = 1e-3
 SAME_PART = 1e-3
 """Relative: of plans that cost less than six dollars, closer ones cost the same. Half a cent is 3 % of 16 cents."""
 
-SAME_FIGURE = 1e-9
+SAME_SUM = 1e-9
 """Relative: what adding up the same dollars in another order may differ by."""
 
 JUST_BEFORE = 1e-6
@@ -92,7 +92,7 @@ def negligible_usd(usd: float) -> float:
 
 def proven_gap(usd: float, bound: float) -> tuple[float, float]:
     """Return the bound of a plan of `usd`, which is `usd` where only its last digits differ, and the gap that it is."""
-    return (usd, 0.0) if usd - bound <= SAME_FIGURE * abs(usd) else (bound, (usd - bound) / usd)
+    return (usd, 0.0) if usd - bound <= SAME_SUM * abs(usd) else (bound, (usd - bound) / usd)
 
 
 class CommonDeadlines(ABC):
@@ -103,6 +103,8 @@ class CommonDeadlines(ABC):
         self.envelopes = envelopes
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
+        self.slope_hours = 0.0
+        """A plan that ends so little before the next point is on a slope, too."""
 
     @abstractmethod
     def fastest_hours(self) -> float | None:
@@ -163,7 +165,8 @@ class CommonDeadlines(ABC):
             tried.add(deadline)
             if point is None:
                 continue
-            if right.hours not in sliding and point.hours > right.hours - SLOPE_SHARE * (right.hours - left.hours):
+            near = max(SLOPE_SHARE * (right.hours - left.hours), self.slope_hours)
+            if right.hours not in sliding and point.hours > right.hours - near:
                 sliding.add(right.hours)
                 if point.usd <= right.usd + tie_usd(right.usd):  # a point of the same slope
                     continue
