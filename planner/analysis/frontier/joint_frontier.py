@@ -104,7 +104,7 @@ class CommonDeadlines(ABC):
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
         self.slope_hours = 0.0
-        """A plan that ends so little before the next point is on a slope, too."""
+        """A plan that ends so little before the next point is on a slope, too, and so is what lies before it."""
 
     @abstractmethod
     def fastest_hours(self) -> float | None:
@@ -167,7 +167,7 @@ class CommonDeadlines(ABC):
                 continue
             near = max(SLOPE_SHARE * (right.hours - left.hours), self.slope_hours)
             if right.hours not in sliding and point.hours > right.hours - near:
-                sliding.add(right.hours)
+                sliding.update((right.hours, point.hours) if self.slope_hours else (right.hours,))
                 if point.usd <= right.usd + tie_usd(right.usd):  # a point of the same slope
                     continue
             known = remove_dominated([*known, point])
