@@ -61,9 +61,9 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-MOST_ROUNDS, ROUND_SECONDS = 4, 5.0
+MOST_ROUNDS, ROUND_SECONDS = 8, 5.0
 """How often guarantees are added to a timetable on spot, at most, and how long after its search no more are."""
-CLOSE_SHARE = 0.002
+CLOSE_SHARE = 0.01
 """Relative: a plan on spot this close to its bound is not made again with further guarantees."""
 
 
