@@ -61,7 +61,7 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-MOST_ROUNDS, ROUND_SECONDS = 8, 5.0
+MOST_REFINEMENTS, REFINEMENT_SECONDS = 8, 5.0
 """How often guarantees are added to a timetable on spot, at most, and how long after its search no more are."""
 CLOSE_SHARE = 0.01
 """Relative: a plan on spot this close to its bound is not made again with further guarantees."""
@@ -81,7 +81,7 @@ def solve_built_schedule(
         began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
         solved = _solved_once(built, prepared.scenario, options)
         searched, bound = perf_counter() - began, built.least
-        for number in range(MOST_ROUNDS + 1):
+        for number in range(MOST_REFINEMENTS + 1):
             if bound is None or solved.least is None or solved.bound is None:
                 break
             value, passed = objective_value(built.problem, solved.least), perf_counter() - began
@@ -89,7 +89,7 @@ def solve_built_schedule(
                 break
             any_length = bound_of_any_guarantee(prepared, built, tie_seconds(searched, limit - passed), PROVEN_GAP)
             bound, passed = max(bound, any_length.bound), perf_counter() - began
-            is_over = number == MOST_ROUNDS or passed > min(searched + ROUND_SECONDS, limit / 2)
+            is_over = number == MOST_REFINEMENTS or passed > min(searched + REFINEMENT_SECONDS, limit / 2)
             if is_over or value - bound <= CLOSE_SHARE * value:
                 break
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
