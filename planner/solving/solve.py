@@ -185,7 +185,7 @@ def solve_built(
     explains: bool = True,
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    solved = timetable.solve_built_schedule(built, prepared.scenario, options)
+    built, solved = timetable.solve_built_schedule(prepared, built, options)
     dominated = sum(len(candidates.table) for candidates in prepared.screened) - sum(
         len(job.modes) for job in built.jobs
     )

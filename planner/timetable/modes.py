@@ -44,11 +44,14 @@ SHORTER_GUARANTEES = (0.75, 0.5, 0.25)
 
 A further part is that of a job's fastest run in those of all jobs: with it jobs of different lengths fit in turn. Each
 is rounded down to whole minutes. Rounded up, two halves would be longer than the whole. Any part is allowed, so what
-these cost at least is no bound: `least_objective` is."""
+these cost at least is no bound: `least_objective` and `planner.timetable.any_guarantee` are."""
 
 MOST_PAUSES = 1000
 """More pauses of a run are counted as so many where ties are decided: a night each of three years."""
 
+
+Guarantees = tuple[int, ...]
+"""Minutes that a job has in all for a run on spot, those that it keeps for finding a machine included."""
 
 KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
 """What leaves some of the candidates of a job (by its place): those that a question asks for."""
@@ -80,10 +83,15 @@ class JobModes:
 
 
 def job_modes(
-    prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int, keep: KeepRows | None = None
+    prepared: PreparedScenario,
+    index: int,
+    shared: SharedThings,
+    horizon: int,
+    keep: KeepRows | None = None,
+    further: Guarantees = (),
 ) -> JobModes:
-    """Return the undominated modes of one job, of the candidates that `keep` leaves."""
-    tables = screens_of_job(prepared, index)
+    """Return the undominated modes of one job, of the candidates that `keep` leaves, with `further` guarantees."""
+    tables = screens_of_job(prepared, index, further)
     if keep is not None:
         tables = [keep(index, table) for table in tables]
     keeps_ties, found = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
@@ -120,10 +128,19 @@ def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]
     return [(replace(mode, rank=rank(source)), source) for mode, source in found]
 
 
-def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
-    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot.
+def screens_of_job(prepared: PreparedScenario, index: int, further: Guarantees = ()) -> list[ScreenedCandidates]:
+    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
+    (_, first), *others = guarantees_of_job(prepared, index, further)
+    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for _, other in others if other.spot]
+    return [first, *on_spot]
 
-    Without a deadline that time is the longest run that the limits allow.
+
+def guarantees_of_job(
+    prepared: PreparedScenario, index: int, further: Guarantees = ()
+) -> list[tuple[float, ScreenedCandidates]]:
+    """Return the hours that a job has after its release with its candidates, then less and less where it may use spot.
+
+    Without a deadline those are the longest run that the limits allow.
     """
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd
@@ -139,12 +156,10 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         first = within(left) if job.release_hours else first
         room = min(room, left)
     if not first.spot:
-        return [first]
+        return [(room, first)]
     parts = dict.fromkeys((*SHORTER_GUARANTEES, _own_part(prepared, index)))
-    lengths = dict.fromkeys(minutes_down(room * part) for part in parts)
-    others = [within(minutes / 60) for minutes in lengths]
-    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for other in others if other.spot]
-    return [first, *on_spot]
+    lengths = {*(minutes_down(room * part) for part in parts), *(one for one in further if 0 < one < 60 * room)}
+    return [(room, first), *((minutes / 60, within(minutes / 60)) for minutes in sorted(lengths, reverse=True))]
 
 
 def _own_part(prepared: PreparedScenario, index: int) -> float:
@@ -202,7 +217,7 @@ def _modes_of_row(
     one = without_reservations(screened.table.rows(np.asarray([row])), prepared)
     place = int(one.offer[0])
     for share in dict.fromkeys((float(one.share_low[0]), float(one.share_high[0]))):
-        base = _mode_of(prepared, one, share, shared)
+        base = mode_of(prepared, one, share, shared)
         lots = shared.lots.get(place)
         if lots is None:
             options: list[tuple[Mode, int | None]] = [(base, None)]
@@ -232,7 +247,7 @@ def _modes_of_row(
                 yield paused, ModeSource(screened, row, share, None, pauses)
 
 
-def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
+def mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
     """Return a row at a spot share as a mode that may start at any time."""
     place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
     late_hours = float(one.late_hours(share)[0])
@@ -348,14 +363,20 @@ class BuiltTimetable:
     shared: SharedThings
     least: float | None = None
     """What no timetable stays below, in units of the objective, where the modes are only some of those there are."""
+    further: tuple[Guarantees, ...] = ()
+    """Per job the guarantees that were added to the parts of its time."""
 
     def changed(self, change: Callable[[Timetable], Timetable]) -> BuiltTimetable:
         """Return the timetable with and without the modes for ties after the same change."""
         return replace(self, problem=change(self.problem), with_ties=change(self.with_ties))
 
 
-def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) -> BuiltTimetable:
+def build_timetable(
+    prepared: PreparedScenario, keep: KeepRows | None = None, further: tuple[Guarantees, ...] = ()
+) -> BuiltTimetable:
     """Return the timetable of a scenario, of the candidates that `keep` leaves of each job.
+
+    `further` are guarantees per job in addition to the parts of its time.
 
     Raises
     ------
@@ -365,7 +386,8 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
     scenario = prepared.scenario
     horizon = _horizon(prepared)
     shared = shared_things(scenario, prepared.market, horizon)
-    jobs = tuple(job_modes(prepared, index, shared, horizon, keep) for index in range(len(scenario.jobs)))
+    further = further or ((),) * len(scenario.jobs)
+    jobs = tuple(job_modes(prepared, index, shared, horizon, keep, more) for index, more in enumerate(further))
     if keep is None:
         _check_windows(prepared, jobs, horizon)
     places = {job.name: index for index, job in enumerate(scenario.jobs)}
@@ -381,7 +403,7 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
     )
     least = least_objective(prepared) if keep is None and has_other_guarantees(prepared) else None
     whole = (replace(task, modes=made.modes) for task, made in zip(tasks, jobs, strict=True))
-    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least)
+    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least, further)
 
 
 def has_other_guarantees(prepared: PreparedScenario) -> bool:

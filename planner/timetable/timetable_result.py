@@ -26,6 +26,7 @@ from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
+from planner.timetable.any_guarantee import bound_of_any_guarantee, further_guarantees
 from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
 from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
@@ -60,29 +61,74 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-def solve_built_schedule(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
-    """Return the best schedule of a scenario's timetable, which near ties may decide."""
+MOST_REFINEMENTS, REFINEMENT_SECONDS = 8, 5.0
+"""How often guarantees are added to a timetable on spot, at most, and how long after its search no more are."""
+CLOSE_SHARE = 0.01
+"""Relative: a plan on spot this close to its bound is not made again with further guarantees."""
+
+
+def solve_built_schedule(
+    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions
+) -> tuple[BuiltTimetable, SolvedTimetable]:
+    """Return the best schedule of a scenario's timetable, which near ties may decide, and the timetable it is of.
+
+    Where jobs may have other guarantees on spot than those of the modes, the bound is that of all guarantees, and some
+    are added to the modes that may cost less.
+    """
     keep_going()
     options = options.model_copy(update={"time_limit_seconds": seconds_left(most=options.time_limit_seconds)})
     with finishing():  # the search has its own limit, and what it finds by then is the plan
-        if not has_near_ties(scenario):
-            return solve_schedule(built.problem, options, least=built.least)
-        return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd, built.least)
+        began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
+        solved = _solved_once(built, prepared.scenario, options)
+        searched, bound = perf_counter() - began, built.least
+        for number in range(MOST_REFINEMENTS + 1):
+            if bound is None or solved.least is None or solved.bound is None:
+                break
+            value, passed = objective_value(built.problem, solved.least), perf_counter() - began
+            if value - min(bound, solved.bound) <= _rounding(built.problem):
+                break
+            any_length = bound_of_any_guarantee(prepared, built, tie_seconds(searched, limit - passed), PROVEN_GAP)
+            bound, passed = max(bound, any_length.bound), perf_counter() - began
+            is_over = number == MOST_REFINEMENTS or passed > min(searched + REFINEMENT_SECONDS, limit / 2)
+            if is_over or value - bound <= CLOSE_SHARE * value:
+                break
+            further = further_guarantees(prepared, built, solved.least, any_length.spans)
+            if further == built.further:
+                break
+            finer = build_timetable(prepared, further=further)
+            rest = options.model_copy(update={"time_limit_seconds": limit - passed})
+            again = _solved_once(finer, prepared.scenario, rest)
+            if again.least is None or objective_value(finer.problem, again.least) > value:  # by the time limit
+                break
+            built, solved = finer, again
+        return built, _for_any_guarantee(built, solved, bound)
+
+
+def _solved_once(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
+    """Return the best schedule of the modes of a timetable."""
+    near = (built.with_ties, scenario.near_tie_usd) if has_near_ties(scenario) else ()
+    return solve_schedule(built.problem, options, *near)
+
+
+def _for_any_guarantee(built: BuiltTimetable, solved: SolvedTimetable, least: float | None) -> SolvedTimetable:
+    """Return a timetable with the bound of all guarantees that its jobs may have, not of those of its modes alone."""
+    if least is None or solved.least is None or solved.bound is None:
+        return solved
+    bound = min(solved.bound, least)
+    if objective_value(built.problem, solved.least) - bound <= _rounding(built.problem):
+        return solved
+    found = Termination.FEASIBLE if solved.termination is Termination.OPTIMAL else solved.termination
+    return replace(solved, termination=found, bound=bound)
 
 
 def solve_schedule(
-    problem: Timetable,
-    options: SolveOptions,
-    with_ties: Timetable | None = None,
-    ties: Ties = no_ties,
-    least: float | None = None,
+    problem: Timetable, options: SolveOptions, with_ties: Timetable | None = None, ties: Ties = no_ties
 ) -> SolvedTimetable:
     """Return the best schedule within the time limit and the gap of the options.
 
     The modes of `with_ties` begin with those of the problem. One of its schedules that costs at most `ties` (dollars,
     of the least ones) more is taken where the order of ties prefers it.
-    It is proven to be the best of the modes. Where there may be others, `least` is given: what no timetable stays
-    below, in units of the objective, which is the bound then.
+    It is proven to be the best of the modes, and so is its bound.
     """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
     began = perf_counter()
@@ -109,12 +155,7 @@ def solve_schedule(
     if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     kept = strict if near else None
-    if least is None:
-        return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
-    bound, value = min(search.bound, least), objective_value(problem, strict)
-    is_proven = search.termination is Termination.OPTIMAL and value - bound <= _rounding(problem)
-    termination = Termination.OPTIMAL if is_proven else Termination.FEASIBLE
-    return SolvedTimetable(termination, found, search.bound if is_proven else bound, named, kept, gave_up)
+    return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
 
 
 def tie_seconds(searched: float, left: float) -> float:
@@ -413,7 +454,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
     built = build_timetable(prepared)
-    solved = solve_built_schedule(built, prepared.scenario, OPTIONS)
+    built, solved = solve_built_schedule(prepared, built, OPTIONS)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})

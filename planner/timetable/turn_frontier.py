@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.analysis.frontier.joint_frontier import ROUNDING_USD, TIE_USD, CommonDeadlines, SolverLimitError
+from planner.analysis.frontier.joint_frontier import CommonDeadlines, SolverLimitError, proven_gap
 from planner.analysis.frontier.lower_envelope import Breakpoint, EnvelopePiece, evaluate_envelope
 from planner.library.schema import Library
 from planner.results.plan import Plan
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FEW_JOBS, FEWER_DEADLINES = 4, 9
 """Of more jobs fewer deadlines are solved, at most: each may take up to `POINT_SECONDS`. On spot each takes seconds."""
 POINT_SECONDS = 10.0
+SLOPE_HOURS = 1.5 / 60
+"""On spot every minute more saves some dollars: guarantees are whole minutes."""
 SAME_DEADLINE = 1e-9
 """Relative: a deadline at the hours of a plan is met by the plan."""
 
@@ -45,12 +47,13 @@ class TurnProgram(CommonDeadlines):
         self.reserved_usd, self.unreserved = reserved_usd, unreserved
         self.scenario, self.library = _in_dollars(scenario), library
         self.options = options.model_copy(update={"time_limit_seconds": options.time_limit_seconds or POINT_SECONDS})
+        self.on_spot = any(offer.spot_usd_per_hour is not None for offer in scenario.offers)
+        self.slope_hours = SLOPE_HOURS if self.on_spot else 0.0
         self._prepared: PreparedScenario | None = None
 
     def most_deadlines(self, points: int) -> int:
         """Return how many deadlines are solved where `points` are asked for."""
-        on_spot = any(offer.spot_usd_per_hour is not None for offer in self.scenario.offers)
-        return points if len(self.scenario.jobs) <= FEW_JOBS and not on_spot else min(points, FEWER_DEADLINES)
+        return points if len(self.scenario.jobs) <= FEW_JOBS and not self.on_spot else min(points, FEWER_DEADLINES)
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits."""
@@ -88,8 +91,7 @@ class TurnProgram(CommonDeadlines):
         usd, separate = plan.cost_usd.expected, self.separate_usd(hours)
         bound = separate if plan.bound is None else max(plan.bound, separate)
         self.bounds.append((hours, bound))
-        bound = min(bound, usd)
-        gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
+        bound, gap = proven_gap(usd, bound)
         return Breakpoint(plan.hours.at_confidence, usd, (), bound, gap, separate_usd=min(separate, usd), plan=plan)
 
     def describe(self, deadlines: int) -> str:

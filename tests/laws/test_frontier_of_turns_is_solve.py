@@ -115,6 +115,21 @@ def costs_by(found: Frontier, hours: float) -> tuple[float, float]:
     return least, most
 
 
+def cheap(scenario: Scenario, part: float) -> Scenario:
+    """The scenario at a part of its prices, and without a budget, which is in dollars."""
+    offers = [
+        one.model_copy(
+            update={
+                "usd_per_hour": None if one.usd_per_hour is None else part * one.usd_per_hour,
+                "spot_usd_per_hour": None if one.spot_usd_per_hour is None else part * one.spot_usd_per_hour,
+            }
+        )
+        for one in scenario.offers
+    ]
+    limits = scenario.limits.model_copy(update={"budget_usd": None})
+    return scenario.model_copy(update={"offers": tuple(offers), "limits": limits})
+
+
 def check(scenario: Scenario, part: float, early: bool, error: float) -> None:
     """Compare a frontier with the plans for two deadlines: one drawn, or just before a point, and a little more."""
     found = frontier(scenario, OPTIONS, library())
@@ -163,6 +178,55 @@ def test_the_hours_of_each_point_are_a_deadline_that_it_keeps(scenario: Scenario
     assert parts - {0.0, 1.0}  # some end within a minute
     for one in points:
         assert cost_of_solving(scenario, one.hours) <= one.cost_usd + TOLERANCE_USD
+
+
+def check_figures(scenario: Scenario, error: float) -> None:
+    """Each gap is that of its bound, and the last point is the plan without a common deadline."""
+    found, cheapest = frontier(scenario, OPTIONS, library()), bare_plan(scenario, OPTIONS, library())
+    if not found.points:
+        assert found.status == cheapest.status == "infeasible"
+        return
+    for one in found.points:
+        assert one.bound <= one.cost_usd
+        assert one.gap == pytest.approx((one.cost_usd - one.bound) / one.cost_usd, abs=1e-12)
+    assert (found.status == "optimal") == all(one.gap == 0 for one in found.points)
+    assert cheapest.cost_usd is not None
+    assert found.points[-1].cost_usd == pytest.approx(cheapest.cost_usd.expected, rel=2e-3 + error)
+
+
+TINY = [{**SMALL, "usd_per_hour": 0.02, "stock": 1}, {"provider": "b", "gpu": "L40S", "gpus": 2, "usd_per_hour": 1.1}]
+"""Two jobs in turn on it cost cents, and the other machine a hundred times as much."""
+
+
+@pytest.mark.slow
+def test_the_last_of_plans_of_cents_is_that_of_solve() -> None:
+    """In turn on an own machine, next to one that costs dollars."""
+    jobs = [
+        {"name": f"j{place}", "architecture": "gemma-2-2b", "work": {"tokens": count}, "techniques": {"method": "lora"}}
+        for place, count in enumerate([2_000_000, 5_000_000, 5_000_000])
+    ]
+    scenario = parse_scenario(json.dumps({"name": "cents", "jobs": jobs, "offers": TINY, "solve": {"ties": 0}}))
+    found = frontier(scenario, OPTIONS, library())
+    assert found.points[-1].cost_usd < 0.3
+    check_figures(scenario, 0.0)
+
+
+@pytest.mark.long
+@settings(max_examples=8, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(IN_TURN, 0.01)
+@example(STOCK, 1.0)
+@given(scenarios(with_spot=False), st.sampled_from([0.01, 0.05, 1.0]))
+def test_gaps_are_those_of_bounds_and_the_last_point_is_the_plan(scenario: Scenario, cheaper: float) -> None:
+    """Of plans that cost cents, too."""
+    check_figures(cheap(scenario, cheaper), 0.0)
+
+
+@pytest.mark.long
+@settings(max_examples=3, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(scenarios(with_spot=True), st.sampled_from([0.01, 1.0]))
+def test_gaps_on_spot_are_those_of_bounds(scenario: Scenario, cheaper: float) -> None:
+    """And the last point is the plan to within the error of a curve."""
+    check_figures(cheap(scenario, cheaper), 2 * CURVE_ERROR)
 
 
 @pytest.mark.long

@@ -70,6 +70,30 @@ def test_a_reservation_counts_in_the_bound() -> None:
     assert bounds[0] == bounds[1] > 0.1 * UNITS_PER_USD
 
 
+@pytest.mark.slow
+def test_what_another_job_must_rent_counts_in_the_bound() -> None:
+    """One of two jobs fits on the cheap machine in time: that each alone does is no bound of 2 %."""
+    own = {"provider": "home", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 0.02, "stock": 1, "max_nodes": 1}
+    hours = [1.3 * max(least_hours(LONG_AND_SHORT))] * 2
+    tokens = [LONG_AND_SHORT[0]] * 2
+    asked = scenario_of(tokens, [ONE_MACHINE, own], {}, [f"{one:.2f}h" for one in hours])
+    plan = bare_plan(asked, OPTIONS, library())
+    assert {job.provider for job in plan.jobs} == {"a", "home"}
+    assert plan.gap is not None and plan.gap < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [3.3, 3.5])
+def test_guarantees_fill_the_time_that_another_job_leaves(hours: float) -> None:
+    """A job on spot after one on demand takes all that is left, which no fixed part of its time is."""
+    least = least_hours(LONG_AND_SHORT)
+    room = hours / 2 * math.fsum(least)
+    plan = plan_of(LONG_AND_SHORT, [room, room])
+    assert plan.gap is not None and plan.gap < 0.03
+    ends = [job.end_at_hours for job in plan.jobs if job.end_at_hours is not None]
+    assert max(ends) > room - 0.05
+
+
 @pytest.mark.long
 @settings(max_examples=8, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
@@ -92,5 +116,8 @@ def test_no_plan_for_an_earlier_deadline_costs_less_than_the_bound(
             continue
         assert plan.cost_usd is not None and plan.bound is not None
         assert plan.bound <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
+        # A later deadline costs no more, but for what the plan itself says may be missing.
+        assert plan.gap is not None and plan.gap <= 0.05
+        assert plan.cost_usd.expected * (1 - plan.gap) <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
         if plan.status == "optimal":
             assert plan.cost_usd.expected <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD

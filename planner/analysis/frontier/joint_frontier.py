@@ -46,6 +46,12 @@ TIE_USD = 0.005
 ROUNDING_USD = 1e-3
 """Dollars that moving shares to their floor or cap may add."""
 
+SAME_PART = 1e-3
+"""Relative: of plans that cost less than six dollars, closer ones cost the same. Half a cent is 3 % of 16 cents."""
+
+SAME_SUM = 1e-9
+"""Relative: what adding up the same dollars in another order may differ by."""
+
 JUST_BEFORE = 1e-6
 """Relative distance of a deadline just before a point, far below any billing step."""
 
@@ -74,6 +80,21 @@ def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoi
     )
 
 
+def tie_usd(usd: float) -> float:
+    """Return by how many dollars a plan must be cheaper than `usd` to be another point of the frontier."""
+    return min(TIE_USD, SAME_PART * usd)
+
+
+def negligible_usd(usd: float) -> float:
+    """Return how many dollars below `usd` are not worth another solve: what ties and rounding may move."""
+    return min(TIE_USD + ROUNDING_USD, SAME_PART * usd)
+
+
+def proven_gap(usd: float, bound: float) -> tuple[float, float]:
+    """Return the bound of a plan of `usd`, which is `usd` where only its last digits differ, and the gap that it is."""
+    return (usd, 0.0) if usd - bound <= SAME_SUM * abs(usd) else (bound, (usd - bound) / usd)
+
+
 class CommonDeadlines(ABC):
     """The jobs of a scenario, solved together for one common deadline after another."""
 
@@ -82,6 +103,8 @@ class CommonDeadlines(ABC):
         self.envelopes = envelopes
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
+        self.slope_hours = 0.0
+        """A plan that ends so little before the next point is on a slope, too, and so is what lies before it."""
 
     @abstractmethod
     def fastest_hours(self) -> float | None:
@@ -142,9 +165,10 @@ class CommonDeadlines(ABC):
             tried.add(deadline)
             if point is None:
                 continue
-            if right.hours not in sliding and point.hours > right.hours - SLOPE_SHARE * (right.hours - left.hours):
-                sliding.add(right.hours)
-                if point.usd <= right.usd + TIE_USD:  # a point of the same slope
+            near = max(SLOPE_SHARE * (right.hours - left.hours), self.slope_hours)
+            if right.hours not in sliding and point.hours > right.hours - near:
+                sliding.update((right.hours, point.hours) if self.slope_hours else (right.hours,))
+                if point.usd <= right.usd + tie_usd(right.usd):  # a point of the same slope
                     continue
             known = remove_dominated([*known, point])
         return self._with_floors(known), (self.describe(len(tried)),)
@@ -170,14 +194,15 @@ class CommonDeadlines(ABC):
         None where what may be hidden is negligible, or where that deadline was tried already.
         """
         steps = [
-            (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right, deadline)
+            (hidden, -left.hours, left, right, deadline)
             for left, right in itertools.pairwise(known)
             if not any(piece.hours_from <= left.hours and right.hours <= piece.hours_to for piece in pieces)
             and right.hours - self._proven_until(left, right) > SLOPE_SHARE * JUST_BEFORE * right.hours
+            and (hidden := left.usd - self.lower_bound_usd(right.hours)) > negligible_usd(left.usd)
             and (deadline := self._next_deadline(left, right, right.hours in sliding)) not in tried
         ]
         widest = max(steps, key=lambda step: step[:2], default=None)
-        return widest[2:] if widest and widest[0] > TIE_USD + ROUNDING_USD else None
+        return widest[2:] if widest else None
 
     def _next_deadline(self, left: Breakpoint, right: Breakpoint, slides: bool) -> float:
         """Return the deadline just before the right end, where a solve proves a step; on a slope that in the middle."""
@@ -185,7 +210,7 @@ class CommonDeadlines(ABC):
 
     def _proven_until(self, left: Breakpoint, right: Breakpoint) -> float:
         """Return the latest deadline before the right end for which the left point is proven to be optimal."""
-        same = left.usd - TIE_USD - ROUNDING_USD
+        same = left.usd - negligible_usd(left.usd)
         return max([left.hours, *(by for by, bound in self.bounds if by < right.hours and bound >= same)])
 
     def _with_floors(self, known: Sequence[Breakpoint]) -> list[Breakpoint]:
@@ -193,7 +218,7 @@ class CommonDeadlines(ABC):
         for left, right in itertools.zip_longest(known, known[1:]):
             floor = left.bound if right is None else self.lower_bound_usd(right.hours)
             # What the passes may lose to break ties is no open step.
-            level = floor > left.usd - TIE_USD - ROUNDING_USD
+            level = floor > left.usd - negligible_usd(left.usd)
             points.append(replace(left, floor_usd=left.usd if level else floor))
         return points
 
@@ -262,8 +287,8 @@ class JointProgram(CommonDeadlines):
             RowChoice(int(self.owner[rows[row]]), float(share)) for row, share in zip(chosen, shares, strict=True)
         )
         self.bounds.append((hours, bound))
-        bound = min(bound, usd)
-        gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
+        # What the passes may lose to break ties is no gap.
+        bound, gap = proven_gap(usd, usd if bound > usd - negligible_usd(usd) else bound)
         return Breakpoint(float(np.max(plan.late_hours(shares))), usd, choices, bound, gap, separate_usd=separate)
 
     def describe(self, deadlines: int) -> str:
@@ -317,6 +342,6 @@ def remove_dominated(found: Sequence[Breakpoint]) -> list[Breakpoint]:
     """Return the points that no earlier one undercuts or equals, sorted by hours."""
     kept: list[Breakpoint] = []
     for point in sorted(found, key=lambda point: (point.hours, point.usd)):
-        if not kept or point.usd < kept[-1].usd - TIE_USD:
+        if not kept or point.usd < kept[-1].usd - tie_usd(kept[-1].usd):
             kept.append(point)
     return kept

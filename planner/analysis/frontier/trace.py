@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner import timetable
-from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
+from planner.analysis.frontier.joint_frontier import (
+    CommonDeadlines,
+    JointProgram,
+    SolverLimitError,
+    proven_gap,
+    satisfies_limits,
+)
 from planner.analysis.frontier.lower_envelope import (
     Breakpoint,
     EnvelopePiece,
@@ -193,6 +199,8 @@ class FrontierTracer:
             if made and point.floor_usd is None and usd >= made[-1].cost_usd:
                 continue  # its line is lower than the plan before by less than its policy lies above the line
             last = max(jobs, key=lambda job: job.hours.at_confidence)
+            # Along a piece the policy for exactly these hours costs a little more or less than the line.
+            bound, gap = proven_gap(usd, point.bound + usd - point.usd)
             made.append(
                 Point(
                     hours=point.hours,
@@ -201,9 +209,8 @@ class FrontierTracer:
                     jobs=jobs,
                     before=before,
                     change=describe_job_differences(earlier, jobs),
-                    # Along a piece the policy for exactly these hours costs a little more or less than the line.
-                    bound=min(point.bound + usd - point.usd, usd),
-                    gap=point.gap,
+                    bound=bound,
+                    gap=gap,
                     reservations=point.plan.reservations if point.plan else (),
                     budget_probability=(
                         point.plan.budget_probability

@@ -12,6 +12,7 @@ import numpy as np
 from planner import timetable
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.arrays import Floats
+from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_rows import SearchTarget
@@ -215,7 +216,10 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
     """Return the point of the cost curve that a plan was made for; a timetable may have guaranteed less time."""
     tables = [prepared.screened[index]]
     if may_take_turns(prepared):
-        tables += timetable.screens_of_job(prepared, index)
+        hours = prepared.candidates[index].hours.rows(np.asarray([row]))
+        late = float(policy_late_hours(hours, np.asarray([advice.guaranteed_hours]))[0])
+        had = round(60 * (late + prepared.scenario.jobs[index].start_slack_hours))
+        tables += timetable.screens_of_job(prepared, index, (had,))
     found = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
     return next(
         (choice for choice in found if choice and abs(choice.point.hours - advice.guaranteed_hours) < 1e-6), None

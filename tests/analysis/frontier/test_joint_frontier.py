@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.joint_frontier import JointProgram, pick_evenly, remove_dominated, satisfies_limits
+from planner.analysis.frontier.joint_frontier import (
+    JointProgram,
+    pick_evenly,
+    proven_gap,
+    remove_dominated,
+    satisfies_limits,
+)
 from planner.analysis.frontier.lower_envelope import (
     Breakpoint,
     RowChoice,
@@ -86,6 +92,18 @@ def test_points_that_an_earlier_one_undercuts_are_dropped() -> None:
     """Of equal cost the earlier stays; half a cent is what ties may cost."""
     points = [Breakpoint(h, usd, (), usd) for h, usd in ((3.0, 5.0), (1.0, 9.0), (2.0, 9.5), (4.0, 4.999), (5.0, 1.0))]
     assert [point.hours for point in remove_dominated(points)] == [1.0, 3.0, 5.0]
+
+
+def test_of_plans_of_cents_half_a_cent_is_no_tie() -> None:
+    """It is 3 % of 16 cents: a tenth of a per cent is what they may differ by."""
+    points = [Breakpoint(h, usd, (), usd) for h, usd in ((3.03, 0.16294), (3.2, 0.16054), (3.3, 0.1605))]
+    assert [point.hours for point in remove_dominated(points)] == [3.03, 3.2]
+
+
+def test_a_gap_is_that_of_its_bound() -> None:
+    """A bound that differs in its last digits alone, or lies above, is the cost."""
+    assert proven_gap(0.12, 0.09) == (0.09, pytest.approx(0.25))
+    assert proven_gap(0.12, 0.12 * (1 - 1e-15)) == proven_gap(0.12, 0.13) == (0.12, 0.0)
 
 
 def test_hours_to_solve_at_are_spread_with_both_ends() -> None:
