@@ -130,6 +130,26 @@ class Question:
         return shlex.join([*program.split(), *(word for words in self.options().values() for word in words)])
 
 
+def python_question(given: Mapping[str, Any]) -> Question:
+    """Return the question of keyword arguments, which may be numbers and durations; `ScenarioError` for the rest."""
+    known, faults, said = [field.name for field in fields(Question)], [], dict[str, Any]()
+    for name, value in given.items():
+        if name not in known:
+            faults.append(Fault(COMMAND_LINE, 0, name, "is unknown", name_fix(name, known)))
+        elif name == "no_spot":
+            said[name] = value
+            if not isinstance(value, bool):
+                faults.append(Fault(COMMAND_LINE, 0, name, f"{format_value(value)} is no truth value", "give True"))
+        elif isinstance(value, datetime.timedelta):
+            said[name] = f"{value.total_seconds():g}s"
+        elif isinstance(value, (str, int, float, Path)) and not isinstance(value, bool):
+            said[name] = f"{value}"
+        else:
+            faults.append(Fault(COMMAND_LINE, 0, name, f"{format_value(value)} is not text or a number", "write 10M"))
+    raise_faults(faults, ScenarioError)
+    return Question(**said)
+
+
 def check_filled(given: Mapping[str, str | bool]) -> None:
     """Raise `ScenarioError` for options, by their field of a question, that are given without a value.
 

@@ -272,7 +272,9 @@ class Scenario(_ScenarioBase):
         """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
         if not isinstance(data, dict):
             return data
-        if "schema_version" in data or any(isinstance(offer, dict) for offer in data.get("offers_inline") or ()):
+        is_whole = "offers_inline" in data  # only the reader of files and a dump have it, and the reader has offers
+        dumped = [*(data.get("offers_inline") or ()), *(data.get("offers") or ())] if is_whole else []
+        if "schema_version" in data or any(isinstance(offer, dict) for offer in dumped):
             fix = "save it with planner.scenario_yaml, and read it with planner.read_scenario"
             raise validation_error("is a dump of a scenario, whose words are not those of a file", fix)
         if "offers_inline" not in data:  # made in Python, not read from a file

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from planner import services
+from planner.analysis.frontier.any_frontier import DEFAULT_POINTS
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
 
-
-DEFAULT_POINTS = 20
-"""Breakpoints that are solved as a program where the jobs' shared limits bind."""
 
 MIN_CURVE_POINTS = 10
 """Fewest of them for each curve of `by`."""
@@ -73,10 +71,6 @@ def frontier(
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
-
-    >>> found = planner.frontier("quickstart")
-    >>> found.points[0].hours < found.points[-1].hours and found.points[0].cost_usd > found.points[-1].cost_usd
-    True
     """
     scenario = as_scenario(scenario)
     _check_curves(by)
