@@ -62,7 +62,7 @@ def as_scenario(asked: Question) -> Scenario:
     raise ScenarioError([Fault(FILE, 0, "", f"is no scenario: {type(asked).__name__}", fix)])
 
 
-def scenario_yaml(scenario: Scenario) -> str:
+def scenario_yaml(scenario: Question) -> str:
     """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named.
 
     >>> scenario = planner.read_scenario("quickstart")
@@ -70,7 +70,7 @@ def scenario_yaml(scenario: Scenario) -> str:
     >>> planner.read_scenario("kept.yaml") == scenario
     True
     """
-    return yaml_text(scenario_data(scenario))
+    return yaml_text(scenario_data(as_scenario(scenario)))
 
 
 def plain_rows(rows: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import math
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
-from planner.errors import Fault, InputError, LibraryError, ScenarioError, raise_faults
+from planner.documents.validation import name_fix
+from planner.errors import Fault, InputError, LibraryError, ScenarioError, format_value, raise_faults
 from planner.library.reading import CardNames, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.scenario_file import LoadedScenario, default_name, load_document
