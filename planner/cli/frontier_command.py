@@ -9,11 +9,12 @@ import click
 from click.core import ParameterSource
 
 from planner import open_choices, services
-from planner.analysis.frontier.any_frontier import DEFAULT_POINTS, subject_of
 from planner.analysis.frontier.any_frontier import frontier as trace
+from planner.analysis.frontier.any_frontier import subject_of
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
 from planner.cli.output import Output, draw_answer, show_progress
 from planner.loading.scenario_file import LoadedScenario
+from planner.results.frontier import DEFAULT_POINTS
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:

@@ -37,8 +37,7 @@ def loss_frontier(
     >>> found.points[0].loss > found.points[-1].loss
     True
     """
-    scenario = as_scenario(scenario)
-    started, options = perf_counter(), options or SolveOptions()
+    started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job, most = open_job(scenario), scenario.limits.budget_usd
     if job is None or not job.wants_least_loss:
         fix = "give the job work: {tokens: best} and the scenario objective: loss"

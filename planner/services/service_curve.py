@@ -61,8 +61,7 @@ def service_frontier(
     >>> found.points[0].usd_per_month >= found.points[-1].usd_per_month
     True
     """
-    scenario = as_scenario(scenario)
-    started, options = perf_counter(), options or SolveOptions()
+    started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
     library = library or read_library([job.architecture])
     market = build_market(scenario, library)

@@ -8,6 +8,7 @@ from planner import open_choices, services
 from planner.documents.validation import meant_name
 from planner.errors import Fault, ScenarioError
 from planner.loading.building import Question, as_scenario
+from planner.results.frontier import DEFAULT_POINTS
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 Subject = Literal["jobs", "service", "loss"]
 """What a frontier is of."""
-
-DEFAULT_POINTS = 20
-"""Most points that are solved, but for services, each of whose points is a fleet of its own."""
 
 
 def subject_of(scenario: Scenario, job: str | None, by: str | None = None) -> Subject:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from planner import services
-from planner.analysis.frontier.any_frontier import DEFAULT_POINTS
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
@@ -22,7 +21,7 @@ from planner.configurations.recipe import is_allowed
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
-from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
+from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
