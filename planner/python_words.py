@@ -57,8 +57,10 @@ def python_words(text: str) -> str:
 
 def translated(error: InputError) -> InputError:
     """Return the error with its faults in the words of Python; itself where they have no option."""
-    faults = [type(fault)(*(python_words(part) if isinstance(part, str) else part for part in fault))
-              for fault in error.faults]  # fmt: skip
+    faults = [
+        fault._replace(**{part: python_words(getattr(fault, part)) for part in ("file", "where", "what", "fix")})
+        for fault in error.faults
+    ]
     return error if tuple(faults) == error.faults else type(error)(faults)
 
 
