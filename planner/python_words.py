@@ -58,7 +58,12 @@ def python_words(text: str) -> str:
 def translated(error: InputError) -> InputError:
     """Return the error with its faults in the words of Python; itself where they have no option."""
     faults = [
-        fault._replace(**{part: python_words(getattr(fault, part)) for part in ("file", "where", "what", "fix")})
+        fault._replace(
+            file=python_words(fault.file),
+            where=python_words(fault.where),
+            what=python_words(fault.what),
+            fix=python_words(fault.fix),
+        )
         for fault in error.faults
     ]
     return error if tuple(faults) == error.faults else type(error)(faults)

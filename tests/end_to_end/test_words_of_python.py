@@ -22,6 +22,8 @@ from planner.cli import main
 from planner.errors import Fault, InputError, ScenarioError
 from planner.loading.question import Question
 from planner.python_words import argument_of, in_python_words, python_words
+from tests.helpers.open_scenarios import OPEN
+from tests.helpers.services import SERVICE_FILE
 
 ROOT = Path(planner.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9])")
@@ -197,15 +199,17 @@ def test_the_cause_and_the_place_stay() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", ["quickstart", "serve-office-hours", "loss-frontier"])
-def test_a_frontier_is_that_of_the_command(scenario: str) -> None:
-    """Of jobs, of a service and of losses: the same points, a table of them, and the text."""
-    options = planner.SolveOptions(as_of=datetime.date(2026, 11, 21))
-    found = planner.frontier(scenario, options, points=3)
-    arguments = ["frontier", scenario, "--points", "3", "--as-of", "2026-11-21"]
-    said = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert json.loads(found.model_dump_json(by_alias=True))["points"] == said["points"]
-    assert len(found.table()) == len(found.points) > 1
-    assert str(found).splitlines()[0] == CliRunner().invoke(main, arguments).stdout.splitlines()[0]
-    kinds = {"quickstart": planner.Frontier, "serve-office-hours": planner.ServiceFrontier}
-    assert type(found) is kinds.get(scenario, planner.LossFrontier)
+@pytest.mark.parametrize(
+    ("text", "kind"), [(SERVICE_FILE, planner.ServiceFrontier), (OPEN, planner.LossFrontier), ("", planner.Frontier)]
+)
+def test_a_frontier_is_that_of_the_command(text: str, kind: type, tmp_path: Path) -> None:
+    """Of a service, of losses and of jobs: the same points, a table of them, and the text."""
+    path = "quickstart"
+    if text:
+        path = str(tmp_path / "asked.yaml")
+        Path(path).write_text(text, encoding="utf-8")
+    found = planner.frontier(path, planner.SolveOptions(as_of=datetime.date(2026, 11, 21)), points=2)
+    said = CliRunner().invoke(main, ["frontier", path, "--points", "2", "--as-of", "2026-11-21", "--json"])
+    assert json.loads(found.model_dump_json(by_alias=True))["points"] == json.loads(said.stdout)["points"]
+    assert type(found) is kind and len(found.table()) == len(found.points) > 0
+    assert str(found).strip()

@@ -20,20 +20,14 @@ import planner
 from planner.errors import Fault, InputError, PlannerError
 from planner.loading.scenario_file import parse_scenario, shipped_scenarios
 from planner.scenario.scenario import scenario_data
+from tests.helpers.open_scenarios import OPEN
+from tests.helpers.services import desk
 
 OPTIONS = planner.SolveOptions(as_of=datetime.date(2026, 11, 21))
 LOG = "step,elapsed_seconds\n" + "".join(f"{step},{20 * step}\n" for step in range(1, 101))
 HOURS = range(0, 400 * 3600, 600)
 TRACE = "time_seconds,available\n" + "".join(f"{time},{int(time % 36000 < 28800)}\n" for time in HOURS)
 VARY = ["jobs.0.deadline=2h:12h:5h"]
-OFFER = {"provider": "ours", "gpu": "L40S", "gpus": 1, "usd_per_hour": 0.8, "date": "2026-11-20"}
-SERVICE = {
-    "jobs": [{"kind": "serve", "name": "chat", "architecture": "llama-3.1-8b", "load": {"requests_per_second": 1}}],
-    "offers": [OFFER],
-}
-LEAST_LOSS = {"objective": "loss", "limits": {"budget_usd": 3000}, "offers": [OFFER]} | {
-    "jobs": [{"name": "new", "architecture": "auto-dense", "method": "full", "work": {"tokens": "best"}}]
-}
 
 
 def saved_plan(**changes: Any) -> planner.Plan:
@@ -64,11 +58,11 @@ def wrong_figure(_: Path) -> planner.Violation:
 MADE: dict[str, Callable[[Path], Any]] = {
     "plan": lambda _: saved_plan(),
     "no plan": lambda _: planner.solve("infeasible", OPTIONS),
-    "plan of a service": lambda _: planner.solve("serve-office-hours", OPTIONS),
-    "plan of a choice": lambda _: planner.solve("loss-frontier", OPTIONS),
+    "plan of a service": lambda _: planner.solve(desk(), OPTIONS),
+    "plan of a choice": lambda _: planner.solve(parse_scenario(OPEN), OPTIONS),
     "frontier": lambda _: planner.frontier("quickstart", OPTIONS),
-    "frontier of a service": lambda _: planner.frontier("serve-office-hours", OPTIONS, points=3),
-    "frontier of losses": lambda _: planner.frontier("loss-frontier", OPTIONS, points=3),
+    "frontier of a service": lambda _: planner.frontier(desk(), OPTIONS, points=2),
+    "frontier of losses": lambda _: planner.frontier(parse_scenario(OPEN), OPTIONS, points=2),
     "sweep": lambda _: planner.sweep("quickstart", VARY, options=OPTIONS),
     "sweep with a file": lambda folder: planner.run_sweep("quickstart", VARY, str(folder / "out.csv"), workers=1),
     "tornado": lambda _: planner.tornado("quickstart", OPTIONS),
@@ -77,7 +71,7 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "explanation of both": lambda _: planner.explain("tune-then-serve", options=OPTIONS),
     "answer on a technique": lambda _: planner.explain_technique("quickstart", "shared_layers"),
     "simulation": lambda _: planner.simulate("quickstart", options=OPTIONS, runs=20),
-    "simulation of a service": lambda _: planner.simulate("serve-office-hours", options=OPTIONS),
+    "simulation of a service": lambda _: planner.simulate_service(desk(), options=OPTIONS, runs=100),
     "estimate": lambda _: planner.estimate("llama-3.1-8b", "A10G", weight_bits=4),
     "estimates": lambda _: planner.estimate_many([{"architecture": "llama-3.1-8b", "gpu": "A10G"}]),
     "estimate of inference": lambda _: planner.estimate_inference("llama-3.1-8b", "A10G"),
