@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.analysis.estimate_table import estimate_many as estimate_many
     from planner.analysis.explain.limit_sensitivity import explain as explain
     from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
-    from planner.analysis.frontier.frontier_question import frontier as frontier
+    from planner.analysis.frontier.any_frontier import frontier as frontier
     from planner.analysis.market_fit_question import market_fit as market_fit
     from planner.analysis.run_sweep import run_sweep as run_sweep
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
@@ -105,7 +105,7 @@ _NAMES_BY_MODULE = {
     "planner.analysis.estimate_question": ("estimate",),
     "planner.analysis.estimate_table": ("estimate_many",),
     "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
-    "planner.analysis.frontier.frontier_question": ("frontier",),
+    "planner.analysis.frontier.any_frontier": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
     "planner.analysis.run_sweep": ("run_sweep",),
     "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
@@ -177,7 +177,14 @@ _PUBLIC = ["__version__", *(name for names in _NAMES_BY_MODULE.values() for name
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a name that is not among them
     __all__ = _PUBLIC
-    __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)
+    _find = on_first_use(__name__, _NAMES_BY_MODULE)
+
+    def __getattr__(name: str) -> object:
+        """Return a public name; functions speak of their arguments, where commands speak of options."""
+        found = _find(name)
+        from planner.python_words import said_in_python
+
+        return said_in_python(found)
 
 
 def __dir__() -> list[str]:

@@ -31,9 +31,10 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluated_bill import FIXED
 from planner.library.technique_tables import read_techniques
+from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import parse_scenario
 from planner.records import record
-from planner.results.plan import Assignment, Plan
+from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
 from planner.scenario.fees import fee_items
@@ -272,7 +273,7 @@ class Stated:
 
 def track(
     plan: Plan,
-    scenario: Scenario,
+    scenario: Question,
     logs: Sequence[str],
     job: str | None = None,
     stated: Stated | None = None,
@@ -292,6 +293,8 @@ def track(
     >>> round(found.observed.share_done, 2) == round(100 / plan.jobs[0].steps, 2)
     True
     """
+    require_plan(plan)
+    scenario = as_scenario(scenario)
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]

@@ -23,7 +23,7 @@ from planner.library.reading import CONFIG_WANTED, config_architecture, read_lib
 from planner.library.schema import Architecture
 from planner.loading.building import Question as Asked
 from planner.loading.building import as_scenario
-from planner.loading.question import Question, load_held
+from planner.loading.question import load_held, python_question
 from planner.results.market_results import PriceUpdate
 from planner.results.plan import Plan
 from planner.results.report_data import Section
@@ -250,7 +250,7 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
         place: (entry.value, f"{found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
         for place, entry in found.held.items()
     }
-    loaded, _ = load_held(Question(**question), held, found.file, as_settings(set_))
+    loaded, _ = load_held(python_question(question), held, found.file, as_settings(set_))
     return loaded.scenario
 
 

@@ -61,6 +61,15 @@ class StrictModel(BaseModel, metaclass=_MadeByHand):
     # Built when the first value is read: many files lack most parts.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **keys: Any) -> dict[str, Any]:
+        """Return the JSON Schema, with a description of each field unless another generator is asked for."""
+        if "schema_generator" not in keys:
+            from planner.documents.descriptions import DescribedSchema  # late: only schemas for people read source
+
+            keys["schema_generator"] = DescribedSchema
+        return super().model_json_schema(*args, **keys)
+
 
 def validation_error(what: str, fix: str, where: str = "") -> PydanticCustomError:
     """Return the error of a validator: what is wrong, how to fix it, and the key."""

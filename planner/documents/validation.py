@@ -78,7 +78,7 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
         path = _place(detail["loc"], data)
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
-            schema = schema or kind.model_json_schema(by_alias=True)
+            schema = schema or plain_schema(kind)
             what, key, known = UNKNOWN_KEY, str(path[-1]), keys_at(schema, path[:-1], data)
             holder = next((name for name in known if key in keys_at(schema, (*path[:-1], name), data)), "")
             fix = _known_keys(key, known, holder, _elsewhere(key, schema, path))
@@ -89,6 +89,13 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
             what, fix = _reword(detail["type"], detail.get("input"), context, detail["msg"])
         found.append((path, what, fix))
     return found
+
+
+def plain_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a model without descriptions, for which its source would be read."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    return kind.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema)
 
 
 def faults_of_call(error: ValidationError, kind: type, keys: dict[str, Any]) -> list[Fault]:

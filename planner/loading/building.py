@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from planner.documents.files import make_folder, write_text_atomically
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.strict_yaml import Document, KeyPath, Marks, yaml_text
-from planner.errors import Fault, ScenarioError, raise_faults
+from planner.documents.tables import parse_json
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
+from planner.library.reading import CONFIG_WANTED, config_architecture
+from planner.library.schema import Architecture
 from planner.loading.scenario_file import load_document, read_scenario
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, scenario_data
@@ -31,6 +38,8 @@ def build_scenario(
     Everything that holds of a file holds here: names in any spelling, inventories, dates, short forms, every fault at
     once. Relative paths start at `folder`. Values may also be numbers of numpy, `date`, `datetime` and `timedelta`,
     tuples, paths, models of this package, and data frames for lists of mappings (a missing value is a key left out).
+    The `architecture` of a job may be the content of a `config.json`, or what `import_architecture` returns: it is kept
+    in a file of the user's cache folder, which the scenario names, so that a saved one still has it.
 
     Raises
     ------
@@ -45,9 +54,49 @@ def build_scenario(
         fix = "give a mapping; read_scenario reads a file or a shipped name"
         raise ScenarioError([Fault(FILE, 0, "", f"is no mapping: {type(data).__name__}", fix)])
     faults: list[Fault] = []
-    plain = _plain({**(data or {}), **keys}, (), faults)
+    plain = _with_kept_models(_plain({**(data or {}), **keys}, (), faults), faults)
     raise_faults(faults, ScenarioError)
     return load_document(Document(FILE, plain, Marks(0)), Path(folder), as_settings(set_)).scenario
+
+
+def _with_kept_models(data: dict[str, Any], faults: list[Fault]) -> dict[str, Any]:
+    """Return the data with the path of a kept file for each model that a job has as its content."""
+    jobs = data.get("jobs")
+    listed = jobs if isinstance(jobs, list) else [jobs]
+    for number, job in enumerate(listed):
+        if not isinstance(job, dict):
+            continue
+        place, models = f"jobs.{number}.architecture", job.get("architecture")
+        if isinstance(models, list):
+            job["architecture"] = [_kept(model, f"{place}.{at}", faults) for at, model in enumerate(models)]
+        else:
+            job["architecture"] = _kept(models, place, faults)
+        if job["architecture"] is None:
+            del job["architecture"]
+    return data
+
+
+def _kept(model: Any, place: str, faults: list[Fault]) -> Any:
+    """Return the path of the file in which the content of a config.json, or of a card, is kept; all else as it is."""
+    if not (isinstance(model, dict) and ("model_type" in model or "parameters_basis" in model or "layers" in model)):
+        return model
+    import platformdirs  # only where a model is kept
+
+    is_config = "model_type" in model
+    text = json.dumps(model, indent=2, sort_keys=True) if is_config else yaml_text(model)
+    name = re.sub(r"[^\w.-]", "-", str(model["model_type"] if is_config else model.get("name", "model")))[:60]
+    folder = Path(platformdirs.user_cache_path("finetune-planner", appauthor=False)) / "models"
+    of_content = folder / hashlib.sha256(text.encode()).hexdigest()[:10]
+    path = of_content / name / "config.json" if is_config else of_content / f"{name}.yaml"
+    try:
+        if is_config:
+            config_architecture(parse_json(text, FILE, CONFIG_WANTED, keeps_infinity=True), name)
+        if not path.exists():
+            make_folder(path.parent, "set XDG_CACHE_HOME to a folder that is writable")
+            write_text_atomically(path, text)
+    except InputError as error:
+        faults += [Fault(FILE, 0, f"{place}.{one.where}".rstrip("."), one.what, one.fix) for one in error.faults]
+    return str(path)
 
 
 def as_scenario(asked: Question) -> Scenario:
@@ -62,7 +111,7 @@ def as_scenario(asked: Question) -> Scenario:
     raise ScenarioError([Fault(FILE, 0, "", f"is no scenario: {type(asked).__name__}", fix)])
 
 
-def scenario_yaml(scenario: Scenario) -> str:
+def scenario_yaml(scenario: Question) -> str:
     """Return a scenario as the text of a file, which `read_scenario` reads; inventory files stay named.
 
     >>> scenario = planner.read_scenario("quickstart")
@@ -70,7 +119,7 @@ def scenario_yaml(scenario: Scenario) -> str:
     >>> planner.read_scenario("kept.yaml") == scenario
     True
     """
-    return yaml_text(scenario_data(scenario))
+    return yaml_text(scenario_data(as_scenario(scenario)))
 
 
 def plain_rows(rows: Any) -> list[dict[str, Any]]:
@@ -101,10 +150,8 @@ def _plain(value: Any, place: KeyPath, faults: list[Fault]) -> Any:
         return {str(key): _plain(inner, (*place, str(key)), faults) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(inner, (*place, number), faults) for number, inner in enumerate(value)]
-    if isinstance(value, Offer):
-        return offer_data(value)
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return _data_of(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if (text := _text_of(value)) is not None:
@@ -112,6 +159,15 @@ def _plain(value: Any, place: KeyPath, faults: list[Fault]) -> Any:
     fix = "give a number, a text, a list, a mapping, a date or a model of planner"
     faults.append(Fault(FILE, 0, ".".join(map(str, place)), f"a file cannot hold a {type(value).__name__}", fix))
     return None
+
+
+def _data_of(model: BaseModel) -> dict[str, Any]:
+    """Return a model of this package in the words of a file."""
+    if isinstance(model, Offer):
+        return offer_data(model)
+    if isinstance(model, Architecture):  # a card has other defaults than its class
+        return model.model_dump(mode="json", exclude_unset=True)
+    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _is_missing(cell: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import math
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
-from planner.errors import Fault, InputError, LibraryError, ScenarioError, raise_faults
+from planner.documents.validation import name_fix
+from planner.errors import Fault, InputError, LibraryError, ScenarioError, format_value, raise_faults
 from planner.library.reading import CardNames, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.scenario_file import LoadedScenario, default_name, load_document
@@ -128,6 +130,26 @@ class Question:
     def command(self, program: str) -> str:
         """Return the command line that asks this question of a program."""
         return shlex.join([*program.split(), *(word for words in self.options().values() for word in words)])
+
+
+def python_question(given: Mapping[str, Any]) -> Question:
+    """Return the question of keyword arguments, which may be numbers and durations; `ScenarioError` for the rest."""
+    known, faults, said = [field.name for field in fields(Question)], [], dict[str, Any]()
+    for name, value in given.items():
+        if name not in known:
+            faults.append(Fault(COMMAND_LINE, 0, name, "is unknown", name_fix(name, known)))
+        elif name == "no_spot":
+            said[name] = value
+            if not isinstance(value, bool):
+                faults.append(Fault(COMMAND_LINE, 0, name, f"{format_value(value)} is no truth value", "give True"))
+        elif isinstance(value, datetime.timedelta):
+            said[name] = f"{value.total_seconds():g}s"
+        elif isinstance(value, (str, int, float, Path)) and not isinstance(value, bool):
+            said[name] = f"{value}"
+        else:
+            faults.append(Fault(COMMAND_LINE, 0, name, f"{format_value(value)} is not text or a number", "write 10M"))
+    raise_faults(faults, ScenarioError)
+    return Question(**said)
 
 
 def check_filled(given: Mapping[str, str | bool]) -> None:

@@ -19,6 +19,7 @@ from planner.documents.validation import (
     UNKNOWN_KEY,
     find_name,
     name_fix,
+    plain_schema,
     suggest_names,
     validate_spelled,
     validation_complaints,
@@ -389,7 +390,7 @@ def _validate(
         validated = validate_spelled(ScenarioFile, data)
     except ValidationError as error:
         found = validation_complaints(error, ScenarioFile, data)
-        schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
+        schema = plain_schema(ScenarioFile) if source.origins else {}
         faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))

@@ -9,13 +9,14 @@ from time import perf_counter
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.open_choices.choice_alternatives import best_of
 from planner.open_choices.decision import SPREAD_NOTE
 from planner.open_choices.open_solve import open_alternatives
 from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
 from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job
+from planner.scenario.scenario import SolveOptions, architectures_of, open_job
 from planner.solving.solve import solve_prepared
 
 LEAST_SHARE = 1 / 32
@@ -25,7 +26,7 @@ MOST_POINTS = 11
 
 
 def loss_frontier(
-    scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None, points: int = MOST_POINTS
+    scenario: Question, options: SolveOptions | None = None, library: Library | None = None, points: int = MOST_POINTS
 ) -> LossFrontier:
     """Return the least loss for budgets up to that of the scenario, each proven over all models and machines.
 
@@ -36,7 +37,7 @@ def loss_frontier(
     >>> found.points[0].loss > found.points[-1].loss
     True
     """
-    started, options = perf_counter(), options or SolveOptions()
+    started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job, most = open_job(scenario), scenario.limits.budget_usd
     if job is None or not job.wants_least_loss:
         fix = "give the job work: {tokens: best} and the scenario objective: loss"

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, html_table
-from planner.results.tables import Result
+from planner.results.tables import Table, TabledResult, flattened
 
 
 class LossRange(Part):
@@ -80,7 +80,7 @@ class LossPoint(Part):
     plan: str
 
 
-class LossFrontier(Result):
+class LossFrontier(TabledResult):
     """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
 
     schema_version: int = 1
@@ -93,6 +93,10 @@ class LossFrontier(Result):
     seconds: float
     as_of: str
     notes: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """Return a row per budget, cheapest first; `loss` is in nats per token."""
+        return Table([flattened(point) for point in self.points], f"{self.scenario}: loss against dollars", str(self))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per point."""

@@ -190,7 +190,7 @@ class Explanation(Result):
     why_not: WhyNot | None = None
     service: ServiceReasons | None = None
     """Where the plan is that of a service; `cost_usd` are those of all hours, as in its plan."""
-    parts: tuple[Explanation, ...] = Field(default=(), exclude=True)
+    parts: tuple[Explanation, ...] = Field(default=(), exclude_if=lambda parts: not parts)
     """Of jobs next to a service: the explanation of the jobs and that of the service, each under its own name."""
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()

@@ -28,6 +28,9 @@ _NO_GUARANTEE = " (spot only: no guarantee)"
 
 GroupBy = Literal["method", "gpu", "provider"]
 
+DEFAULT_POINTS = 20
+"""Most points of a frontier that are solved, but of services, each of whose points is a fleet of its own."""
+
 
 class SegmentJob(Part):
     """The configuration of one job along a segment."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from planner.errors import NoPlanError
+from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import Service
 from planner.results.inference import BulkGeneration
@@ -455,6 +455,13 @@ def _bill_rows(plan: Plan) -> list[Row]:
         for service in plan.services
     ]
     return rows
+
+
+def require_plan(plan: object) -> None:
+    """Raise `ScenarioError` where something else than a plan is given, such as the path of its file."""
+    if not isinstance(plan, Plan):
+        fix = "planner.read_plan reads the file of a plan"
+        raise ScenarioError([Fault("plan", 0, "", f"is no plan: {type(plan).__name__}", fix)])
 
 
 def _services_html(plan: Plan, caption: str) -> str:

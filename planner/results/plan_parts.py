@@ -34,6 +34,15 @@ class Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, defer_build=True)
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **keys: Any) -> dict[str, Any]:
+        """Return the JSON Schema, with a description of each field unless another generator is asked for."""
+        if "schema_generator" not in keys:
+            from planner.documents.descriptions import DescribedSchema  # late: only schemas for people read source
+
+            keys["schema_generator"] = DescribedSchema
+        return super().model_json_schema(*args, **keys)
+
 
 class Spread(Part):
     """An expected figure with its 80 % interval."""

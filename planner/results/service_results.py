@@ -13,7 +13,7 @@ from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.inference import ServingMemory
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, html_table
-from planner.results.tables import Result, infeasible_html
+from planner.results.tables import Result, Table, TabledResult, flattened, infeasible_html
 from planner.units import MILLISECONDS
 
 # Differences between two fleets of one service, most important first, and a fleet in a few words.
@@ -123,7 +123,7 @@ class ServicePoint(Part):
     """PATH=VALUE for `--set` that gives this limit."""
 
 
-class ServiceFrontier(Result):
+class ServiceFrontier(TabledResult):
     """Dollars of a month against the limit on the time per token, tightest first."""
 
     schema_version: int = 1
@@ -144,6 +144,11 @@ class ServiceFrontier(Result):
     as_of: str
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """Return a row per limit on the time per token, tightest first; `machines` are the kinds of its fleet."""
+        rows = [{**flattened(point), "machines": "; ".join(point.machines)} for point in self.points]
+        return Table(rows, f"{self.scenario}: dollars against the time per token", str(self))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per point; without points why there are none."""
@@ -274,7 +279,7 @@ class ServiceSimulation(Result):
     as_of: str
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
-    plan: Plan = Field(exclude=True, repr=False)
+    plan: Plan = Field(repr=False)
     """The plan that was simulated."""
 
     def _repr_html_(self) -> str:

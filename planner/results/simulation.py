@@ -189,7 +189,7 @@ class Simulation(Result):
     as_of: str
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
-    plan: Plan = Field(exclude=True, repr=False)
+    plan: Plan = Field(repr=False)
     """The plan that was replayed."""
 
     def _repr_html_(self) -> str:

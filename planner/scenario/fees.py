@@ -43,10 +43,15 @@ class Fees(StrictModel):
     """What costs in addition to the hours; None is not known (which is not free)."""
 
     egress_usd_per_gb: Price | None = None
+    """Dollars per GB that leaves a machine."""
     ingress_usd_per_gb: Price | None = None
+    """Dollars per GB that enters a machine."""
     storage_usd_per_gb_month: Price | None = None
-    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
-    public_ip_usd_per_hour: Price | None = None  # of each machine, for its public IPv4 address; None: free
+    """Dollars per GB and month of what is kept."""
+    network_storage_usd_per_gb_month: Price | None = None
+    """Dollars per GB and month of a volume or object store that outlives the machine."""
+    public_ip_usd_per_hour: Price | None = None
+    """Dollars per hour of each machine for its public IPv4 address; None: free."""
 
 
 @record(frozen=True)

@@ -36,35 +36,54 @@ class InferenceRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input: Tokens = 1024
+    """Prompt tokens of a request."""
     output: SequenceLength = 128
+    """Tokens of an answer."""
     prefix: Tokens = 0
+    """Tokens at the beginning that all prompts share."""
     engine: Text = "vllm"
+    """Engine that serves, such as `vllm`."""
     weight_bits: int | None = None
+    """Bits of the weights; None: those of the format."""
     weight_format: Text | None = None
+    """Format of the weights; None: that of the bits."""
     kv_bits: int = 16
+    """Bits of a number in the cache of keys and values."""
     gpus: Annotated[int, Field(ge=1, le=64)] = 1
-    instances: Annotated[int, Field(ge=1, le=64)] | None = None  # machines; None: of eight GPUs each
+    """GPUs of one replica."""
+    instances: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Machines; None: of eight GPUs each."""
     concurrency: Count | None = None
+    """Requests in flight at one time; None: as many as fit."""
     requests: Count | None = None
+    """How many there are in all; None: not asked for."""
     usd_per_gpu_hour: NotNegative | None = None
+    """Price of a GPU, for dollars per million tokens."""
 
 
 class LengthClass(StrictModel):
     """Requests of one length."""
 
     input_tokens: SequenceLength
+    """Prompt tokens of each request."""
     output_tokens: SequenceLength
+    """Tokens of each answer."""
     count: Amount = 1
+    """How many requests have this length, or their weight."""
 
 
 class InferenceWork(Work):
     """Prompts to be answered: requests of one length, or a table of lengths (a CSV file where it is written)."""
 
     requests: Amount | None = None
-    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    """How many prompts there are; with a table of lengths their number is its sum."""
+    input_tokens: SequenceLength | None = None
+    """Tokens of a prompt, the shared prefix among them."""
     output_tokens: SequenceLength | None = None
+    """Tokens of an answer."""
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()  # type: ignore[assignment]
+    """Requests by length, in place of one length; a file may name a CSV table."""
 
     if not TYPE_CHECKING:  # what training counts is nothing here
         samples: ClassVar[None] = None
@@ -126,11 +145,16 @@ class InferenceWork(Work):
 class InferenceTechniques(Techniques):
     """What of an engine may be chosen; None is every value that makes sense."""
 
-    engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
-    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS  # where none are given, those of a quantised release
+    engine: OneOrMany[Engine] | None = None
+    """Engines that may be used; None: those with a pool that enough measurements stand behind."""
+    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS
+    """Bits of the weights that may be used; where none are given, those of a quantised release."""
     weight_format: OneOrMany[WeightFormatName] | None = None
+    """Formats of the weights that may be used; left out: those that make sense."""
     kv_bits: OneOrMany[Bits] = (16,)
+    """Bits of the cache of keys and values that may be used."""
     tensor_parallel: FewIntegers | None = None
+    """GPUs of one replica that share each layer; left out: what the model needs."""
 
     if not TYPE_CHECKING:  # techniques of training
         method: ClassVar[None] = None
@@ -174,8 +198,11 @@ class ServedAdapter(StrictModel):
     """Adapters of LoRA: merged into the weights, or several served next to them."""
 
     rank: PositiveInteger = 16
+    """Rank of the adapters."""
     targets: Targets = "all-linear"
+    """Layers that have one: `all-linear`, `attention`, `qv`, or a list."""
     merged: bool = True
+    """Whether they are merged into the weights before serving."""
     served: PositiveInteger | None = Field(default=None, description="Adapters in memory at one time.")
 
     @model_validator(mode="after")
@@ -203,6 +230,7 @@ class InferenceStages(Stages):
     """Prompts come from somewhere, answers go there."""
 
     export: Results | None = None
+    """How the answers leave the machines."""
 
     if not TYPE_CHECKING:  # stages of training
         ingest: ClassVar[None] = None
@@ -224,10 +252,15 @@ class InferenceJob(Job):
     """Many prompts to be answered by one model: each machine is a replica or several, and needs none of the others."""
 
     kind: Annotated[Literal["inference"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
+    """`inference`: prompts that are answered by a deadline."""
     work: InferenceWork
+    """The prompts that are answered."""
     techniques: InferenceTechniques = InferenceTechniques()
+    """Which formats, engines and degrees may be used."""
     adapter: ServedAdapter | None = None
+    """Adapters of LoRA that are merged or served."""
     stages: InferenceStages = InferenceStages()
+    """What happens after the answers: their export."""
     measured: Rows[ServedRun] = ()  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # settings of training

@@ -51,7 +51,9 @@ class Confidence(StrictModel):
     """Probabilities with which a plan keeps its deadline and fits in memory."""
 
     deadline: Sure = DEFAULT_CONFIDENCE
+    """Probability with which the deadline holds."""
     memory: Annotated[float, Field(ge=0.5, le=MAX_MEMORY_CONFIDENCE)] = 0.95
+    """Probability with which a run fits in memory."""
 
 
 def _confidence(value: object) -> object:
@@ -62,37 +64,61 @@ def _confidence(value: object) -> object:
 class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it
     """One training run, or several trials of it, with the stages around it."""
 
-    name: Text = "job"  # left out: the name of its model
+    name: Text = "job"
+    """Name of the job; left out: the name of its model."""
     architecture: Text
     """Name of a card, or the path of a Hugging Face config.json."""
     work: Work
+    """Amount of training."""
     data_gb: Gigabytes = 0.0
-    sequence_length: SequenceLength | None = None  # tokens; None: 2048, or the context where that is shorter
-    global_batch: SequenceCount = 64  # sequences or images per optimizer step
+    """Size of the data set in GB."""
+    sequence_length: SequenceLength | None = None
+    """Tokens per sequence; None: what a sample fits in."""
+    global_batch: SequenceCount = 64
+    """Sequences or images per optimizer step."""
     packing: Literal["packed", "padded", "fixed"] = "packed"
+    """`packed`: samples fill sequences; `padded`: one sample per sequence; `fixed`: always the full length."""
     length_cv: NotNegative = 0.8
+    """Spread of the lengths of padded samples: standard deviation over mean."""
     kind: Literal["finetune", "pretrain"] = "finetune"
+    """`finetune`, or `pretrain`: all weights, from random ones."""
     deadline_hours: Hours | None = Field(default=None, alias="deadline")
+    """Until when the job is done: a duration, or a day and time."""
     confidence_given: Annotated[Confidence, BeforeValidator(_confidence, json_schema_input_type=float | Confidence)] = (
         Field(default=Confidence(), alias="confidence")
     )
-    framework: OneOrMany[Framework] | None = None  # None: every profile that takes part by itself
+    """Probability with which the deadline holds, or a mapping of `deadline` and `memory`."""
+    framework: OneOrMany[Framework] | None = None
+    """Frameworks that may be used; None: every profile that takes part by itself."""
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
+    """Settings of adapters."""
     techniques: Techniques = Techniques()
+    """Which techniques may be used; left out: all that make sense."""
     efficiency: Positive = 1.0
+    """Factor on the estimated speed."""
     storage_gb_per_second: DiskSpeed = 0.5
+    """Disk speed of the training machine in GB/s, or a class of disks."""
     load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """Share of the disk speed that loading reaches."""
     measured: Rows[Measured] = ()
+    """Observed runs of this job, which correct the estimates."""
     trials: TrialsGiven = Trials()
+    """Number of runs, or how they are run: `{count, at_once, halving, split}`."""
     early_stopping: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="Expected share of the planned work after which a run stops."
     )
     stages: Stages = Stages()
-    start_slack_hours: Moment = Field(default=0.0, alias="start_slack")  # of the deadline, kept for finding a machine
-    release_hours: Moment = Field(default=0.0, alias="release")  # earliest start
-    due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
+    """What happens around training."""
+    start_slack_hours: Moment = Field(default=0.0, alias="start_slack")
+    """Part of the deadline that is kept for finding a machine."""
+    release_hours: Moment = Field(default=0.0, alias="release")
+    """Earliest start."""
+    due_hours: Hours | None = Field(default=None, alias="due")
+    """A date that costs `late_usd_per_hour` to miss."""
     late_usd_per_hour: Price = 0.0
+    """Dollars per hour after `due`."""
     after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
+    """Jobs that must have ended before."""
 
     @property
     def confidence(self) -> float:

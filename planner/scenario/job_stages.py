@@ -43,7 +43,9 @@ class SampleClass(StrictModel):
     """Samples of one length in tokens."""
 
     tokens: Annotated[TokenMean, Field(ge=1)]
+    """Mean tokens of a sample of this length."""
     count: Count = 1
+    """How many samples have it."""
 
 
 def gather_lengths(counts: dict[int, int], most: int = MAX_SAMPLE_CLASSES) -> list[tuple[float, int]]:
@@ -67,15 +69,24 @@ class Work(StrictModel):
     """
 
     lengths: Annotated[Rows[SampleClass], Field(max_length=MAX_SAMPLE_CLASSES)] = ()
+    """Samples by length, in place of a mean; a file may name a table."""
 
     samples: Count | None = None
-    tokens_per_sample: TokenMean | None = None  # mean
+    """Samples of the data set."""
+    tokens_per_sample: TokenMean | None = None
+    """Mean tokens of a sample."""
     epochs: Annotated[Positive, Field(le=MAX_EPOCHS)] = 1.0
+    """How often the data set is passed."""
     tokens: Count | None = None
+    """Tokens that are trained on, in all."""
     steps: Count | None = None
-    steps_before: WholeNumber = 0  # of a run that goes on: those that it has done, besides `steps`
+    """Optimizer steps."""
+    steps_before: WholeNumber = 0
+    """Steps that a run that goes on has done, besides `steps`."""
     images: Count | None = None
+    """Images of the data set."""
     resolution: Resolution | None = None
+    """Pixels of an edge of an image."""
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -276,7 +287,7 @@ class Checkpoints(StrictModel):
     count: PositiveInteger = Field(description="Checkpoints written over the run.")
     keep: PositiveInteger = Field(default=1, description="How many of them stay, the newest ones.")
     contents: CheckpointContents = Field(
-        default="resume", description="resume: what training can go on from; weights: the trained weights alone."
+        default="resume", description="`resume`: what training can go on from; `weights`: the trained weights alone."
     )
     asynchronous: bool = Field(
         default=True, description="Copied to host memory, then written behind the training; false: training waits."
@@ -306,8 +317,8 @@ class Export(StrictModel):
     merged: bool = Field(default=False, description="Short for format: merged.")
     format: ExportFormat | None = Field(
         default=None,
-        description="adapters: what lora has trained; merged: all weights in 16 bit; gguf, gptq, awq: quantised "
-        "weights, merged first; left out, adapters. Full training has all weights in any case.",
+        description="`adapters`: what lora has trained; `merged`: all weights in 16 bit; `gguf`, `gptq`, `awq`: "
+        "quantised weights, merged first; left out, adapters. Full training has all weights in any case.",
     )
     bits: Literal[4, 8] | None = Field(default=None, description="Of gguf, gptq or awq; left out, 4.")
     on: OneOrMany[ExportPlace] | None = Field(
@@ -360,10 +371,15 @@ class Stages(StrictModel):
     """What happens before and after training; None does not happen."""
 
     ingest: Ingest | None = None
+    """Raw data to tokens."""
     transfer: Transfer | None = None
+    """Data to the region of the machines."""
     evaluation: Evaluation | None = None
+    """Evaluation during or after the run."""
     checkpoints: Checkpoints | None = None
+    """Checkpoints of the run."""
     export: Export | None = None
+    """What is made of the result, and where it goes."""
     retention_hours: Hours | None = Field(
         default=None,
         alias="retention",

@@ -59,7 +59,9 @@ class AllowForbid(StrictModel):
     """Names that may be used (None: all) and names that may not."""
 
     allow: ZeroOrMany[Text] | None = None
+    """Names that may be used; None: all."""
     forbid: ZeroOrMany[Text] = ()
+    """Names that may not be used."""
 
     def permits(self, name: str) -> bool:
         """Return whether the name may be used; a zone (`us-east-1/use1-az4`) has the name of its region too."""
@@ -118,7 +120,9 @@ class SpotShare(StrictModel):
     """Bounds on the share of the work that is done on spot."""
 
     min: Share = 0.0
+    """Least share of the work on spot machines."""
     max: Share = 1.0
+    """Most of the work that may be on spot machines."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -132,27 +136,49 @@ class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
     budget_usd: Positive | None = None
-    budget_confidence: Sure = DEFAULT_CONFIDENCE  # with which dollars keep every budget
-    max_gpus: PositiveInteger | None = None  # at one time, over all jobs
+    """Dollars for all jobs, at the confidence of the budget."""
+    budget_confidence: Sure = DEFAULT_CONFIDENCE
+    """Probability with which dollars keep every budget."""
+    max_gpus: PositiveInteger | None = None
+    """GPUs at one time, over all jobs."""
     max_hours: Positive | None = None
-    max_usd_per_hour: Positive | None = None  # at one time, over all jobs
-    max_kilowatts: Positive | None = None  # that machines draw at one time, over all jobs
-    budgets: Rows[PeriodBudget] = ()  # by period
-    quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
+    """Longest job in hours; left out: 720, or 2,160 for pretraining."""
+    max_usd_per_hour: Positive | None = None
+    """Dollars per hour at one time, over all jobs."""
+    max_kilowatts: Positive | None = None
+    """Kilowatts that machines draw at one time, over all jobs."""
+    budgets: Rows[PeriodBudget] = ()
+    """Budgets by period."""
+    quota: dict[str, WholeNumber] = Field(default_factory=dict)
+    """GPUs at one time by provider."""
     providers: AllowForbid = AllowForbid()
+    """Providers that may be used."""
     gpus: AllowForbid = AllowForbid()
+    """GPUs that may be used."""
     regions: AllowForbid = AllowForbid()
+    """Regions that may be used."""
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
-    tools: Annotated[ZeroOrMany[Text], BeforeValidator(_split_tools), AfterValidator(_tools_exist)] = ()  # carry it
-    stock_status: Annotated[Literal["low", "medium", "high"], BeforeValidator(_some_stock)] | None = None  # the least
-    fallbacks: Annotated[int, Field(ge=0, le=MAX_FALLBACKS)] = 0  # further ways that each job must have
-    spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
+    """Kinds of providers that may be used."""
+    tools: Annotated[ZeroOrMany[Text], BeforeValidator(_split_tools), AfterValidator(_tools_exist)] = ()
+    """Tools that must be able to run the plan, such as `axolotl`."""
+    stock_status: Annotated[Literal["low", "medium", "high"], BeforeValidator(_some_stock)] | None = None
+    """The least that a provider's list may say of its stock; None: all that is not `none`."""
+    fallbacks: Annotated[int, Field(ge=0, le=MAX_FALLBACKS)] = 0
+    """Further ways that each job must have."""
+    spot: bool | None = None
+    """`false`: no spot machines, the same as `spot_share: {max: 0}`."""
     spot_share: SpotShare = SpotShare()
-    spot_zones: Literal["any", "same_region", "same_zone"] = "any"  # where a run on spot may move when it is lost
+    """Share of the work on spot machines."""
+    spot_zones: Literal["any", "same_region", "same_zone"] = "any"
+    """Where a run on spot may move when it is lost."""
     max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
-    waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot, on no bill; None: `least_wait`
-    unmeasured: bool = False  # chips other than NVIDIA's also where no published run is of such training
-    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
+    """Age from which on a price is left out; null: no limit."""
+    waiting_usd_per_hour: NotNegative | None = None
+    """Price of an hour of waiting for spot, on no bill; None: it is least among policies of nearly the same cost."""
+    unmeasured: bool = False
+    """Whether chips other than NVIDIA's take part where no published run is of such training."""
+    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Share of the predicted memory that is added as a margin, in place of that of the confidence."""
     _today: datetime.date | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")

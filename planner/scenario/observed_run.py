@@ -43,14 +43,23 @@ class Measured(RunSettings):
     """
 
     gpu: Text
+    """GPU of the run."""
     gpus: PositiveInteger
+    """GPUs of one machine."""
     tokens_per_second: Positive | None = None
+    """Real tokens, or images, per second over all GPUs."""
     hours: Positive | None = None
-    peak_vram_gib: Positive | None = None  # of the GPU that holds most
-    peak_kind: PeakKind | None = None  # None: allocated, which asks for the most room
+    """Hours of the whole job on this hardware; they replace the estimate."""
+    peak_vram_gib: Positive | None = None
+    """Peak in GiB on the GPU that holds most."""
+    peak_kind: PeakKind | None = None
+    """What the peak counts; None: what is allocated, which asks for the most room."""
     instances: PositiveInteger | None = None
+    """Machines of the run."""
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    """What connects the GPUs of a machine."""
     network_gbps: Positive | None = None
+    """Network of a machine in Gbit/s."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -126,19 +135,33 @@ class ServedRun(StrictModel):
     """
 
     engine: Engine
+    """Engine that served."""
     gpu: Text
+    """GPU of the replica."""
     gpus: PositiveInteger = 1
+    """GPUs of the replica."""
     tensor_parallel: PositiveInteger | None = None
+    """GPUs that share each layer; None: all of the replica."""
     weight_format: WeightFormatName
+    """Format of the weights."""
     kv_bits: Bits = 16
+    """Bits of the cache of keys and values."""
     input_tokens: MeanTokens
+    """Mean tokens of a prompt."""
     output_tokens: MeanTokens
+    """Mean tokens of an answer."""
     prefix_tokens: Tokens = 0
+    """Tokens at the beginning that all prompts share."""
     in_flight: SequenceLength
+    """Requests in flight at one time."""
     requests: Count | None = None
+    """Requests of the run."""
     output_tokens_per_second: Positive
+    """Tokens of answers per second of the replica."""
     ttft_seconds: Positive | None = None
+    """Median time to the first token."""
     tpot_seconds: Positive | None = None
+    """Median time per token after the first."""
 
     if not TYPE_CHECKING:  # a measurement is no run of the whole job
         hours: ClassVar[None] = None

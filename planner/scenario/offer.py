@@ -54,7 +54,9 @@ class DateWindow(StrictModel):
     """The first and the last day on which a price can have been collected."""
 
     from_: Date = Field(alias="from")
+    """First day of the window."""
     to: Date
+    """Last day of the window."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -89,7 +91,9 @@ class Billing(StrictModel):
     """How use is rounded up."""
 
     step_seconds: Annotated[Positive, Field(le=MONTH_SECONDS)] = 1.0
+    """Use is rounded up to this step."""
     minimum_hours: Annotated[NotNegative, Field(le=YEAR_HOURS)] = 0.0
+    """Least use that is charged."""
 
 
 def _word(value: Any) -> Any:
@@ -101,7 +105,9 @@ class Commitment(StrictModel):
     """A term that is paid for whether it is used or not; the hour's price is due in every hour of it."""
 
     months: Annotated[Literal[1, 3, 6, 12, 36], BeforeValidator(_sold_term)]
-    upfront_usd: Price = 0.0  # per instance
+    """Length in months."""
+    upfront_usd: Price = 0.0
+    """Dollars at the start, per instance."""
 
     @property
     def term_hours(self) -> float:
@@ -112,16 +118,26 @@ class Commitment(StrictModel):
 class Managed(StrictModel):
     """A service that trains a network or answers prompts: no machine, no memory to fit into."""
 
-    architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
-    usd_per_million_tokens: Price | None = None  # of training, every epoch counted
+    architectures: OneOrMany[Text]
+    """Names of the models that it takes; one that is not known is never asked for."""
+    usd_per_million_tokens: Price | None = None
+    """Dollars per million tokens of training, every epoch counted."""
     usd_per_run: Price | None = None
-    minimum_usd: Price = 0.0  # a run costs at least this
-    tokens_per_second: Positive | None = None  # None: the provider promises no speed
+    """Dollars of a run of training, whatever its size."""
+    minimum_usd: Price = 0.0
+    """Least dollars of a run."""
+    tokens_per_second: Positive | None = None
+    """Speed that is promised; None: none is."""
     method: Literal["lora", "full"] = "lora"
-    usd_per_million_input_tokens: Price | None = None  # of prompts that it answers
+    """What it trains: adapters or all weights."""
+    usd_per_million_input_tokens: Price | None = None
+    """Dollars per million tokens of prompts that it answers."""
     usd_per_million_output_tokens: Price | None = None
-    batch_discount: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share taken off prompts that may wait
+    """Dollars per million tokens of answers."""
+    batch_discount: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share taken off prompts that may wait."""
     hosts_tuned: Annotated[Literal["yes", "dedicated", "no"], BeforeValidator(_word)] = "no"
+    """Whether it serves networks that a customer tuned, and on which terms."""
 
     @property
     def trains(self) -> bool:
@@ -177,20 +193,35 @@ class Terms(StrictModel):
     """What a provider grants all of its offers, unless an offer says otherwise."""
 
     billing: Billing = Billing()
+    """In which steps use is charged."""
     fees: Fees = Fees()
+    """What costs in addition to the hours."""
     spot: SpotStatistics | None = None
-    spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
+    """How the spot market comes and goes; None: a prior."""
+    spot_notice_seconds: NotNegative | None = None
+    """From the warning to the loss of a spot machine; None: not known."""
     interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
-    network_gbps: Positive | None = None  # per instance
-    disk_gb_per_second: DiskSpeed | None = None  # per instance; None: as the class of machine has it
-    download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
+    """What connects the GPUs of an instance; None: what its type says, else `pcie`."""
+    network_gbps: Positive | None = None
+    """Network of an instance in Gbit/s; None: not known."""
+    disk_gb_per_second: DiskSpeed | None = None
+    """Disk speed of an instance in GB/s, or a class of disks; None: that of its class of machine."""
+    download_gb_per_second: Positive | None = None
+    """Speed from the outside in GB/s, per instance; None: that of its class of machine."""
     max_nodes: Annotated[Nodes, BeforeValidator(_one_node, json_schema_input_type=Nodes | None)] = 1
+    """Instances that can work on one run."""
     community: bool = False
+    """Whether these are machines of private hosts."""
     notes: str = ""
+    """Remarks for the reader."""
     currency: Currency = "USD"
+    """Currency of the prices."""
     date: Date | None = None
-    dates: DateWindow | None = None  # in place of date, where only the window of its collection is known
+    """Day of the price."""
+    dates: DateWindow | None = None
+    """Window in which the price was collected, in place of `date`."""
     source: str = ""
+    """Where the price stands."""
 
 
 # What a market has to rent: one offer is one instance type at one place and one date.
@@ -200,25 +231,45 @@ class Offer(Terms):
     """One instance type that can be booked; prices are dollars per instance and hour, None if not sold so."""
 
     provider: Text
+    """Who sells it."""
     region: Text = "any"
+    """Region, with the zone behind it where its name does not say the region."""
     instance: str = ""
-    gpu: Text | None = None  # None: a machine without GPU, or a managed service
-    gpus: WholeNumber = 0  # per instance
-    cpu_cores: Positive | None = None  # per instance
-    ram_gb: Positive | None = None  # per instance
+    """Type of the instance, as the provider calls it."""
+    gpu: Text | None = None
+    """Model of the GPU; None: a machine without GPU, or a managed service."""
+    gpus: WholeNumber = 0
+    """GPUs per instance."""
+    cpu_cores: Positive | None = None
+    """Virtual cores per instance; None: not known."""
+    ram_gb: Positive | None = None
+    """Memory per instance in GB of 10^9 bytes; None: not known."""
     usd_per_hour: Price | None = None
+    """Dollars per instance and hour on demand; None: not sold so."""
     spot_usd_per_hour: Price | None = None
-    stock: WholeNumber | None = None  # instances; None: unknown
-    stock_status: StockStatus | None = None  # as the provider's list gives it; None: unknown
-    lead_hours: NotNegative = 0.0  # from the order to the machine
+    """Dollars per instance and hour on spot; None: not sold so."""
+    stock: WholeNumber | None = None
+    """Instances that can be had; None: unknown."""
+    stock_status: StockStatus | None = None
+    """Stock as the provider's list says it; None: unknown."""
+    lead_hours: NotNegative = 0.0
+    """Hours from the order to the machine."""
     commitment: Commitment | None = None
-    committed_hours: Positive | None = None  # instance-hours already paid for and left
+    """For how long the price on demand binds."""
+    committed_hours: Positive | None = None
+    """Instance-hours already paid for and left."""
     own: Own | None = None
-    buy: Buy | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
+    """What an own machine costs; it is not rented."""
+    buy: Buy | None = None
+    """What the machine costs to buy, where the scenario has a horizon."""
     managed: Managed | None = None
-    block: Block | None = None  # bought for a fixed time
-    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
-    zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
+    """A service that trains or answers, in place of a machine."""
+    block: Block | None = None
+    """Machines for a fixed time, in place of a price by the hour."""
+    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()
+    """When the machine may be used; empty: always."""
+    zones: Zones = ()
+    """Spot price by zone, per instance and hour; a group of zones holds those that it may rent."""
     _days_behind: int = PrivateAttr(default=0)
     _day_of_source: datetime.date | None = PrivateAttr(default=None)
 
@@ -516,9 +567,13 @@ class Match(StrictModel):
     """Selection of offers: each key that is given must name theirs."""
 
     gpu: Names | None = None
+    """Names of which one must be that of the offer; None: any."""
     provider: Names | None = None
+    """Names of which one must be that of the offer; None: any."""
     region: Names | None = None
+    """Names of which one must be that of the offer; None: any."""
     instance: Names | None = None
+    """Names of which one must be that of the offer; None: any."""
 
     def find_matches(self, offers: Sequence[Offer]) -> list[int]:
         """Return the positions of the selected offers."""
@@ -539,8 +594,11 @@ class Adjust(StrictModel):
     """Factors on the prices of selected offers."""
 
     match: Match = Match()
+    """Which offers."""
     usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+    """Factor on the price on demand."""
     spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+    """Factor on the price on spot."""
 
 
 def apply_adjustments(offers: Sequence[Offer], rules: Sequence[Adjust]) -> tuple[Offer, ...]:

@@ -25,7 +25,9 @@ class ParameterRange(StrictModel):
     """Numbers of parameters."""
 
     least: Annotated[Count, Field(alias="from")]
+    """Fewest parameters."""
     most: Annotated[Count, Field(alias="to")]
+    """Most parameters."""
 
     @model_validator(mode="after")
     def _has_order(self) -> Self:
@@ -45,14 +47,18 @@ class Family(StrictModel):
     """The models of a family within a range of sizes; of llama also shapes made by its rules."""
 
     family: Annotated[Text, AfterValidator(_family)]
+    """Name of the family, such as `llama`."""
     parameters: ParameterRange
+    """Sizes that are tried."""
 
 
 class BatchRange(StrictModel):
     """Sequences per optimizer step, doubled from the first to at most the last."""
 
     least: Annotated[SequenceCount, Field(alias="from")]
+    """Smallest batch, in sequences."""
     most: Annotated[SequenceCount, Field(alias="to")]
+    """Largest batch, in sequences."""
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -79,10 +85,15 @@ class OwnLaw(StrictModel):
     """Constants of L = e + a / N^alpha + b / D^beta."""
 
     e: Positive
+    """Loss that no network undercuts."""
     a: Positive
+    """Factor of the term of parameters."""
     b: Positive
+    """Factor of the term of tokens."""
     alpha: Annotated[float, Field(gt=0, le=2)]
+    """Exponent of the parameters."""
     beta: Annotated[float, Field(gt=0, le=2)]
+    """Exponent of the tokens."""
 
 
 def _tokens(value: Any) -> Any:
@@ -96,6 +107,7 @@ class OpenWork(Work):
     """How much is to be computed, or what is to be reached: the least loss for the money, or a loss."""
 
     tokens: Annotated[Count | Literal["best"], BeforeValidator(_tokens)] | None = None  # type: ignore[assignment]
+    """Tokens, or `best`: what the objective `loss` finds."""
     loss: Positive | None = Field(default=None, description="Loss in nats per token that the model has to reach.")
 
     @model_validator(mode="before")
@@ -139,10 +151,12 @@ class OpenJob(Job):
         ] = 64
 
     work: OpenWork
+    """Amount of training, or what decides it."""
     loss_law: Annotated[
         Annotated[Literal["besiroglu", "muennighoff"], Tag("a named law")] | Annotated[OwnLaw, Tag("an own law")],
         Discriminator(_law_form),
     ] = "besiroglu"
+    """Law that says the loss of a size and an amount of tokens, or its constants."""
     unique_tokens: Count | None = Field(default=None, description="Tokens that exist; more are repetitions.")
 
     @property

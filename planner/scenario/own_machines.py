@@ -43,7 +43,9 @@ class Horizon(StrictModel):
     """How long, and how much, a machine that is bought will be used."""
 
     months: Annotated[float, Field(gt=0, le=240)]
+    """Months that the machine will be kept."""
     hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)]
+    """Hours of use in each."""
 
     @property
     def hours(self) -> float:
@@ -54,15 +56,24 @@ class Horizon(StrictModel):
 class Own(StrictModel):
     """A machine that stands in the house: its hour costs electricity, wear and its share of standing costs."""
 
-    power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
+    power_watts: Positive | None = None
+    """Watts of an instance under load; left out: as its GPUs need."""
     usd_per_kwh: Price
+    """Electricity in dollars per kWh."""
     pue: Pue = 1.0
-    purchase_usd: Price = 0.0  # per instance
-    residual_share: Share = 0.0  # of the purchase, what the machine can be sold for at the end
-    lifetime_hours: Positive | None = None  # hours of use that the purchase is spread over; else months
-    months: Positive | None = None  # that the machine is kept
-    hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)] | None = None  # of use
-    idle_usd_per_month: Price = 0.0  # due whether it is used or not: room, colocation, insurance
+    """Power of the building over that of the machine."""
+    purchase_usd: Price = 0.0
+    """Dollars that an instance has cost."""
+    residual_share: Share = 0.0
+    """Share of the purchase that the machine can be sold for at the end."""
+    lifetime_hours: Positive | None = None
+    """Hours of use that the purchase is spread over, in place of `months`."""
+    months: Positive | None = None
+    """Months that the machine is kept."""
+    hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)] | None = None
+    """Hours of use in each month."""
+    idle_usd_per_month: Price = 0.0
+    """Dollars due whether it is used or not: room, colocation, insurance."""
 
     @property
     def use_hours(self) -> float | None:
@@ -135,14 +146,22 @@ Range = Annotated[tuple[float, float], Field(strict=False)]
 class Buy(StrictModel):
     """A machine that may be bought: what it costs, what it is worth afterwards, and what it needs meanwhile."""
 
-    purchase_usd: Annotated[float, Field(gt=0, le=MAX_USD)]  # per instance, the whole machine
-    purchase_range_usd: Range | None = None  # of published prices
+    purchase_usd: Annotated[float, Field(gt=0, le=MAX_USD)]
+    """Dollars of an instance, the whole machine."""
+    purchase_range_usd: Range | None = None
+    """Least and most dollars of published prices."""
     residual_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the purchase that the machine can be sold for at the end."""
     residual_range: Range | None = None
-    power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
+    """Least and most that this share may be."""
+    power_watts: Positive | None = None
+    """Watts of an instance under load; left out: as its GPUs need."""
     usd_per_kwh: Price
+    """Electricity in dollars per kWh."""
     pue: Pue = 1.0
+    """Power of the building over that of the machine."""
     idle_usd_per_month: Price = 0.0
+    """Dollars due whether it is used or not: room, colocation, insurance."""
 
     @property
     def power_usd_per_hour(self) -> float:

@@ -49,6 +49,7 @@ class ValueOfTime(StrictModel):
     """Minimise dollars plus the value of the hours."""
 
     value_of_time_usd_per_hour: Price
+    """Dollars that an hour is worth."""
 
 
 def _word_or_value(value: Any) -> Any:
@@ -142,32 +143,48 @@ MOST_ABOVE_LEAST = 0.015
 class SolveSettings(StrictModel):
     """How one plan is picked among plans of nearly the same cost."""
 
-    ties: NotNegative | None = None  # dollars; None: 1 % of the least cost; 0: the strict optimum
+    ties: NotNegative | None = None
+    """Dollars above the least cost within which other wishes decide; None: 1 % of it; 0: the strict optimum."""
 
 
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
-    schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
-    name: Text = "scenario"  # left out: the name of its file
+    schema_version: Literal[2] | None = Field(default=None, alias="schema")
+    """Version of the defaults that the file expects."""
+    name: Text = "scenario"
+    """Name of the scenario; left out: the name of its file."""
     description: str = ""
-    now: Now | None = None  # what dates and the hours of a timetable count from; None: the clock
-    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
+    """One sentence for the reader."""
+    now: Now | None = None
+    """Day and time that durations count from, such as `2026-11-21 09:00 UTC`; None: the clock."""
+    inventory: ZeroOrMany[Text] = ()
+    """Offer files, relative to the scenario's file; `market` is the shipped price list."""
     jobs: Annotated[Rows[AnyJob], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
+    """What is trained, answered or served."""
     limits: Limits = Limits()
-    horizon: Horizon | None = None  # how long machines that are bought will be used; None: nothing is bought
+    """Limits that all jobs keep together."""
+    horizon: Horizon | None = None
+    """How long machines that are bought will be used; None: nothing is bought."""
     adjust: Rows[Adjust] = ()
+    """Factors on prices: what if they were others."""
     objective: Objective = "cost"
+    """What is least: `cost`, `time`, dollars plus a value of hours, or `loss`."""
     solve: SolveSettings = SolveSettings()
+    """How one plan is picked among plans of nearly the same cost."""
     currency: Currency = "USD"
-    schedule: Literal["over_time", "side_by_side"] = "over_time"  # whether jobs may wait for one another's machines
-    vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
+    """Currency of all dollars."""
+    schedule: Literal["over_time", "side_by_side"] = "over_time"
+    """Whether jobs may wait for one another's machines."""
+    vary: ZeroOrMany[Text] = ()
+    """Ranges for `what-if`, such as `jobs.0.work.steps=500:2000:500`."""
 
 
 class ScenarioFile(_ScenarioBase):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
+    """Offers in the scenario itself."""
 
 
 MAX_OFFERS = 200_000
@@ -193,9 +210,13 @@ class Scenario(_ScenarioBase):
     model_error = ScenarioError
 
     offers: Annotated[Rows[Offer], WrapValidator(_validated_once)]
+    """All offers: those of inventory files first."""
     offers_inline: Rows[Offer] = ()
-    for_sale: Rows[Offer] = ()  # machines whose purchase a plan without a horizon compares its own machines with
-    jobs_written: Rows[Job] = ()  # jobs as in the file, where trials of some are split into `jobs`
+    """Those that the scenario itself has."""
+    for_sale: Rows[Offer] = ()
+    """Machines whose purchase a plan without a horizon compares its own machines with."""
+    jobs_written: Rows[Job] = ()
+    """Jobs as in the file, where trials of some are split into `jobs`."""
 
     def written_name(self, job: str) -> str:
         """Return the name of a job in the file: that of all its trials for one of them."""
@@ -272,7 +293,9 @@ class Scenario(_ScenarioBase):
         """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
         if not isinstance(data, dict):
             return data
-        if "schema_version" in data or any(isinstance(offer, dict) for offer in data.get("offers_inline") or ()):
+        is_whole = "offers_inline" in data  # only the reader of files and a dump have it, and the reader has offers
+        dumped = [*(data.get("offers_inline") or ()), *(data.get("offers") or ())] if is_whole else []
+        if "schema_version" in data or any(isinstance(offer, dict) for offer in dumped):
             fix = "save it with planner.scenario_yaml, and read it with planner.read_scenario"
             raise validation_error("is a dump of a scenario, whose words are not those of a file", fix)
         if "offers_inline" not in data:  # made in Python, not read from a file
@@ -320,9 +343,13 @@ class SolveOptions(StrictModel):
     """How to solve: nothing here changes what is optimal."""
 
     solver: Literal["highs", "cbc", "scip", "cp-sat"] = "highs"
-    gap: NotNegative = 0.0  # relative
+    """Which solver searches."""
+    gap: NotNegative = 0.0
+    """Relative distance to the optimum at which the search may stop."""
     time_limit_seconds: Positive | None = None
-    as_of: datetime.date | None = None  # the day on which ages of prices are counted; None: today
+    """Longest time of the whole call; None: no limit."""
+    as_of: datetime.date | None = None
+    """The day on which ages of prices are counted; None: today."""
 
 
 _NOT_OF_FILE = ("offers", "offers_inline", "for_sale", "jobs", "jobs_written")
@@ -393,7 +420,8 @@ def service_alone(scenario: Scenario, name: str) -> Scenario:
 class DefiniteJob(Job, defer_build=True):
     """A job whose tokens follow from a law, which adds to the uncertainty of its hours."""
 
-    token_sigma: NotNegative = 0.0  # standard deviation of the logarithm of its tokens
+    token_sigma: NotNegative = 0.0
+    """Standard deviation of the logarithm of its tokens."""
 
 
 def token_sigma(job: Job) -> float:

@@ -36,7 +36,9 @@ class ClockChange(StrictModel):
     """A moment at which the clock of a zone goes forward by some hours, or back where they are negative."""
 
     at_hours: Moment = Field(alias="at")
+    """When the clock changes."""
     forward_hours: Annotated[float, Field(ge=-24, le=24)]
+    """By how much it is put forward; negative: back."""
 
 
 def clock_after(changes: Sequence[ClockChange], hours: float) -> float:
@@ -62,9 +64,13 @@ class Window(StrictModel):
     """
 
     from_hours: Moment = Field(alias="from")
+    """Begin of the window."""
     to_hours: Moment = Field(alias="to")
+    """End of the window."""
     every_hours: Hours | None = Field(default=None, alias="every")
+    """After which it comes again; None: once."""
     clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
+    """Changes of the clock from which periods count; found from the zone of `now`."""
 
     def turns(self, last_hours: float) -> Iterator[tuple[float, float]]:
         """Yield from when to when the window is open, up to a moment.
@@ -113,8 +119,11 @@ class Block(StrictModel):
     """Capacity that is bought for a fixed time: machines from `start` to `end` for `usd` each."""
 
     start_hours: Moment = Field(alias="start")
+    """When the machines are there."""
     end_hours: Moment = Field(alias="end")
-    usd: Price  # per instance, used or not
+    """Until when."""
+    usd: Price
+    """Dollars per instance, used or not."""
 
     @property
     def term_hours(self) -> float:
@@ -137,7 +146,9 @@ class After(StrictModel):
     """A job that must have ended before this one starts, `lag` earlier at least."""
 
     job: Text
+    """Name of the other job."""
     lag_hours: Moment = Field(default=0.0, alias="lag")
+    """Least time between its end and the start."""
 
 
 def as_after(value: Any) -> Any:
@@ -154,10 +165,15 @@ class PeriodBudget(StrictModel):
     """
 
     usd: Annotated[float, Field(gt=0, le=1e15)]
+    """Dollars of each period."""
     per: Literal["day", "week", "month"] | None = None
+    """Length of a period: `day`, `week` or `month`; None: between `from` and `to`."""
     from_hours: Moment | None = Field(default=None, alias="from")
+    """Begin of the period."""
     to_hours: Moment | None = Field(default=None, alias="to")
+    """End of the period."""
     clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
+    """Changes of the clock from which periods count; found from the zone of `now`."""
 
     @property
     def length_hours(self) -> float:

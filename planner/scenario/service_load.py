@@ -110,13 +110,16 @@ class Load(StrictModel):
     concurrent: Peak | None = Field(default=None, description="Requests in flight at the peak, in its place.")
     profile: Profile = Field(
         default=FLAT,
-        description="flat, office, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file with "
-        "the columns hour and per_second. Numbers are relative to the peak where one is given.",
+        description="`flat`, `office`, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file "
+        "with the columns hour and per_second. Numbers are relative to the peak where one is given.",
     )
-    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    input_tokens: SequenceLength | None = None
+    """Tokens of a prompt, the shared prefix among them."""
     output_tokens: SequenceLength | None = None
+    """Tokens of an answer."""
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
+    """Requests by length, in place of one length."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -232,6 +235,7 @@ class ReplicaBounds(StrictModel):
     """How many replicas stand at the least at any hour."""
 
     min: Annotated[int, Field(ge=0, le=10**6)] = 1
+    """Fewest replicas at any hour."""
 
 
 Headroom = Annotated[NotNegative, Field(le=10)]
@@ -248,9 +252,12 @@ class ServeJob(InferenceJob):
 
     kind: Annotated[Literal["serve"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
     load: Load
+    """Requests by the hour."""
     latency: Latency = Field(default=Latency(), json_schema_extra=without_default)
+    """How fast answers must come."""
     for_hours: Hours = Field(default=DEFAULT_HOURS, alias="for", description="How long the service runs.")
     replicas: ReplicaBounds = ReplicaBounds()
+    """Fewest and most replicas."""
     headroom: Headroom = Field(default=0.0, description="Share of the load that there is room for on top of it.")
     cold_start_hours: Hours | None = Field(
         default=None,

@@ -37,7 +37,9 @@ class EndsByAge(StrictModel):
     """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
 
     ages_hours: Annotated[Rows[NotNegative], Field(min_length=1, max_length=MOST_AGES)]
+    """Ages in hours, the first of them 0."""
     ends_per_hour: Annotated[Rows[Positive], Field(min_length=1, max_length=MOST_AGES)]
+    """From each age on so many end per hour."""
 
     @model_validator(mode="after")
     def _bands(self) -> Self:
@@ -61,6 +63,7 @@ class ZoneStays(EndsByAge):
     """How long machines stay in one zone of a group, by the age of its up-time."""
 
     zone: Text
+    """Name of the zone."""
 
 
 def _two_are_enough(schema: dict[str, Any]) -> None:
@@ -79,10 +82,15 @@ class SpotStatistics(StrictModel):
     model_config = ConfigDict(json_schema_extra=_two_are_enough)
 
     availability: Annotated[float, Field(gt=0, le=1)]
+    """Share of the time in which machines can be had."""
     mean_up_hours: Positive
+    """Mean hours between a start and the loss of a machine."""
     mean_outage_hours: NotNegative
+    """Mean hours until machines can be had again."""
     up: EndsByAge | None = None
+    """Durations of up-times by age."""
     outage: EndsByAge | None = None
+    """Durations of outages by age."""
     another_zone: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """In a group of zones: the chance that another zone has machines at once when they are taken from one."""
     zones: Rows[ZoneStays] = ()

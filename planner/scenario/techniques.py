@@ -121,8 +121,11 @@ class LoraSettings(StrictModel):
     """Size and place of the adapters."""
 
     rank: FewIntegers = (16,)
+    """Ranks of the adapters."""
     targets: Targets = "all-linear"
-    train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
+    """Layers that have one: `all-linear`, `attention`, `qv`, or a list."""
+    train_embeddings: bool = False
+    """Whether embedding and output layer are trained in full (`modules_to_save` of PEFT)."""
 
 
 DEFAULT_LORA = LoraSettings()
@@ -133,21 +136,37 @@ class Techniques(StrictModel):
     """What may be chosen; None is every value that makes sense for the job."""
 
     method: OneOrMany[Method] | None = None
+    """`full` or `lora`; a value or a list."""
     weight_bits: OneOrMany[WeightBits] | None = None
+    """Bits of the frozen weights: 16, 8 or 4; a value or a list."""
     quant: OneOrMany[Quantisation] | None = None
+    """Kind of 4-bit weights, such as `nf4` or `gptq`; a value or a list."""
     precision: OneOrMany[Precision] | None = None
+    """In which numbers it computes, such as `bf16_mixed`; a value or a list."""
     activation_checkpointing: OneOrMany[Checkpointing] | None = None
+    """Which activations are computed anew in the backward pass; a value or a list."""
     sharding: OneOrMany[Sharding] | None = None
+    """What the GPUs share among them, such as `zero3`; `none` for one GPU; a value or a list."""
     attention: OneOrMany[Attention] | None = None
+    """Kernel of attention, such as `flash`; a value or a list."""
     optimizer: OneOrMany[Optimizer] | None = None
+    """Optimizer and the bits of its states, such as `adamw_8bit`; a value or a list."""
     offload: OneOrMany[Offload] | None = None
-    latents: OneOrMany[Latents] | None = None  # of image networks
+    """Which states lie in host memory between their uses; a value or a list."""
+    latents: OneOrMany[Latents] | None = None
+    """Of image networks."""
     tensor_parallel: FewIntegers | None = None
+    """GPUs that share a layer; a value or a list."""
     pipeline_parallel: FewIntegers | None = None
+    """GPUs that share the stack of layers; a value or a list."""
     context_parallel: FewIntegers | None = None
+    """GPUs that share a sequence; a value or a list."""
     expert_parallel: FewIntegers | None = None
+    """GPUs that share the experts of a mixture; a value or a list."""
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
+    """Dollars that a technique must save before it is used."""
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
+    """Settings of adapters, the same as `lora` of the job."""
 
     @property
     def penalties_usd(self) -> tuple[float, ...]:
@@ -168,24 +187,43 @@ class RunSettings(StrictModel):
     """How one run is set up; None is not said."""
 
     framework: Framework | None = None
+    """Framework of the run."""
     method: Method | None = None
+    """`full` or `lora`."""
     weight_bits: WeightBits | None = None
+    """Bits of the frozen weights: 16, 8 or 4."""
     quant: Quantisation | None = None
+    """Kind of 4-bit weights, such as `nf4` or `gptq`."""
     precision: Precision | None = None
+    """In which numbers it computes, such as `bf16_mixed`."""
     activation_checkpointing: Checkpointing | None = None
+    """Which activations are computed anew in the backward pass."""
     sharding: Sharding | None = None
+    """What the GPUs share among them, such as `zero3`; `none` for one GPU."""
     attention: Attention | None = None
+    """Kernel of attention, such as `flash`."""
     optimizer: Optimizer | None = None
+    """Optimizer and the bits of its states, such as `adamw_8bit`."""
     offload: Offload | None = None
+    """Which states lie in host memory between their uses."""
     latents: Latents | None = None
+    """Of image networks: whether the frozen encoders run in every epoch or once."""
     tensor_parallel: PositiveInteger | None = None
+    """GPUs that share a layer."""
     pipeline_parallel: PositiveInteger | None = None
+    """GPUs that share the stack of layers."""
     context_parallel: PositiveInteger | None = None
+    """GPUs that share a sequence."""
     expert_parallel: PositiveInteger | None = None
+    """GPUs that share the experts of a mixture."""
     micro_batch: PositiveInteger | None = None
+    """Sequences that one GPU takes at a time."""
     accumulation_steps: PositiveInteger | None = None
+    """Micro-batches per optimizer step."""
     global_batch: SequenceCount | None = None
-    sequence_length: SequenceLength | None = None  # tokens
+    """Sequences or images per optimizer step."""
+    sequence_length: SequenceLength | None = None
+    """Tokens per sequence."""
 
     def check_quantisation(self) -> None:
         """Raise where a quantisation is asked for that the bits or the method exclude."""
@@ -210,25 +248,45 @@ class Configuration(RunSettings):
     """
 
     architecture: Text
+    """Name of the model."""
     gpu: Text
+    """GPU."""
     gpus: PositiveInteger = 1
-    ram_gb: Positive | None = None  # of one machine; read where states lie in host memory
+    """GPUs of one machine."""
+    ram_gb: Positive | None = None
+    """Memory of a machine in GB; read where states lie in host memory."""
     instances: PositiveInteger | None = None
+    """Machines."""
     optimizer: Optimizer = "adamw"
+    """Optimizer and the bits of its states, such as `adamw_8bit`."""
     lora_rank: PositiveInteger = 16
+    """Rank of adapters."""
     lora_targets: Targets = "all-linear"
-    resolution: Resolution | None = None  # of diffusion networks
+    """Layers that have adapters."""
+    resolution: Resolution | None = None
+    """Pixels of an edge of an image, of diffusion networks."""
     packing: Literal["packed", "padded", "fixed"] = "packed"
-    tokens_per_sample: TokenMean | None = None  # mean, where samples are not packed
+    """How samples fill sequences."""
+    tokens_per_sample: TokenMean | None = None
+    """Mean tokens of a sample, where samples are not packed."""
     length_cv: NotNegative = 0.8
+    """Spread of the lengths of padded samples."""
     tensor_parallel: PositiveInteger = 1
+    """GPUs that share a layer."""
     pipeline_parallel: PositiveInteger = 1
+    """GPUs that share the stack of layers."""
     context_parallel: PositiveInteger = 1
+    """GPUs that share a sequence."""
     expert_parallel: PositiveInteger = 1
+    """GPUs that share the experts of a mixture."""
     framework: Framework = "hf"
+    """Framework of the run."""
     interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
-    network_gbps: Positive | None = None  # of one machine, in gigabits per second
-    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+    """What connects the GPUs of a machine."""
+    network_gbps: Positive | None = None
+    """Network of a machine in Gbit/s."""
+    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Share of the predicted memory that is added as a margin, in place of that of the fit rule."""
 
     @property
     def group(self) -> int:

@@ -265,8 +265,16 @@ class ServiceTrial:
         return f"{span(float(np.min(count)), float(np.max(count)))} {machine} at {offer.provider}, {kind.market}"
 
 
+def require_service(scenario: Scenario) -> None:
+    """Raise `ScenarioError` where no job is a service."""
+    if not services_of(scenario):
+        fix = "give a job of kind: serve"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", "no job is a service", fix)])
+
+
 def service_of(scenario: Scenario, command: str) -> ServeJob:
     """Return the only job of a scenario, a service; ScenarioError where other jobs run next to it."""
+    require_service(scenario)
     job = services_of(scenario)[0]
     if len(scenario.jobs) > 1:
         what = f"{command} takes a service alone, and there are {len(scenario.jobs)} jobs"

@@ -13,8 +13,9 @@ from planner.candidates.market import build_market
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library
+from planner.loading.building import Question, as_scenario
 from planner.results.service_results import ServiceFrontier, ServicePoint
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.services.fleet_refusals import (
     ROOM,
@@ -39,7 +40,7 @@ NO_LOAD = 1e-6
 
 
 def service_frontier(
-    scenario: Scenario,
+    scenario: Question,
     options: SolveOptions | None = None,
     library: Library | None = None,
     points: int = SERVICE_POINTS,
@@ -60,7 +61,7 @@ def service_frontier(
     >>> found.points[0].usd_per_month >= found.points[-1].usd_per_month
     True
     """
-    started, options = perf_counter(), options or SolveOptions()
+    started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
     library = library or read_library([job.architecture])
     market = build_market(scenario, library)

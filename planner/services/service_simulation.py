@@ -24,7 +24,7 @@ from planner.loading.building import Question, as_scenario
 from planner.records import record
 from planner.results.fleet import Service
 from planner.results.inference import ServingMemory
-from planner.results.plan import Plan
+from planner.results.plan import Plan, require_plan
 from planner.results.service_results import (
     KindBasis,
     ServiceReplay,
@@ -36,6 +36,7 @@ from planner.results.service_results import (
 )
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.scenario.service_load import ServeJob
+from planner.services.fleet_refusals import require_service
 from planner.services.replica_traffic import Capacities, Traffic, expected_factor, replica_capacities
 from planner.services.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
 from planner.solving.solve import solve
@@ -469,6 +470,7 @@ def simulate_service(
     100
     """
     scenario = as_scenario(scenario)
+    require_service(scenario)
     started = perf_counter()
     if arguments.get("traces"):
         what, fix = "recorded markets are not replayed for kind: serve", "leave it out: losses follow the spot market"
@@ -499,6 +501,7 @@ def simulate_service(
 
 def _check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
     """Refuse a plan of another scenario, or one that was changed by hand."""
+    require_plan(plan)
     if plan.status not in ("infeasible", "no_plan") and not plan.services:
         raise ScenarioError([Fault("plan", 0, "jobs", "a plan without a service", "give one of this scenario")])
     faults = [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,3 +177,43 @@ def test_gaps_and_moments_of_frames_and_arrays() -> None:
     assert [offer.usd_per_hour for offer in scenario.offers] == [2.0, 1.0, None]
     assert [offer.region for offer in scenario.offers][1] == "east"
     assert scenario.now_text.startswith("2026-11-21T09:00")
+
+
+# A model as its content, not as the name of a card or the path of a file.
+
+
+CONFIG = {
+    **{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22},
+    **{"num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048},
+}
+
+
+def of_model(architecture: object) -> planner.Scenario:
+    job = {"architecture": architecture, "work": {"tokens": 1e6}}
+    return planner.build_scenario(
+        jobs=[job], offers=[{"provider": "ours", "gpu": "L40S", "gpus": 1, "usd_per_hour": 1}]
+    )
+
+
+def test_the_content_of_a_config_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of the file with this content; the saved scenario has it still, and the same content the same path."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    kept = of_model(CONFIG)
+    assert kept.jobs[0].name == "llama"
+    assert of_model(dict(reversed(CONFIG.items()))) == kept
+    (tmp_path / "kept.yaml").write_text(planner.scenario_yaml(kept))
+    assert planner.read_scenario(tmp_path / "kept.yaml") == kept
+    plans = [planner.solve(one) for one in (kept, of_model(str(tmp_path / "config.json")))]
+    assert plans[0].cost_usd is not None and plans[0].cost_usd == plans[1].cost_usd
+    ours = of_model(planner.import_architecture(CONFIG, "ours"))
+    assert ours.jobs[0].name == "ours" and planner.solve(ours).cost_usd == plans[0].cost_usd
+
+
+def test_faults_of_a_config_have_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the mapping, not in a file that nobody wrote; nothing is kept of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(planner.ScenarioError) as error:
+        of_model({**CONFIG, "hidden_size": -3})
+    assert [fault.where for fault in error.value.faults] == ["jobs.0.architecture.hidden_size"]
+    assert not (tmp_path / "cache").exists()

@@ -378,7 +378,7 @@ LORA_SEQUENCES = 32
 
 
 def explain_technique(
-    scenario: Scenario, technique: str, options: SolveOptions | None = None, library: Library | None = None
+    scenario: Question, technique: str, options: SolveOptions | None = None, library: Library | None = None
 ) -> TechniqueAnswer:
     """Return what published work found on a technique, and whether the program decides it, and where.
 
@@ -396,6 +396,7 @@ def explain_technique(
     >>> planner.explain_technique(planner.read_scenario("quickstart"), "larger_batch").technique
     'larger_batch'
     """
+    scenario = as_scenario(scenario)
     known = published_techniques()
     technique = meant_name(technique, known, "--technique", "nothing is known of")
     one = known[technique]

@@ -21,7 +21,7 @@ from planner.configurations.recipe import is_allowed
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
-from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
+from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
 
-
-DEFAULT_POINTS = 20
-"""Breakpoints that are solved as a program where the jobs' shared limits bind."""
 
 MIN_CURVE_POINTS = 10
 """Fewest of them for each curve of `by`."""
@@ -73,10 +70,6 @@ def frontier(
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
-
-    >>> found = planner.frontier("quickstart")
-    >>> found.points[0].hours < found.points[-1].hours and found.points[0].cost_usd > found.points[-1].cost_usd
-    True
     """
     scenario = as_scenario(scenario)
     _check_curves(by)

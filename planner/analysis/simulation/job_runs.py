@@ -22,7 +22,7 @@ from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.records import record
-from planner.results.plan import Assignment, Plan
+from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.offer import Offer
@@ -317,6 +317,7 @@ def policy_tables(scenario: Question, plan: Plan, library: Library | None = None
     >>> list(planner.policy_tables(scenario, planner.solve(scenario))) == [job.name for job in scenario.jobs]
     True
     """
+    require_plan(plan)
     scenario = as_scenario(scenario)
     tables = {}
     for job_run in build_job_runs(prepare(scenario, library), plan):
@@ -358,6 +359,8 @@ def spot_advice(
     >>> planner.spot_advice(table, hour=1, done=0.99, market_up=True)
     'spot'
     """
+    if missing := [key for key in ("guaranteed_hours", "work_hours") if key not in table]:
+        raise ValueError(f"the table of a policy, as planner.policy_tables returns it, has {' and '.join(missing)}")
     zones, zone = several.get("zones"), ""
     if zones is not None:
         running, _, zone = running.partition(" in ")

@@ -40,7 +40,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
-from planner.results.plan import Plan
+from planner.results.plan import Plan, require_plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import SolveOptions, services_of
 from planner.solving.prepare import PreparedScenario, prepare
@@ -100,6 +100,8 @@ def simulate(
     100
     """
     scenario = as_scenario(scenario)
+    if plan is not None:
+        require_plan(plan)
     if services_of(scenario):
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
         return services.simulate_together(scenario, plan, options, library, arguments, run)
