@@ -40,10 +40,7 @@ BY_TRAINER = {
             optional=True,
         ),
     ),
-    "llamafactory": (
-        Change("use_cpu", "llamafactory.yaml", r"\Z", "\nuse_cpu: true\n", "as for TRL"),
-        Change("no flash attention", "llamafactory.yaml", "flash_attn: fa2", "flash_attn: sdpa", "as for TRL", True),
-    ),
+    "llamafactory": (Change("use_cpu", "llamafactory.yaml", r"\Z", "\nuse_cpu: true\n", "as for TRL"),),
     "axolotl": (
         Change(
             "no flash attention", "axolotl.yml", r"flash_attention: true", "sdp_attention: true", "as for TRL", True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner import generation
 from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
 from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of
+from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -137,7 +138,8 @@ def _refused_by_tools(context: RunContext) -> Iterator[Broken]:
 
     plan, offer, tools = context.named, context.offer, context.scenario.limits.tools
     wish, techniques = "a plan that each of the tools can carry", plan.techniques.model_dump()
-    facts = technique_facts(techniques, context.job, context.architecture, offer.card)
+    sequence = sequence_of(context.job, context.architecture)
+    facts = technique_facts(techniques, context.job, context.architecture, offer.card, sequence)
     trainers = [field_maps()[name] for name in tools if name in field_maps()] or [first_able(facts)]
     yield from (("limits.tools", wish, why) for tool in trainers for _, why, _ in tool.refusals(facts))
     for tool in (launch_maps()[name] for name in tools if name in launch_maps()):

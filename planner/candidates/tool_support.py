@@ -13,6 +13,7 @@ from planner.arrays import Flags, distinct_names
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
+from planner.configurations.lengths import sequence_of
 from planner.errors import InputError
 from planner.exports.facts import technique_facts
 from planner.exports.field_map import FieldMap, LaunchMap, field_maps, first_able, launch_maps
@@ -117,7 +118,8 @@ def _release(card: str | None) -> str:
 def _refusal(candidates: JobCandidates, recipe: Recipe, card: str, trainers: Sequence[FieldMap]) -> str | None:
     job = candidates.job
     techniques = vars(recipe) | {"lora_targets": job.lora.targets if recipe.method == "lora" else None}
-    facts = technique_facts(techniques, job, candidates.architecture, card)
+    sequence = sequence_of(job, candidates.architecture)
+    facts = technique_facts(techniques, job, candidates.architecture, card, sequence)
     for tool in trainers or [first_able(facts)]:
         refused = next(tool.refusals(facts), None)
         if refused is not None:

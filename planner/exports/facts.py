@@ -49,12 +49,12 @@ class Given:
 
 
 def technique_facts(
-    techniques: Mapping[str, Any], asked: Job, card: Architecture, gpu: str, dataset: str | None = None
+    techniques: Mapping[str, Any], asked: Job, card: Architecture, gpu: str, sequence: int, dataset: str | None = None
 ) -> dict[str, Any]:
     """Return the facts that decide whether a tool can carry a run: its techniques, its GPU, what is trained.
 
-    `techniques`: in the spelling of the scenario, `framework`, `lora_rank` and `lora_targets` among them. The search
-    asks for the facts of a candidate, an export for those of the chosen one.
+    `techniques`: in the spelling of the scenario, `framework`, `lora_rank` and `lora_targets` among them. `sequence`:
+    tokens of a row. The search asks for the facts of a candidate, an export for those of the chosen one.
     """
     modules = _lora_modules(techniques["lora_targets"], card.family)
     facts = {
@@ -64,6 +64,7 @@ def technique_facts(
         "on_spot": False,
         "family": card.family,
         "packing": asked.packing,
+        "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
         "lora_modules": modules,
         "lora_all_linear": techniques["lora_targets"] == "all-linear",
@@ -73,6 +74,12 @@ def technique_facts(
         **_dataset(dataset),
     }
     return facts | _engine(facts)
+
+
+def _meets_windows(card: Architecture, sequence: int) -> bool:
+    """Return whether a row of tokens is longer than a window of attention, outside of which flash kernels skip."""
+    windows = (card.sliding_window, *(getattr(part, "window", 0) or 0 for part in card.parts))
+    return any(0 < window < sequence for window in windows)
 
 
 def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
@@ -86,7 +93,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     (card,) = read_library([job.architecture]).architectures.values()
     step = result_step(job, scenario)
     facts = {
-        **technique_facts(techniques, asked, card, job.gpu, wishes.dataset),
+        **technique_facts(techniques, asked, card, job.gpu, job.sequence_length, wishes.dataset),
         "unit": job.unit,
         "on_spot": job.spot_share > 0,
         "gpus": job.gpus,

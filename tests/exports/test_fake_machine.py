@@ -166,7 +166,7 @@ def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path:
     machine.tool(maker, copy)
     ended = machine.run_script(VENV=str(made))
     expected = {
-        "uv": f"uv venv --quiet --seed --system-site-packages {made}",
+        "uv": f"uv venv --quiet --seed --system-site-packages --python >=3.11,<3.14 {made}",
         "python3": f"python3 -m venv --system-site-packages {made}",
     }
     assert ended.code == 0 and ended.calls[0] == expected[maker] and has_trained(ended.calls)

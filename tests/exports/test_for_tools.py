@@ -112,7 +112,7 @@ def test_a_refusal_asks_only_for_what_the_search_knows() -> None:
     scenario = planner.read_scenario("quickstart")
     plan = solved("quickstart", "axolotl")
     card = read_library(["llama-2-7b"]).architecture("llama-2-7b")
-    facts = technique_facts(plan.jobs[0].techniques.model_dump(), scenario.jobs[0], card, "A100-80GB")
+    facts = technique_facts(plan.jobs[0].techniques.model_dump(), scenario.jobs[0], card, "A100-80GB", 2048)
     asked = {key for tool in field_maps().values() for row in tool.refused for key in row.when}
     assert asked <= set(facts), asked - set(facts)
     assert {name for tool in field_maps().values() for name in tool.techniques} <= set(facts)

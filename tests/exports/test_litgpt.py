@@ -144,7 +144,7 @@ def test_adapters_are_switched_on_by_matrix(targets: tuple[str, ...], on: set[st
         ({"activation_checkpointing": "full"}, {}, "on one GPU it checkpoints no activations; plan with"),
         ({"sharding": "zero3"}, {"gpus": 4, "gpus_per_instance": 4}, "on several GPUs it checkpoints every block"),
         ({"quant": "nf4", **SHARDED}, {"gpus": 4, "gpus_per_instance": 4}, "a quantised base on one GPU alone"),
-        ({"activation_checkpointing": "selective"}, {}, "has no activation_checkpointing selective; trl can"),
+        ({"activation_checkpointing": "selective"}, {}, "has no activation_checkpointing selective; axolotl, trl can"),
         ({"sharding": "ddp"}, {}, "has no sharding ddp; "),
         ({"attention": "eager"}, {}, "has no attention eager; "),
         ({"quant": "int8", "optimizer": "adamw_8bit"}, {}, "takes the paged AdamW"),

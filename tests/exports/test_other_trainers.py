@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+import planner
 from planner.errors import InputError
-from planner.exports.facts import Wishes
+from planner.exports.facts import Wishes, technique_facts
+from planner.exports.field_map import field_maps
+from planner.library.reading import read_library
 from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
@@ -100,7 +103,7 @@ def test_llamafactory_says_every_decision_of_a_qlora_run() -> None:
         "bf16": True,
         "pure_bf16": False,
         "disable_gradient_checkpointing": False,
-        "flash_attn": "fa2",
+        "flash_attn": "sdpa",
         "optim": "adamw_torch",
         "packing": True,
         "neat_packing": True,
@@ -114,11 +117,94 @@ def test_llamafactory_says_every_decision_of_a_qlora_run() -> None:
     assert some["lora_target"] == "q_proj,v_proj"
 
 
-@pytest.mark.parametrize("target", ["axolotl", "llamafactory"])
-def test_selective_checkpointing_is_refused_by_the_name_of_the_tool_that_has_it(target: str) -> None:
-    """The quickstart as planned runs in TRL alone."""
-    with pytest.raises(InputError, match="has no activation_checkpointing selective; trl can, or plan with --set"):
-        texts(solved("quickstart"), target)
+def test_selective_checkpointing_is_refused_by_the_names_of_the_tools_that_have_it() -> None:
+    """The quickstart as planned runs in TRL and Axolotl."""
+    said = "has no activation_checkpointing selective; axolotl, trl can, or plan with --set"
+    with pytest.raises(InputError, match=said):
+        texts(solved("quickstart"), "llamafactory")
+
+
+def test_hybrid_shards_with_selective_checkpointing_have_a_trainer() -> None:
+    """Axolotl has both: shards inside machines, and attention that is kept; the wrapper of FSDP would keep nothing."""
+    selective = {"sharding": "hsdp", "activation_checkpointing": "selective"}
+    plan = changed(solved("fsdp"), selective, gpus=16, instances=2)
+    found = settings(plan, "axolotl")
+    assert (found["dp_shard_size"], found["dp_replicate_size"]) == (8, 2)
+    assert found["selective_checkpointing"] == {"save": ["attention"], "save_sliding_window": True}
+    assert found["gradient_checkpointing"] is True and found["gradient_checkpointing_kwargs"] == {
+        "use_reentrant": False
+    }
+    assert "activation_checkpointing" not in found["fsdp_config"]
+    with pytest.raises(InputError, match=r"TRL has no sharding hsdp; accelerate, axolotl can, or plan with --set"):
+        texts(plan, "trl")
+
+
+@pytest.mark.parametrize("kind", ["none", "selective", "full"])
+@pytest.mark.parametrize("quant", [None, "none", "nf4"])
+def test_what_is_tried_with_hybrid_shards_has_a_trainer(kind: str, quant: str | None) -> None:
+    """Each checkpointing that the planner tries, with full training (no quant) and with adapters."""
+    lora = {"method": "lora", "quant": quant, "lora_rank": 16, "lora_targets": "all-linear"}
+    techniques = {"sharding": "hsdp", "activation_checkpointing": kind, **(lora if quant else {})}
+    assert settings(changed(solved("fsdp"), techniques, gpus=16, instances=2), "axolotl")["dp_replicate_size"] == 2
+
+
+def test_selective_checkpointing_with_adapters_under_zero_3_is_refused_by_both() -> None:
+    """TRL says that it does not work, and Axolotl does the same."""
+    plan = changed(solved("quickstart"), {"sharding": "zero3", "framework": "deepspeed"}, framework="deepspeed")
+    for target in ("trl", "axolotl"):
+        with pytest.raises(InputError, match="does not work with adapters under DeepSpeed ZeRO-3"):
+            texts(plan, target)
+
+
+def said(text: str) -> str:
+    """Return the words of a file without comment signs and line ends."""
+    return " ".join(text.replace("#", "").split())
+
+
+def test_no_run_compiles_flash_attention() -> None:
+    """PyPI has the package as source alone: up to an hour on every machine, which no plan counts."""
+    for tool in field_maps().values():
+        named = [*tool.packages, *(package for row in tool.rows for package in row.packages)]
+        assert not [one for one in named if "flash" in one or "--no-build-isolation" in one], tool.target
+
+
+@pytest.mark.parametrize(
+    ("packing", "words"),
+    [
+        ("packed", "sdpa has no flash kernel: attention takes longer"),
+        ("padded", "sdpa runs: PyTorch's own, with flash"),
+    ],
+)
+def test_llamafactory_says_that_pytorchs_attention_runs_in_place_of_flash(packing: str, words: str) -> None:
+    """In the field and in the header."""
+    plan = changed(whole(), packing=packing)
+    assert settings(plan, "llamafactory")["flash_attn"] == "sdpa"
+    assert words in said(texts(plan, "llamafactory")["llamafactory.yaml"])
+
+
+def test_padded_runs_of_llamafactory_count_their_real_tokens() -> None:
+    """Its log is read by `planner calibrate`; rows of a pack have no padding to speak of."""
+    counted = [
+        settings(changed(whole(), packing=packing), "llamafactory")["include_num_input_tokens_seen"]
+        for packing in ("padded", "packed")
+    ]
+    assert counted == ["non_padding", True]
+
+
+def test_windows_of_attention_are_planned_as_pytorch_computes_them() -> None:
+    """A window of 4,096 tokens in rows of 8,192, of which flash kernels skip a part, and in rows of 2,048."""
+    (card,) = read_library(["mistral-7b"]).architectures.values()
+    scenario = planner.read_scenario("quickstart")
+    given = solved("quickstart").jobs[0].techniques.model_dump() | {"activation_checkpointing": "full"}
+    refused = []
+    for length in (2048, 8192):
+        facts = technique_facts(given, scenario.jobs[0], card, "A100-80GB", length)
+        refused.append([why for _, why, _ in field_maps()["llamafactory"].refusals(facts)])
+    assert refused[0] == []
+    assert refused[1] == [
+        "LLaMA-Factory: without the package flash-attn windows of attention are computed as a whole; "
+        "plan with attention mem_efficient"
+    ]
 
 
 def test_what_only_one_of_them_lacks_is_refused() -> None:

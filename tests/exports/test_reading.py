@@ -177,7 +177,9 @@ def test_an_exported_file_is_read_as_the_plan_that_wrote_it(
     assert found["work.steps"] == job.steps and found["sequence_length"] == job.sequence_length
     assert found["global_batch"] == (used.micro_batch or 0) * (used.accumulation_steps or 0)
     for technique in ("method", "precision", "activation_checkpointing", "attention", "optimizer"):
-        assert getattr(used, technique) in found[f"techniques.{technique}"], technique  # type: ignore[operator]
+        # PyTorch's attention runs in LLaMA-Factory in place of flash, and the header says so.
+        written = "mem_efficient" if (target, technique) == ("llamafactory", "attention") else getattr(used, technique)
+        assert written in found[f"techniques.{technique}"], technique  # type: ignore[operator]
     assert found["framework"] == "hf-fused" and found["packing"] == "packed"
     if used.method == "lora":
         assert found["lora.rank"] == used.lora_rank

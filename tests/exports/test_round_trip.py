@@ -6,10 +6,12 @@ What a file cannot carry is in `UNCARRIED`, by tool and place, and what it does 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +88,11 @@ SAME = {
         "techniques.precision",
         "bf16",
     ): "with adapters the file says bf16-true for both, of the same memory and speed",
+    (
+        "llamafactory",
+        "techniques.attention",
+        "flash",
+    ): "PyTorch's own attention runs in place of flash, and the header says so",
     ("*", "packing", "fixed"): "samples of one length need no padding, and files call both padded",
 }
 """What a file does not tell from another value."""
@@ -148,6 +155,53 @@ def jobs(draw: st.DrawFn, target: str) -> tuple[Assignment, bool]:
     rules = [rule.when for rule in read_techniques().rules if rule.when.keys() <= facts.keys()]
     assume(not any(holds(when, facts) for when in rules))
     return job, not full and draw(st.booleans())
+
+
+ATTEND = "attend to one another"
+"""What the header of a file says where samples of a pack are not kept apart."""
+APART: dict[str, Callable[[dict[str, Any]], bool]] = {
+    # Without padding, by the positions of each sample (sft_trainer.py: padding_free), which flash kernels alone read.
+    "trl": lambda file: (
+        file["packing"] is True
+        and file["packing_strategy"] in ("bfd", "bfd_split")
+        and file["attn_implementation"] == "flash_attention_2"
+    ),
+    # Multipack, by the lengths of each sample, which flash kernels alone read.
+    "axolotl": lambda file: file["sample_packing"] is True and file["attn_implementation"] == "flash_attention_2",
+    # A mask of blocks, which every kernel but that of flash attention reads (data/collator.py).
+    "llamafactory": lambda file: (
+        file["packing"] is True and file["neat_packing"] is True and file["flash_attn"] in ("sdpa", "disabled")
+    ),
+    "litgpt": lambda file: False,
+}
+"""Tool -> whether its fields keep the samples of a pack apart."""
+
+
+@pytest.mark.parametrize("target", TRAINERS)
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_samples_of_a_pack_do_not_see_each_other_or_the_file_says_that_they_do(
+    target: str, data: st.DataObject
+) -> None:
+    """Of every packed job that a tool can express: its fields keep them apart, or its header says otherwise."""
+    job, embeddings = data.draw(jobs(target))
+    packed = job.model_copy(update={"packing": "packed"})
+    text = SCENARIO.replace("ARCHITECTURE", job.architecture).replace("EMBEDDINGS", str(embeddings).lower())
+    text = text.replace("work:", "packing: packed, work:")
+    given_job = Given(make_plan(packed), parse_scenario(text), packed)
+    try:
+        file = next(iter(export(given_job, [target], Wishes(model_id=job.architecture, dataset="my/data")).values()))
+    except InputError:
+        return
+    says = ATTEND in " ".join(file.replace("#", "").split())
+    event(f"{target} {'says' if says else 'keeps apart'}")
+    assert APART[target](yaml.safe_load(file)) != says
+
+
+def test_the_script_of_unsloth_keeps_samples_of_a_pack_apart() -> None:
+    """By the strategy that it packs with, `wrapped` does not."""
+    packing = field_maps()["unsloth"].techniques["packing"]
+    assert packing["packed"]["train"] == {"packing": True, "packing_strategy": "bfd"}
 
 
 def said_of(job: Assignment, embeddings: bool) -> dict[str, Any]:

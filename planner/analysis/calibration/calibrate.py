@@ -319,7 +319,8 @@ def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: fl
         return tokens, f"{tokens:,.0f} {unit} per step: {batch:,} of the job's sequences"
     if log.tokens_per_step is not None:
         tokens = log.tokens_per_step
-        return tokens, f"{tokens:,.0f} tokens per step as counted in the log, possibly with padding"
+        padding = "possibly with padding" if log.counts_padding else "without padding"
+        return tokens, f"{tokens:,.0f} tokens per step as counted in the log, {padding}"
     fix = "give --tokens-per-step, or --scenario with --job"
     raise fault(log.file, 1, "the tokens per step are missing", fix)
 

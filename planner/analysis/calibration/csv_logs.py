@@ -52,7 +52,8 @@ class RunLog:
     interval_steps: tuple[int, ...] = ()  # steps of each of them; left out: one each
     rates: tuple[float, ...] = ()  # tokens per second of one GPU, where the log states them
     whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
-    tokens_per_step: float | None = None  # as the log counts: padding usually included
+    tokens_per_step: float | None = None  # as the log counts
+    counts_padding: bool = True  # whether padding may be among them
     micro_batch: int | None = None
     global_batch: int | None = None
     possible_batches: range | None = None  # global batches, where rounded figures leave several possible
@@ -136,7 +137,9 @@ UNIT_SECONDS = {**dict.fromkeys(_SECONDS.split(), 1.0), **dict.fromkeys(_MILLISE
 LATEST_SECONDS = 1e11
 """Later times, past the year 5000, count milliseconds."""
 TIME_COLUMNS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
-TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
+REAL_TOKENS = "num_tokens"
+"""Name of TRL for the tokens since the first step, without padding."""
+TOKEN_COLUMNS = ("tokens", REAL_TOKENS, "tokens_per_step")
 
 
 NVIDIA_SMI = "nvidia-smi log"
@@ -225,6 +228,7 @@ EXPORTED = {
     "wall time": "timestamp", "_timestamp": "timestamp", "_runtime": "elapsed_seconds",
     "relative time (process)": "elapsed_seconds", "relative time (wall)": "elapsed_seconds",
     "train/global_step": "global_step", "trainer/global_step": "global_step", "train/loss": "loss",
+    "train/num_tokens": REAL_TOKENS,
 }  # fmt: skip
 """Columns of exports by the names that are used here."""
 
@@ -304,8 +308,16 @@ def read_step_times(table: CsvTable) -> RunLog | None:
         STEP_TIME_CSV,
         step_seconds=tuple(seconds),
         interval_steps=tuple(gaps) if column is None and min(gaps, default=0) >= 1 else (),
-        tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
+        tokens_per_step=_tokens_per_step(table.numbers(tokens), steps) if tokens else None,
     )
+
+
+def _tokens_per_step(counts: Sequence[float], steps: Sequence[float]) -> float | None:
+    """Return the mean tokens of a step, from those of each row or from those since the first step, which only grow."""
+    growing = all(after > before for before, after in itertools.pairwise(counts))
+    if steps and growing and len(counts) >= MIN_TIMED_STEPS and counts[-1] > counts[0] * len(counts) / 2:
+        return growth_per_step(list(zip(steps, counts, strict=True)))
+    return sum(counts) / len(counts)
 
 
 def check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:

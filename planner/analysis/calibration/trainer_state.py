@@ -16,6 +16,7 @@ from typing import Any
 
 from planner.analysis.calibration.csv_logs import (
     MIN_TIMED_STEPS,
+    REAL_TOKENS,
     STEP_COLUMNS,
     CsvTable,
     RunLog,
@@ -85,6 +86,7 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
         what = "has no training time: neither train_runtime at the end nor times of single steps"
         raise _fault(document, ("log_history",), what, fix)
     peak = largest_peak_gib(training)
+    tokens, counted_as = tokens_per_logged_step(state, training)
     return RunLog(
         document.file,
         TRAINER_STATE,
@@ -92,7 +94,8 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
         interval_steps=tuple(count for count, _ in intervals) if whole is None else (),
         whole=whole,
         notes=tuple(notes),
-        tokens_per_step=tokens_per_logged_step(state, training),
+        tokens_per_step=tokens,
+        counts_padding=counted_as != REAL_TOKENS,
         micro_batch=whole_number(state.get("train_batch_size")),
         global_batch=possible[0] if len(possible) == 1 else None,
         possible_batches=possible if len(possible) > 1 else None,
@@ -170,19 +173,28 @@ def trained_share(entries: Sequence[Mapping[str, Any]]) -> float:
     return given / total if given and total else 1.0
 
 
-TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
-"""Tokens since the first step, the preferred name first: of Transformers, TRL and Axolotl."""
+TOKENS_SO_FAR = (REAL_TOKENS, "num_input_tokens_seen", "tokens/total")
+"""Tokens since the first step, the preferred name first: of TRL, Transformers and Axolotl.
+
+TRL counts `num_tokens` by the mask of attention, without padding (`sft_trainer.py` of 1.16); Transformers counts
+whole rows, unless `include_num_input_tokens_seen` is `non_padding`, and Axolotl counts them always.
+"""
 
 
-def tokens_per_logged_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the tokens of one optimizer step over all GPUs as the state counts them; None where it counts none."""
+def tokens_per_logged_step(
+    document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+) -> tuple[float | None, str]:
+    """Return the tokens of one optimizer step over all GPUs as the state counts them, and its name for them.
+
+    (None, "") where it counts none.
+    """
     for name in TOKENS_SO_FAR:
         counts = [(_number(entry, "step"), tokens) for entry in entries if (tokens := _number(entry, name))]
         whole = (_number(document, "global_step"), _number(document, name))
         found = growth_per_step(counts or [whole])
         if found is not None:
-            return found
-    return None
+            return found, name
+    return None, ""
 
 
 def possible_batches(last: Mapping[str, Any], state: Mapping[str, Any]) -> range:
@@ -338,7 +350,7 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
         whole=(steps or points[-1].step, seconds)
         if points and seconds and 0 < seconds < MAX_INTERVAL_SECONDS
         else None,
-        tokens_per_step=tokens_per_logged_step(state, training),
+        tokens_per_step=tokens_per_logged_step(state, training)[0],
         micro_batch=whole_number(state.get("train_batch_size")),
         peak_gib=peak,
         peak_kind="allocated" if peak is not None else None,

@@ -249,3 +249,34 @@ def test_the_median_is_that_of_the_steps_after_the_warm_up(usual: float, noise: 
     pace = compute_pace(RunLog("x", "y", step_seconds=seconds))
     assert pace is not None and abs(pace.seconds / usual - 1) <= 0.0201
     assert len(slow) <= count_warm_up_steps(seconds) <= len(seconds) // 2
+
+
+def test_a_padded_run_has_the_speed_of_its_real_tokens(tmp_path: Path) -> None:
+    """TRL counts 4,000 real tokens of a step, and Transformers its rows of 8,192: at 2 s a step 2,000 a second.
+
+    The file is that of an export: both counts are in it, and no scenario says how long samples are.
+    """
+    entries = [
+        logged(step, num_tokens=4000.0 * step, num_input_tokens_seen=8192 * step, train_runtime=2.0 * step)
+        for step in range(10, 61, 10)
+    ]
+    (tmp_path / "log").write_text(state(*entries))
+    settings_of_run = {"method": "lora", "micro_batch": 2}
+    found = calibrate([str(tmp_path / "log")], "A100-80GB", **settings_of_run)
+    assert found.measured["tokens_per_second"] == pytest.approx(2000.0, rel=1e-3)
+    assert any("4,000 tokens per step as counted in the log, without padding" in note for note in found.notes)
+    (tmp_path / "log").write_text(state(*({k: v for k, v in one.items() if k != "num_tokens"} for one in entries)))
+    padded = calibrate([str(tmp_path / "log")], "A100-80GB", **settings_of_run)
+    assert padded.measured["tokens_per_second"] == pytest.approx(4096.0, rel=1e-3)
+    assert any("possibly with padding" in note for note in padded.notes)
+
+
+def test_a_chart_of_tokens_so_far_is_no_count_of_each_row(tmp_path: Path) -> None:
+    """worked: 4,000 more in each step, logged every 10 steps of 2 s; a column of each row's tokens stays a mean."""
+    rows = [f"{step},{1000 + 2 * step},{4000 * step}" for step in range(10, 101, 10)]
+    text = "\n".join(
+        ["train/global_step,_timestamp,train/num_tokens,_step", *(f"{row},{n}" for n, row in enumerate(rows))]
+    )
+    assert read(tmp_path, text + "\n").tokens_per_step == pytest.approx(4000.0)
+    each = "\n".join(["step,seconds,num_tokens", *(f"{n},2.0,{3990 + n % 3 * 10}" for n in range(1, 10))])
+    assert read(tmp_path, each + "\n").tokens_per_step == pytest.approx(4000.0)
