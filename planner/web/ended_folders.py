@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-WAIT_SECONDS = 5.0
+REMOVAL_SECONDS = 5.0
 """Longest that is tried to remove a folder into which another process that ends still writes."""
 
 _lock = threading.Lock()
@@ -50,7 +50,7 @@ def _remove_at_end_of_input() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     folders = [os.fsdecode(one) for one in sys.stdin.buffer.read().split(b"\0")[:-1]]
-    until = time.monotonic() + WAIT_SECONDS
+    until = time.monotonic() + REMOVAL_SECONDS
     while folders and time.monotonic() < until:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)

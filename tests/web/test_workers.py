@@ -132,7 +132,7 @@ def test_a_process_is_replaced_after_so_many_answers(tmp_path: Path, monkeypatch
     """Where the system does not say how much memory it holds, too."""
     monkeypatch.setattr(workers, "MOST_ANSWERS", 3)
     monkeypatch.setattr(workers.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(workers, "_end_with_server", lambda _: None)
+    monkeypatch.setattr(workers, "_end_with_server", lambda: None)
     given = iter([(opened(tmp_path).scenario, OPTIONS), *[request()] * 9])
     answered: list[Any] = []
     connection: Any = SimpleNamespace(recv=given.__next__, send=answered.append)
