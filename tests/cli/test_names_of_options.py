@@ -86,7 +86,17 @@ SAME = {
 }  # fmt: skip
 NO_NAME = {
     # numbers, days, files, settings, and names that the user gives to a thing
-    *("--accumulation-steps", "--as-of", "--budget", "--cluster", "--concurrency", "--dataset", "--date", "--deadline"),
+    *(
+        "--accumulation-steps",
+        "--as-of",
+        "--budget",
+        "--check",
+        "--cluster",
+        "--concurrency",
+        "--dataset",
+        "--date",
+        "--deadline",
+    ),
     *("--epochs", "--from", "--global-batch", "--inventory", "--kv-bits", "--lengths", "--model-id", "--name", "--now"),
     *(
         "--offline",

@@ -45,7 +45,11 @@ AREA.add("bandwidth is in GiB/s", "gpu.memory_bandwidth_gb_s * GB", "gpu.memory_
 
 AREA.of("planner/configurations/grid.py", PHYSICS)
 AREA.add("hybrid shards are plain ones", "float(r.is_hybrid)", "0.0")
-AREA.add("padded batches are of one length", "variable_length=shape.mean_length / shape.longest", "variable_length=0.0")
+AREA.add(
+    "padded batches are of one length",
+    'return shape.mean_length / shape.longest if job.packing == "padded" else 0.0',
+    "return 0.0",
+)
 AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
 
 AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
