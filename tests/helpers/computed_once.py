@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
+import pickle
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 ANALYSES = (
@@ -37,13 +36,14 @@ def _once(name: str) -> Callable[..., Any]:
     """Return the function with that name, with its answers kept by everything it is given but functions."""
     module, _, function = name.rpartition(".")
     compute: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    known: dict[str, Any] = {}
+    known: dict[bytes, Any] = {}
 
     @functools.wraps(compute)
     def answer(*arguments: Any, **named: Any) -> Any:
-        given = {**dict(enumerate(arguments)), **named}
-        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-            key = repr({key: value for key, value in given.items() if not callable(value)})
+        given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
+        key = pickle.dumps(
+            {key: value for key, value in given.items() if not callable(value)}
+        )  # whole: `repr` is short
         if key not in known:
             known[key] = compute(*arguments, **named)
         return known[key]
