@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from planner.library.schema import Library
+
 ANALYSES = (
     "planner.solving.solve.solve",
     "planner.analysis.explain.limit_sensitivity.explain",
@@ -41,11 +43,14 @@ def _once(name: str) -> Callable[..., Any]:
     @functools.wraps(compute)
     def answer(*arguments: Any, **named: Any) -> Any:
         given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
-        key = pickle.dumps(
-            {key: value for key, value in given.items() if not callable(value)}
-        )  # whole: `repr` is short
+        key = pickle.dumps({name: _whole(value) for name, value in given.items() if not callable(value)})
         if key not in known:
             known[key] = compute(*arguments, **named)
         return known[key]
 
     return answer
+
+
+def _whole(value: Any) -> Any:
+    """Return what a value is known by, all of it: the `repr` of a scenario is a line; a library is itself."""
+    return id(value) if isinstance(value, Library) else value

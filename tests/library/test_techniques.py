@@ -168,6 +168,7 @@ MAY_NAME = {
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
     "candidates/export_placement.py": {"gptq"},
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
+    "exports/result_step.py": {"bf16", "gptq"},  # formats of what leaves
     "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
     "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts
     "generation/answered_evaluation.py": {"bf16", "nf4"},
