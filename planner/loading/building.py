@@ -19,6 +19,7 @@ from planner.documents.tables import parse_json
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.reading import CONFIG_WANTED, config_architecture
 from planner.library.schema import Architecture
+from planner.loading.price_files import cache_folder
 from planner.loading.scenario_file import load_document, read_scenario
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, scenario_data
@@ -80,13 +81,10 @@ def _kept(model: Any, place: str, faults: list[Fault]) -> Any:
     """Return the path of the file in which the content of a config.json, or of a card, is kept; all else as it is."""
     if not (isinstance(model, dict) and ("model_type" in model or "parameters_basis" in model or "layers" in model)):
         return model
-    import platformdirs  # only where a model is kept
-
     is_config = "model_type" in model
     text = json.dumps(model, indent=2, sort_keys=True) if is_config else yaml_text(model)
     name = re.sub(r"[^\w.-]", "-", str(model["model_type"] if is_config else model.get("name", "model")))[:60]
-    folder = Path(platformdirs.user_cache_path("finetune-planner", appauthor=False)) / "models"
-    of_content = folder / hashlib.sha256(text.encode()).hexdigest()[:10]
+    of_content = cache_folder("models") / hashlib.sha256(text.encode()).hexdigest()[:10]
     path = of_content / name / "config.json" if is_config else of_content / f"{name}.yaml"
     try:
         if is_config:

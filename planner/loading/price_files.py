@@ -537,10 +537,15 @@ class BookMeta(StrictModel):
 
 
 def book_folder() -> Path:
-    """Return the folder of the price book: below the user's cache folder."""
-    import platformdirs  # only where the price book is used
+    """Return the folder of the price book."""
+    return cache_folder("prices")
 
-    return Path(platformdirs.user_cache_path("finetune-planner", appauthor=False)) / "prices"
+
+def cache_folder(part: str) -> Path:
+    """Return a folder below the user's cache folder."""
+    import platformdirs  # only where something is kept
+
+    return Path(platformdirs.user_cache_path("finetune-planner", appauthor=False)) / part
 
 
 def read_meta(folder: Path) -> BookMeta:
