@@ -28,8 +28,8 @@ class Table(Sequence[Row]):
     """Rows with the same columns, as mappings; `to_dataframe` gives them to pandas, `str` is the text of the command.
 
     >>> table = Table([{"gpu": "A100-80GB", "usd": 1.5}, {"gpu": "L40S", "usd": 0.8, "spot_usd": 0.3}])
-    >>> table.columns, len(table), table[0]["spot_usd"]
-    (('gpu', 'usd', 'spot_usd'), 2, None)
+    >>> table.columns, table.column("spot_usd")
+    (('gpu', 'usd', 'spot_usd'), [None, 0.3])
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], title: str = "", text: str = "") -> None:
