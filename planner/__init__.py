@@ -78,13 +78,13 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan as Plan
     from planner.results.plan_parts import Infeasible as Infeasible
     from planner.results.plan_parts import Relaxation as Relaxation
+    from planner.results.result_tables import Result as Result
+    from planner.results.result_tables import Table as Table
     from planner.results.run_results import CalibrationResult as CalibrationResult
     from planner.results.run_results import Tracking as Tracking
     from planner.results.service_results import ServiceFrontier as ServiceFrontier
     from planner.results.service_results import ServiceSimulation as ServiceSimulation
     from planner.results.simulation import Simulation as Simulation
-    from planner.results.tables import Result as Result
-    from planner.results.tables import Table as Table
     from planner.results.what_if import ManyVariants as ManyVariants
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
@@ -160,7 +160,7 @@ _NAMES_BY_MODULE = {
     "planner.results.run_results": ("CalibrationResult", "Tracking"),
     "planner.results.service_results": ("ServiceFrontier", "ServiceSimulation"),
     "planner.results.simulation": ("Simulation",),
-    "planner.results.tables": ("Result", "Table"),
+    "planner.results.result_tables": ("Result", "Table"),
     "planner.results.what_if": ("ManyVariants", "Sweep", "Tornado", "WhatIf"),
     "planner.scenario.job": ("Job",),
     "planner.scenario.limits": ("Limits",),

@@ -50,7 +50,7 @@ from planner.loading.building import plain_rows
 from planner.loading.question import resolve_cards
 from planner.records import record
 from planner.results.plan_parts import HostMemory
-from planner.results.tables import Row, Table, flattened
+from planner.results.result_tables import Row, Table, flattened
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB
 

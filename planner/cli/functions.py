@@ -27,7 +27,7 @@ from planner.loading.question import load_held, python_question
 from planner.results.market_results import PriceUpdate
 from planner.results.plan import Plan
 from planner.results.report_data import Section
-from planner.results.tables import Table, flattened
+from planner.results.result_tables import Table, flattened
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
 

@@ -27,7 +27,9 @@ from planner.scenario.job import Job
 from planner.units import GB
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    _Shaped = Callable[[Sequence[float]], Any]
 
 
 # The shape of an architecture card as the estimates read it.
@@ -199,32 +201,53 @@ def grid_inputs(
     def row(values: Sequence[float]) -> Any:
         return np.asarray(values, dtype=float)
 
+    usual = (float(shape.sequence), shape.longest, variable_length(job, shape))
+    speeds = _hardware(recipes, machines, library, shared)
+    return _inputs(shape.network, usual, (recipes, column), (machines, row), setups, speeds, library)
+
+
+def _inputs(
+    network: Network,
+    lengths: tuple[Any, Any, Any],
+    recipes: tuple[Sequence[Recipe], _Shaped],
+    machines: tuple[Sequence[Machine], _Shaped],
+    coefficients: Sequence[RecipeCoefficients],
+    speeds: Hardware,
+    library: Library,
+) -> TimedSetup:
+    """Return the inputs of the estimates for recipes and machines, each with what shapes an array of its figures.
+
+    `lengths` are the sequence, the longest one, and the mean over the longest.
+    """
+    (each_recipe, column), (each_machine, row) = recipes, machines
+    sequence, longest, variable = lengths
     layout = Layout(
         micro_batch=1,
         accumulation=1,
-        sequence=float(shape.sequence),
-        longest_sequence=shape.longest,
-        gpus=row([m.gpus for m in machines]),
-        gpus_per_node=row([m.gpus_per_instance for m in machines]),
-        tensor=column([r.tensor_parallel for r in recipes]),
-        pipeline=column([r.pipeline_parallel for r in recipes]),
-        context=column([r.context_parallel for r in recipes]),
-        expert=column([r.expert_parallel for r in recipes]),
-        zero_stage=column([r.zero_stage for r in recipes]),
-        hybrid=column([float(r.is_hybrid) for r in recipes]),
-        variable_length=variable_length(job, shape),
+        sequence=sequence,
+        longest_sequence=longest,
+        gpus=row([m.gpus for m in each_machine]),
+        gpus_per_node=row([m.gpus_per_instance for m in each_machine]),
+        tensor=column([r.tensor_parallel for r in each_recipe]),
+        pipeline=column([r.pipeline_parallel for r in each_recipe]),
+        context=column([r.context_parallel for r in each_recipe]),
+        expert=column([r.expert_parallel for r in each_recipe]),
+        zero_stage=column([r.zero_stage for r in each_recipe]),
+        hybrid=column([float(r.is_hybrid) for r in each_recipe]),
+        variable_length=variable,
     )
+    is_grid = column is not row
     setup = TimedSetup(
-        shape.network,
+        network,
         layout,
-        stack_dataclasses([s.states for s in setups], True),
-        stack_dataclasses([s.activations for s in setups], True),
-        stack_dataclasses([s.stack for s in setups], True),
-        stack_dataclasses([s.kernels for s in setups], True),
-        _hardware(recipes, machines, library, shared),
+        stack_dataclasses([one.states for one in coefficients], is_grid),
+        stack_dataclasses([one.activations for one in coefficients], is_grid),
+        stack_dataclasses([one.stack for one in coefficients], is_grid),
+        stack_dataclasses([one.kernels for one in coefficients], is_grid),
+        speeds,
     )
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
-    return with_host_room(setup, row([np.nan if m.ram_gb is None else m.ram_gb * GB for m in machines]), memory)
+    return with_host_room(setup, row([math.nan if m.ram_gb is None else m.ram_gb * GB for m in each_machine]), memory)
 
 
 def row_inputs(
@@ -253,32 +276,14 @@ def row_inputs(
         return np.asarray(numbers, dtype=float)
 
     _, shapes, recipes, machines = zip(*runs, strict=True)
-    layout = Layout(
-        micro_batch=1,
-        accumulation=1,
-        sequence=column([shape.sequence for shape in shapes]),
-        longest_sequence=column([shape.longest for shape in shapes]),
-        gpus=column([machine.gpus for machine in machines]),
-        gpus_per_node=column([machine.gpus_per_instance for machine in machines]),
-        tensor=column([recipe.tensor_parallel for recipe in recipes]),
-        pipeline=column([recipe.pipeline_parallel for recipe in recipes]),
-        context=column([recipe.context_parallel for recipe in recipes]),
-        expert=column([recipe.expert_parallel for recipe in recipes]),
-        zero_stage=column([recipe.zero_stage for recipe in recipes]),
-        hybrid=column([float(recipe.is_hybrid) for recipe in recipes]),
-        variable_length=column([variable_length(job, shape) for job, shape, _, _ in runs]),
+    lengths = (
+        column([shape.sequence for shape in shapes]),
+        column([shape.longest for shape in shapes]),
+        column([variable_length(job, shape) for job, shape, _, _ in runs]),
     )
-    setup = TimedSetup(
-        shapes[0].network,
-        layout,
-        stack_dataclasses([each.states for each in coefficients], False),
-        stack_dataclasses([each.activations for each in coefficients], False),
-        stack_dataclasses([each.stack for each in coefficients], False),
-        stack_dataclasses([each.kernels for each in coefficients], False),
-        stack_dataclasses([speeds(recipe, machine) for _, _, recipe, machine in runs], False),
-    )
-    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
-    return with_host_room(setup, column([math.nan if m.ram_gb is None else m.ram_gb * GB for m in machines]), memory)
+    hardware_of_rows = stack_dataclasses([speeds(recipe, machine) for _, _, recipe, machine in runs], False)
+    network = shapes[0].network
+    return _inputs(network, lengths, (recipes, column), (machines, column), coefficients, hardware_of_rows, library)
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

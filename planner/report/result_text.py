@@ -23,10 +23,10 @@ from planner.results.frontier import Frontier
 from planner.results.inference import InferenceEstimate
 from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
+from planner.results.result_tables import Result
 from planner.results.run_results import CalibrationResult, Tracking
 from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
-from planner.results.tables import Result
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, html_table
-from planner.results.tables import Table, TabledResult, flattened
+from planner.results.result_tables import Table, TabledResult, flattened
 
 
 class LossRange(Part):

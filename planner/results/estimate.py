@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.plan_parts import CutSamples, HostMemory, Part, Techniques, Vram, html_table
-from planner.results.tables import Result
+from planner.results.result_tables import Result
 
 
 class Capacity(Vram):

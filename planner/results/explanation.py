@@ -13,7 +13,7 @@ from pydantic import Field
 
 from planner.results.plan import DataPath, Status
 from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram, dollars, html_table
-from planner.results.tables import Result
+from planner.results.result_tables import Result
 
 
 class Binding(Part):

@@ -22,7 +22,7 @@ from planner.results.plan_parts import (
     describe_machines,
     html_table,
 )
-from planner.results.tables import Row, Table, TabledResult, infeasible_html
+from planner.results.result_tables import Row, Table, TabledResult, infeasible_html
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, Spread, html_table
-from planner.results.tables import Result
+from planner.results.result_tables import Result
 
 
 class ServingMemory(Part):

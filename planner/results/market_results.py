@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from planner.results.plan_parts import Part, Spread, html_table
-from planner.results.tables import Result
+from planner.results.result_tables import Result
 
 # The result of `market fit`: the `spot:` block of recorded traces, and its uncertainty.
 #

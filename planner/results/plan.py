@@ -41,10 +41,10 @@ from planner.results.plan_parts import (
     describe_machines,
     html_table,
 )
-from planner.results.tables import Row, Table, TabledResult, flattened, infeasible_html
+from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
 
 if TYPE_CHECKING:
-    from planner.results.tables import DataFrame
+    from planner.results.result_tables import DataFrame
 
 # The data path and the exported result as a plan states them.
 

@@ -8,7 +8,7 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Part, Spread, Techniques, html_table
-from planner.results.tables import Result
+from planner.results.result_tables import Result
 
 # The result of `calibrate`: the `measured:` entry of a run, and its effect on a plan.
 

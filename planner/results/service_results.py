@@ -13,7 +13,7 @@ from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.inference import ServingMemory
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, html_table
-from planner.results.tables import Result, Table, TabledResult, flattened, infeasible_html
+from planner.results.result_tables import Result, Table, TabledResult, flattened, infeasible_html
 from planner.units import MILLISECONDS
 
 # Differences between two fleets of one service, most important first, and a fleet in a few words.

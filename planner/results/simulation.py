@@ -9,8 +9,8 @@ from pydantic import Field
 
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Infeasible, Part, dollars, html_table
+from planner.results.result_tables import Result, infeasible_html
 from planner.results.service_results import ServiceReplay
-from planner.results.tables import Result, infeasible_html
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"

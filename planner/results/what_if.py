@@ -12,8 +12,8 @@ from planner.errors import NoPlanError
 from planner.results.differences import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
+from planner.results.result_tables import Result, Row, Table, TabledResult, varied
 from planner.results.service_results import CellService, ServiceDelta
-from planner.results.tables import Result, Row, Table, TabledResult, varied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -221,15 +221,15 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     for label, part in () if objective.by_time else FASTER.items():
         deadline = part * hours + candidates.job.start_slack_hours
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
-        sooner = screen(replace(candidates, job=job), market, limits, library, True, waiting_usd, BEST)
-        value, share = objective.best(sooner.table)
+        earlier = screen(replace(candidates, job=job), market, limits, library, True, waiting_usd, BEST)
+        value, share = objective.best(earlier.table)
         if not np.isfinite(value).any():  # nothing ends so early
             continue
-        best = int(np.lexsort((late := sooner.table.late_hours(share), value))[0])
-        figures = figures_of(sooner.table, best, float(share[best]), market)
-        ends = part * hours if best in sooner.spot else float(late[best])
+        best = int(np.lexsort((late := earlier.table.late_hours(share), value))[0])
+        figures = figures_of(earlier.table, best, float(share[best]), market)
+        ends = part * hours if best in earlier.spot else float(late[best])
         option = Option(label=label, hours_at_confidence=ends, **figures)
-        found.setdefault((int(sooner.rows[best]), float(share[best]), ends), option)
+        found.setdefault((int(earlier.rows[best]), float(share[best]), ends), option)
     return tuple(found.values())
 
 

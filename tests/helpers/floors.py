@@ -48,7 +48,7 @@ TESTS = {
     "loky": ("tests/analysis/sweep",),
     "distributed": ("tests/analysis/sweep",),
     "matplotlib": ("tests/drawing",),
-    "pandas": ("tests/results/test_tables.py", "tests/loading/test_building.py"),
+    "pandas": ("tests/results/test_result_tables.py", "tests/loading/test_building.py"),
     "jinja2": ("tests/report/html", "tests/web"),
     "fastapi": ("tests/web",),
     "uvicorn": ("tests/cli/plans/test_app.py",),

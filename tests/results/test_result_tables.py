@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 import planner
-from planner.results.tables import Table, varied
+from planner.results.result_tables import Table, varied
 from planner.scenario.scenario import SolveOptions
 
 pandas = pytest.importorskip("pandas")
