@@ -21,8 +21,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, without_services
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
@@ -59,7 +58,7 @@ def what_if(
     scenario = scenario.on_day(options.as_of if options else None)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
-    if any(isinstance(job, ServeJob) for side in (scenario, changed) for job in side.jobs):
+    if services_of(scenario) or services_of(changed):
         return _with_jobs(
             services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
         )

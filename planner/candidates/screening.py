@@ -22,7 +22,6 @@ from planner.candidates.stage_hours import RowHours
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.records import record
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 from planner.watch import keep_going
@@ -378,7 +377,7 @@ def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) ->
     What the user has observed is measured. Of a chip that answers prompts its engines say what was measured.
     """
     chips = {card.name: card.chip for card in market.cards if card is not None and card.chip is not None}
-    ways, may_be = candidates.physics.ways, limits.unmeasured or isinstance(candidates.job, InferenceJob)
+    ways, may_be = candidates.physics.ways, limits.unmeasured or not candidates.job.trains
     methods, of_recipe = distinct_names([recipe.method for recipe in ways.recipes])
     refused: dict[str, Flags] = {}  # (machines, methods)
     for index, machine in enumerate(ways.machines):

@@ -25,7 +25,6 @@ from planner.evaluation.named_run import RunContext, is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.fees import fee_rate
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.limits import may_pause
 from planner.scenario.zone_groups import zone_prices
@@ -114,7 +113,7 @@ def group_market(context: RunContext) -> SpotAvailability:
 
 def _lost_together(context: RunContext) -> int:
     """Return the machines that need one another: all of a training run, one of generation."""
-    return 1 if isinstance(context.job, InferenceJob) else context.machine.instances
+    return context.machine.instances if context.job.trains else 1
 
 
 def spot_checkpoint_hours(context: RunContext, physics: Physics) -> tuple[float, float]:

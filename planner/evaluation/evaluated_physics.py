@@ -43,7 +43,6 @@ from planner.evaluation.named_run import RunContext
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.scenario import token_sigma
 from planner.units import GB, GIB, HOUR
@@ -60,7 +59,7 @@ def unmeasured(context: RunContext) -> str | None:
     chip = context.gpu.chip
     if chip is None or chip.estimate_only:
         return chip.estimate_only if chip else None
-    if context.scenario.limits.unmeasured or isinstance(context.job, InferenceJob):
+    if context.scenario.limits.unmeasured or not context.job.trains:
         return None
     method = context.named.techniques.method
     known = any(

@@ -37,7 +37,6 @@ from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
 from planner.scenario.fees import fee_rate, fees_usd
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer
 from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA
 
@@ -441,7 +440,7 @@ def billed_hours(offer: Offer, hours: float) -> float:
 
 def report_stages(context: RunContext, physics: Any, stages: JobStages) -> dict[str, Any]:
     """Return the fields `data_path` and `export` of an assignment; none of generation."""
-    if isinstance(context.job, InferenceJob):
+    if not context.job.trains:
         return {}
     return {
         "data_path": None if context.observed else _data_path(context, physics, stages),

@@ -29,7 +29,6 @@ from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
-from planner.scenario.service_load import ServeJob
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
@@ -479,7 +478,7 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         if request_class.input_tokens + request_class.output_tokens > architecture.max_sequence:
             longer = "input_tokens" if request_class.input_tokens >= request_class.output_tokens else "output_tokens"
             row = f"lengths.{index}.{longer}" if job.work.lengths else longer
-            where = f"{'load' if isinstance(job, ServeJob) else 'work'}.{row}"
+            where = f"{'load' if job.is_service else 'work'}.{row}"
             tokens = f"{request_class.input_tokens:,} + {request_class.output_tokens:,} tokens"
             what = f"{tokens} exceed the context of {architecture.name}"
             yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")

@@ -52,7 +52,7 @@ def machine_counts() -> tuple[int, ...]:
 
 def market_of(job: Job, market: Market) -> Market:
     """Return the market with the machines that a job may rent: for generation any number of each offer."""
-    if not isinstance(job, InferenceJob):
+    if job.trains:
         return market
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines: list[tuple[Machine, ...]] = []

@@ -262,6 +262,7 @@ class InferenceJob(Job):
     stages: InferenceStages = InferenceStages()
     """What happens after the answers: their export."""
     measured: Rows[ServedRun] = ()  # type: ignore[assignment]
+    trains: ClassVar[bool] = False
 
     if not TYPE_CHECKING:  # settings of training
         sequence_length: ClassVar[None] = None

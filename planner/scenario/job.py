@@ -1,6 +1,6 @@
 """What a user wants trained: the architecture, the work, the deadline and what may be done to it."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -119,6 +119,11 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     """Dollars per hour after `due`."""
     after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
     """Jobs that must have ended before."""
+
+    trains: ClassVar[bool] = True
+    """It trains a model on machines that need one another; otherwise it answers prompts on replicas that do not."""
+    is_service: ClassVar[bool] = False
+    """It answers requests as they come; otherwise it has an end."""
 
     @property
     def confidence(self) -> float:

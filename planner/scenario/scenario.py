@@ -385,8 +385,8 @@ def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
     """Return the scenario without its services; what these cost is taken off the budget."""
     budget = scenario.limits.budget_usd
     limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
-    jobs = tuple(job for job in scenario.jobs if not isinstance(job, ServeJob))
-    written = tuple(job for job in scenario.jobs_written if not isinstance(job, ServeJob))
+    jobs = tuple(job for job in scenario.jobs if not job.is_service)
+    written = tuple(job for job in scenario.jobs_written if not job.is_service)
     return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
 
 

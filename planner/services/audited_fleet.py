@@ -47,8 +47,8 @@ def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: 
     served = [job.name for job in services_of(scenario)]
     found += compare("", "services", ", ".join(served), ", ".join(service.name for service in plan.services), tolerance)
     for service in plan.services:
-        job = next((asked for asked in scenario.jobs if asked.name == service.name), None)
-        if isinstance(job, ServeJob):
+        job = next((asked for asked in services_of(scenario) if asked.name == service.name), None)
+        if job is not None:
             found += _audit_service(service, job, scenario, library, plan.as_of, tolerance)
     found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario, library)
     return found + (_end(plan, tolerance) if plan.jobs else totals_of_services(plan, scenario, tolerance))

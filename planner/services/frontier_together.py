@@ -9,7 +9,6 @@ from planner.library.schema import Library
 from planner.results.frontier import Frontier
 from planner.results.service_results import ServiceFrontier, jobs_alone, services_usd
 from planner.scenario.scenario import Scenario, SolveOptions, services_alone, without_services
-from planner.scenario.service_load import ServeJob
 from planner.services.service_curve import SERVICE_POINTS, service_frontier
 from planner.solving.solve import solve
 
@@ -62,6 +61,6 @@ def frontier_of_service(
     found = service_frontier(alone.model_copy(update={"limits": limits}), options, library, points)
     if not found.points:
         return found.model_copy(update={"infeasible": plan.infeasible})
-    names = ", ".join(job.name for job in scenario.jobs if not isinstance(job, ServeJob))
+    names = ", ".join(job.name for job in scenario.jobs if not job.is_service)
     note = f"within the ${budget - late:,.2f} of the budget that {names} as planned leaves at its confidence"
     return found.model_copy(update={"notes": (note, *found.notes)})

@@ -18,7 +18,6 @@ from planner.results.plan_parts import describe_machines
 from planner.results.service_results import describe_kinds, services_usd
 from planner.scenario.open_job import AnyJob
 from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
-from planner.scenario.service_load import ServeJob
 from planner.services.service_reasons import explain_service
 from planner.solving.infeasibility.relaxations import BUDGET
 from planner.solving.solve import solve
@@ -49,7 +48,7 @@ def explain_together(
     started, options = perf_counter(), options or SolveOptions()
     library = library or read_library([job.architecture for job in scenario.jobs])
     if why_not is not None:
-        if isinstance(_asked(scenario, why_not), ServeJob):
+        if _asked(scenario, why_not).is_service:
             return explain_service(services_alone(scenario), why_not, options, library)
         served = solve(services_alone(scenario), options, library, explains=False)
         return explain(without_services(scenario, services_usd(served)), why_not, options, library)

@@ -16,7 +16,7 @@ from planner.library.reading import read_library
 from planner.records import record
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, services_of
 from planner.scenario.service_load import ServeJob
 from planner.units import DAY_HOURS, GIB
 
@@ -119,8 +119,7 @@ class GivenService:
     @property
     def asked(self) -> ServeJob:
         """The service as the scenario states it."""
-        (found,) = (job for job in self.scenario.jobs if job.name == self.service.name)
-        assert isinstance(found, ServeJob)
+        (found,) = (job for job in services_of(self.scenario) if job.name == self.service.name)
         return found
 
     @property
@@ -218,7 +217,7 @@ def choose_service(plan: Plan, scenario: Scenario, file: str, name: str | None) 
         what = f"the plan has no {'job' if plan.jobs else 'service'}"
         name = meant_name(name, [*(service.name for service in plan.services)], "--job", what)
     chosen = [service for service in plan.services if name in (None, service.name)]
-    if not any(isinstance(job, ServeJob) and job.name == chosen[0].name for job in scenario.jobs):
+    if not any(job.name == chosen[0].name for job in services_of(scenario)):
         what = f"the scenario has no service {chosen[0].name}"
         raise InputError([Fault(file, 0, "inputs", what, "solve it again")])
     return GivenService(plan, scenario, chosen[0])

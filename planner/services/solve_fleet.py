@@ -264,12 +264,11 @@ def _check(scenario: Scenario, library: Library) -> None:
     if scenario.limits.budgets:
         what = "budgets by period are not supported for kind: serve"
         faults.append(Fault(scenario.name, 0, "limits.budgets", what, "give budget_usd for the whole service"))
-    for job in scenario.jobs:
-        if isinstance(job, ServeJob):
-            cards = [library.gpu(offer.card) for offer in scenario.offers if offer.rents_gpus]
-            unique = list({card.name: card for card in cards}.values())
-            faults += generation.request_faults(job, library.architecture(job.architecture), unique)
-            faults += _share_faults(job, scenario)
+    cards = [library.gpu(offer.card) for offer in scenario.offers if offer.rents_gpus]
+    unique = list({card.name: card for card in cards}.values())
+    for job in services_of(scenario):
+        faults += generation.request_faults(job, library.architecture(job.architecture), unique)
+        faults += _share_faults(job, scenario)
     raise_faults(faults, ScenarioError)
 
 

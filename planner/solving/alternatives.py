@@ -22,7 +22,6 @@ from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
@@ -132,7 +131,7 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
 
 def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
     """Return the rungs of the ladder of a job: of generation engines and bits, most bits first."""
-    if not isinstance(candidates.job, InferenceJob):
+    if candidates.job.trains:
         return METHOD_LABELS
     return tuple(
         dict.fromkeys(

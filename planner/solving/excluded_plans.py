@@ -38,7 +38,7 @@ MIN_RISK_GAIN = 0.01
 def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[Option, ...]:
     """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first."""
     candidates, library = prepared.candidates[job], prepared.library
-    if isinstance(candidates.job, InferenceJob):  # its engines are rungs of the ladder
+    if not candidates.job.trains:  # its engines are rungs of the ladder
         return ()
     used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
     if candidates.job.kind == "pretrain" and len(used) == 1:
@@ -69,7 +69,7 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     candidates, limits, library = prepared.candidates[job], prepared.scenario.limits, prepared.library
     table, given = prepared.screened[job].table, candidates.job.confidence_given
     taken = candidates.recipes[int(table.recipe[chosen])].framework
-    if isinstance(candidates.job, InferenceJob):
+    if not candidates.job.trains:
         return ()  # its memory is known but for a small part, and `hf` is an engine and a framework
     if limits.vram_headroom is not None or taken not in library.techniques.frameworks or given.memory <= LEAST_SURE:
         return ()

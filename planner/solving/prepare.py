@@ -34,13 +34,10 @@ from planner.formulation.program import Peak, SharedLimits
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.records import record
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
-from planner.scenario.open_job import OpenJob
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import MAX_OFFERS, Scenario
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job
 from planner.scenario.zone_groups import limits_read
 from planner.watch import tell
 
@@ -259,7 +256,7 @@ def prepare(
 
 def check_is_definite(scenario: Scenario) -> None:
     """Raise ScenarioError for a job whose model, tokens or batch `solve` has to find first."""
-    job = next((job for job in scenario.jobs if isinstance(job, OpenJob)), None)
+    job = open_job(scenario)
     if job is not None:
         what = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
         fix = "solve it, and set architecture, work.tokens and global_batch of the job to those of the plan"
@@ -271,7 +268,7 @@ def service_faults(scenario: Scenario) -> list[Fault]:
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
         for job in scenario.jobs
-        if isinstance(job, ServeJob)
+        if job.is_service
     ]
 
 
@@ -282,7 +279,7 @@ def _tool_faults(scenario: Scenario) -> list[Fault]:
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", what, fix)
         for job in scenario.jobs
-        if scenario.limits.tools and isinstance(job, (InferenceJob, ServeJob))
+        if scenario.limits.tools and not job.trains
     ]
 
 
@@ -314,9 +311,9 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
     for job in scenario.jobs:
         architecture = library.architecture(job.architecture)
         faults += latent_faults(job, architecture)
-        if not isinstance(job, InferenceJob):
+        if job.trains:
             faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
-    if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
+    if any(not job.trains or job.stages.answers_prompts for job in scenario.jobs):
         cards = [card for card in market.cards if card is not None]
         faults += generation.generation_faults(scenario.jobs, cards, library)
     raise_faults(faults, ScenarioError)
@@ -326,7 +323,7 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
     """Raise ScenarioError for impossible observations: they would make every figure of the plan wrong."""
     faults: list[Fault] = []
     for job in scenario.jobs:
-        if isinstance(job, InferenceJob):
+        if not job.trains:
             continue  # `generation_faults` has them
         for number, run in enumerate(job.measured):
             what = impossibility_reason(job, run, library.architecture(job.architecture), library)

@@ -26,7 +26,6 @@ from planner.library.technique_tables import read_techniques
 from planner.loading.building import Question, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import unknown_notes
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, services_of
 from planner.solvers.registry import solver_versions
@@ -228,7 +227,7 @@ def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
     found = (
         cut_samples(job, candidate.physics.shape, prepared.library.architecture(job.architecture))
         for job, candidate in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
-        if not isinstance(job, InferenceJob)
+        if job.trains
     )
     return tuple(cut for cut in found if cut is not None)
 

@@ -120,13 +120,13 @@ class _Fields:
 def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
     """Yield the fields of one job."""
     fields = _Fields(job, index, is_alone)
-    is_known = isinstance(job, Job) and not isinstance(job, OpenJob)
+    is_known = not isinstance(job, OpenJob)
     if is_known:
         yield fields.make("model", "Model", "model", "architecture", job.architecture)
-    if isinstance(job, ServeJob):
+    if job.is_service:
         yield from _of_service(job, fields)
         return
-    if isinstance(job, InferenceJob):
+    if not job.trains:
         yield from _prompts(job.work, "work", fields)
     elif is_known:
         yield from _work(job, fields)
@@ -134,7 +134,7 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
         hint = "such as 36h, 2d or 2026-12-01 09:00; empty: none"
         hours = hours_text(job.deadline_hours)
         yield fields.make("deadline", "Deadline", "hours", "deadline", hours, hint, may_be_empty=True)
-    if isinstance(job, InferenceJob):
+    if not job.trains:
         yield from _engines(job, fields)
     elif is_known:
         yield from _training(job, fields)

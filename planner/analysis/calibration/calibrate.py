@@ -50,7 +50,7 @@ CALIBRATE_COMMAND = "planner calibrate"
 
 
 def generation_entry(
-    measured: Measurement, settings: Mapping[str, Any], gpu: str, gpus: int, job: Job | None
+    measured: Measurement, settings: Mapping[str, Any], gpu: str, gpus: int, job: InferenceJob | None
 ) -> dict[str, SettingValue]:
     """Return the entry for `measured` of a job of generation.
 
@@ -63,7 +63,7 @@ def generation_entry(
         entry |= {"gpus": replica, "tensor_parallel": tensor}
     entry["weight_format"] = _one("weight_format", settings, job)
     bits = settings.get("kv_bits", 16)
-    prefix = settings.get("prefix_tokens", job.work.prefix_tokens if isinstance(job, InferenceJob) else 0)
+    prefix = settings.get("prefix_tokens", 0 if job is None else job.work.prefix_tokens)
     entry |= {"kv_bits": bits} if bits != 16 else {}
     entry |= {
         "input_tokens": round_digits(measured.input_tokens),
@@ -80,11 +80,11 @@ def generation_entry(
     return entry
 
 
-def _one(name: str, settings: Mapping[str, Any], job: Job | None) -> str:
+def _one(name: str, settings: Mapping[str, Any], job: InferenceJob | None) -> str:
     """Return engine or format: of the exported settings, else the only one that the job allows."""
     if isinstance(settings.get(name), str):
         return str(settings[name])
-    found = getattr(job.techniques, name) if isinstance(job, InferenceJob) else None
+    found = None if job is None else getattr(job.techniques, name)
     if not found or len(found) != 1:
         what = f"the {name} of the measurement is not known"
         fix = f"give generate.json of the export too, or a scenario whose job names one techniques.{name}"
@@ -114,7 +114,7 @@ def calibrate_generation(
         logs=(f"{measured.file} ({measured.kind})",), step_times=None, measured=entry, unit="output tokens",
         notes=tuple(notes),
     )  # fmt: skip
-    if scenario is None or not isinstance(job, InferenceJob):
+    if scenario is None or job is None:
         return result
     text = ", ".join(f"{key}: {value}" for key, value in entry.items())
     changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{text}}}"])

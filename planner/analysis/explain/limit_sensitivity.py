@@ -24,7 +24,6 @@ from planner.loading.building import Question, as_scenario
 from planner.loading.price_files import read_earlier_day
 from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.peak_limits import PEAK_LIMITS
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
@@ -420,7 +419,7 @@ def explain_technique(
 def _finding_notes(scenario: Scenario, technique: str) -> Iterator[str]:
     """Yield what the answer means for the jobs of the scenario."""
     for job in scenario.jobs:
-        if technique == "larger_batch" and not isinstance(job, InferenceJob) and isinstance(job.global_batch, int):
+        if technique == "larger_batch" and job.trains and isinstance(job.global_batch, int):
             of = "a step, as given"
             if job.kind == "finetune" and job.global_batch > LORA_SEQUENCES:
                 of += f"; runs of LoRA that were measured keep to {LORA_SEQUENCES}"

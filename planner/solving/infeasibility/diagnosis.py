@@ -13,7 +13,6 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import peak_limit_at
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
@@ -290,7 +289,7 @@ def _larger_batch(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[Res
     scenario = prepared.scenario
     for job in scenario.jobs:
         batch = job.global_batch
-        if isinstance(job, InferenceJob) or not isinstance(batch, int) or batch % _SHARED_BY == 0:
+        if not job.trains or not isinstance(batch, int) or batch % _SHARED_BY == 0:
             continue
         path = f"jobs.{job.name}.global_batch"
         for times in (2, 4, _SHARED_BY):

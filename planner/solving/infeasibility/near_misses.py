@@ -20,7 +20,6 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
-from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peaks
@@ -218,7 +217,7 @@ def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) ->
 def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield services that cannot run a job that has no candidate at all."""
     one = prepared.candidates[index]
-    by_token = isinstance(one.job, InferenceJob)
+    by_token = not one.job.trains
     unfit = (
         "answers by the token: a plan compares it only" if by_token else "trains adapters only, so it cannot pretrain"
     )
@@ -267,7 +266,7 @@ def _refused_by_rules(prepared: PreparedScenario, index: int) -> Iterator[NearMi
     one, limits, library = prepared.candidates[index], prepared.scenario.limits, prepared.library
     offered = prepared.market.permitted(limits)
     usable = np.asarray([is_allowed(recipe, one.job) for recipe in one.recipes], dtype=bool)[one.table.recipe]
-    if isinstance(one.job, InferenceJob) or np.any(usable & offered[one.table.offer]):
+    if not one.job.trains or np.any(usable & offered[one.table.offer]):
         return
     made = (machine for place in np.flatnonzero(offered).tolist() for machine in prepared.market.machines[place])
     machines = sorted(dict.fromkeys(made), key=lambda machine: machine.gpus)
@@ -337,7 +336,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
         if miss.shortfall_gib <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
     ]
     for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
-        if isinstance(one.job, InferenceJob):
+        if not one.job.trains:
             yield _replica_miss(one, miss, limits, prepared.library)
             continue
         configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
@@ -355,7 +354,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
 def _small_hosts(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models whose hosts lack least memory for the states that an allowed recipe keeps there."""
     one = prepared.candidates[index]
-    if isinstance(one.job, InferenceJob):
+    if not one.job.trains:
         return
     best = _first_by_gpu(prepared, index, sorted(one.physics.small_hosts, key=lambda miss: miss.shortfall_gb))
     for gpu, miss in list(best.items())[:MAX_MEMORY_MISSES]:

@@ -27,7 +27,7 @@ from planner.formulation.program import SharedLimits
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
-from planner.scenario.inference_job import InferenceJob, InferenceTechniques
+from planner.scenario.inference_job import InferenceTechniques
 from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits
 from planner.scenario.scenario import Scenario
@@ -165,7 +165,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """Return the share of the GPU memory that the fit rule keeps free for a job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
-    if isinstance(job, InferenceJob):  # an engine leaves what it does not take
+    if not job.trains:  # an engine leaves what it does not take
         return 0.0
     return max(memory_margin(name, job.memory_confidence, library) for name in frameworks_of(job, library))
 
