@@ -19,14 +19,28 @@ LEAST_FLOP, MOST_FLOP = 1e18, 1e22
 LEAST_RATIO, MOST_RATIO = 1.0, 350.0
 """Tokens per parameter that the laws are used for; the largest of the fitted runs is 341 (arXiv:2404.10102)."""
 
-REPEAT_CONSTANT = 15.387756
-"""R*: repetitions after which one more is worth 1/e of the first (Muennighoff et al. 2023, arXiv:2305.16264)."""
+REPEATED_TOKENS, EXCESS_PARAMETERS = 15.387756, 5.309743
+"""R*: repetitions of tokens, and multiples of the parameters that unique tokens can use, after which one more is worth
+1/e of the first (Muennighoff et al. 2023, arXiv:2305.16264, appendix A; fitted on C4, R^2 = 0.77)."""
+
+MOST_EPOCHS = 40.0
+"""Passes over the same tokens up to which the law of repeated data is trusted: at 44 its authors saw losses rise that
+the law does not predict (arXiv:2305.16264, section 6)."""
+
+FEWEST_UNIQUE = 1e8
+"""Unique tokens of the smallest data set that the law of repeated data was fitted on (arXiv:2305.16264, section 5)."""
 
 LAW_SPREAD = 0.05
-"""Nats by which three published laws differ at their optimum between 1e18 and 1e21 FLOP."""
+"""Nats by which three published laws differ at their optimum between 1e18 and 1e21 FLOP: how far sizes on one data set
+are told apart."""
 
-DATA_SPREAD = 0.15
-"""Nats by which data sets and tokenizers move a loss: 0.1 to 0.2."""
+LEVEL_SPREAD = 0.8
+"""Nats by which data sets and tokenizers move the level of a loss, either way: the widest distance of published runs on
+data sets that no law was fitted on, `benchmarks/losses/published.csv`."""
+
+OVERFIT_SPREAD = 0.1
+"""A prior: nats by which a loss may be higher for each doubling of passes beyond `MOST_EPOCHS`, and for each halving of
+the data set below `FEWEST_UNIQUE`."""
 
 
 @record(frozen=True)
@@ -39,23 +53,45 @@ class LossLaw:
     alpha: float
     beta: float
 
-    def loss(self, parameters: float, tokens: float) -> float:
-        """Return the loss in nats per token of N parameters trained on D tokens that count as new."""
+    def loss(self, parameters: float, tokens: float, unique: float | None = None) -> float:
+        """Return the loss in nats per token of N parameters trained on D tokens, of which `unique` exist; None: all.
+
+        With U = min(unique, D) tokens used, R_D = D / U - 1 repetitions count as
+        D' = U (1 + R_D* (1 - exp(-R_D / R_D*))), and of the parameters those beyond what U tokens can use as
+        N' = U_N (1 + R_N* (1 - exp(-R_N / R_N*))), where U_N is the best number for U tokens, at most N, and
+        R_N = N / U_N - 1 (arXiv:2305.16264, equations 5 and 6).
+        """
+        if unique is not None:
+            used = min(unique, tokens)
+            usable = min(parameters, self.best_parameters(used))
+            parameters = _worth(parameters, usable, EXCESS_PARAMETERS)
+            tokens = _worth(tokens, used, REPEATED_TOKENS)
         return float(self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta)
 
-    def tokens_for(self, parameters: float, loss: float) -> float:
-        """Return the new tokens at which N parameters reach a loss; infinite where no number of tokens does."""
-        left = loss - self.e - self.a / parameters**self.alpha
-        return math.inf if left <= 0 else float((self.b / left) ** (1 / self.beta))
+    def loss_at_batch(self, parameters: float, tokens: float, unique: float | None, batch: float) -> float:
+        """Return the loss where a step has so many tokens: what a large batch wastes is not learnt.
+
+        Where tokens repeat, the passes are those of the run, and each is worth less by what its batch wastes.
+        """
+        worth = tokens_at_law_batch(tokens, batch)
+        return self.loss(parameters, worth, None if unique is None else unique * worth / tokens)
+
+    def best_parameters(self, tokens: float) -> float:
+        """Return the parameters for which a number of new tokens is the best one: G (G D)^(beta/alpha)."""
+        return float(self._scale * (self._scale * tokens) ** (self.beta / self.alpha))
+
+    @property
+    def _scale(self) -> float:
+        """G = (alpha a / (beta b))^(1/(alpha+beta))."""
+        return float((self.alpha * self.a / (self.beta * self.b)) ** (1 / (self.alpha + self.beta)))
 
     def optimum(self, flop: float) -> tuple[float, float]:
         """Return the parameters and tokens of the least loss at 6 N D = `flop`, in closed form.
 
         N = G (C/6)^(beta/(alpha+beta)) with G = (alpha a / (beta b))^(1/(alpha+beta)), D = C / (6 N).
         """
-        both = self.alpha + self.beta
-        scale = (self.alpha * self.a / (self.beta * self.b)) ** (1 / both)
-        parameters = scale * (flop / FLOP_PER_WEIGHT_AND_TOKEN) ** (self.beta / both)
+        share = self.beta / (self.alpha + self.beta)
+        parameters = self._scale * (flop / FLOP_PER_WEIGHT_AND_TOKEN) ** share
         return parameters, flop / FLOP_PER_WEIGHT_AND_TOKEN / parameters
 
 
@@ -67,28 +103,26 @@ LAWS = {
 Muennighoff et al. 2023 (arXiv:2305.16264), on C4."""
 
 
-def loss_spread() -> float:
-    """Return the nats by which the loss of a plan may be off either way: laws and data sets together."""
-    return math.hypot(LAW_SPREAD, DATA_SPREAD)
+def _worth(amount: float, first: float, constant: float) -> float:
+    """Return what an amount is worth of which each multiple beyond the first one is worth less: exp(-1 / constant)."""
+    return first * (1 + constant * -math.expm1(-(amount / first - 1) / constant))
 
 
-def new_tokens(tokens: float, unique: float | None) -> float:
-    """Return the new tokens that `tokens` of training are worth where only `unique` ones exist.
+def loss_range(loss: float, tokens: float, unique: float | None, level: float = LEVEL_SPREAD) -> tuple[float, float]:
+    """Return the least and the most that a loss may be on other data: laws, level and what repetition may do.
 
-    D' = U + U R* (1 - exp(-R / R*)) with R = D / U - 1 repetitions.
+    2.50 after 80 passes over a data set of 50M tokens, level 0.8: 2.50 - 0.802 to 2.50 + 0.802 + 0.1 + 0.1.
     """
+    spread = math.hypot(LAW_SPREAD, level)
+    return loss - spread, loss + spread + repetition_spread(tokens, unique)
+
+
+def repetition_spread(tokens: float, unique: float | None) -> float:
+    """Return the nats by which a loss may be higher, where data repeat more, or are fewer, than the law has seen."""
     if unique is None or tokens <= unique:
-        return tokens
-    repetitions = tokens / unique - 1
-    return unique * (1 + REPEAT_CONSTANT * -math.expm1(-repetitions / REPEAT_CONSTANT))
-
-
-def tokens_worth(wanted: float, unique: float | None) -> float:
-    """Return the tokens of training that are worth `wanted` new ones; infinite where no repetition is."""
-    if unique is None or wanted <= unique:
-        return wanted
-    left = 1 - (wanted / unique - 1) / REPEAT_CONSTANT
-    return math.inf if left <= 0 else unique * (1 - REPEAT_CONSTANT * math.log(left))
+        return 0.0
+    doublings = max(math.log2(tokens / unique / MOST_EPOCHS), 0.0) + max(math.log2(FEWEST_UNIQUE / unique), 0.0)
+    return OVERFIT_SPREAD * doublings
 
 
 def known_tokens(parameters: float) -> tuple[float, float]:
@@ -96,6 +130,10 @@ def known_tokens(parameters: float) -> tuple[float, float]:
     flop = FLOP_PER_WEIGHT_AND_TOKEN * parameters
     return (max(LEAST_RATIO * parameters, LEAST_FLOP / flop), min(MOST_RATIO * parameters, MOST_FLOP / flop))
 
+
+LAW_BATCH = 524_288
+"""Tokens of a step up to which a loss is that of a law: the smallest batch of the fitted runs (Hoffmann et al. 2022,
+arXiv:2203.15556)."""
 
 LEAST_BATCH_TOKENS, MOST_BATCH_TOKENS = 1e9, 1e12
 """Tokens of training between which the law of the critical batch is used."""
@@ -119,6 +157,18 @@ def batch_tokens(tokens: float, batch: float, reference: float) -> float:
     """Return the tokens at a batch that are worth `tokens` at the reference batch; batches in tokens."""
     critical = critical_batch(tokens)
     return tokens * (1 + batch / critical) / (1 + reference / critical)
+
+
+def tokens_at_law_batch(tokens: float, batch: float) -> float:
+    """Return the tokens at the batch of the laws that are worth `tokens` at a batch of as many tokens.
+
+    A larger batch than `LAW_BATCH` wastes some: 1e10 tokens in steps of 1e8 tokens, whose critical batch is 4.45M, are
+    worth 1e10 (1 + 0.524 / 4.45) / (1 + 100 / 4.45) = 4.76e8.
+    """
+    if batch <= LAW_BATCH:
+        return tokens
+    critical = critical_batch(min(max(tokens, LEAST_BATCH_TOKENS), MOST_BATCH_TOKENS))
+    return tokens * (1 + LAW_BATCH / critical) / (1 + batch / critical)
 
 
 def batch_sigma(tokens: float, batch: float, reference: float) -> float:

@@ -64,7 +64,7 @@ def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, li
     batch, sigma = _batch(chosen, job)
     given = not job.uses_law and not job.opens_batch
     found = [Violation(job.name, *broken) for broken in _choice(chosen, job, architecture, assignment)]
-    found += _loss(chosen, job, architecture)
+    found += _loss(chosen, job, architecture, assignment.sequence_length)
     return decide(job, architecture.name, batch, None if given else chosen.tokens, sigma), found
 
 
@@ -132,7 +132,7 @@ def _batch_figures(batch: BatchChoice, chosen: ModelChoice, job: OpenJob, assign
             yield f"model.batch.{name}", value, getattr(batch, name)
 
 
-def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture) -> list[Violation]:
+def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture, sequence: int) -> list[Violation]:
     """Return where the loss is not that of the law, misses what was asked, or lies outside what the law has seen."""
     if not job.uses_law or chosen.loss is None:
         wrong = (chosen.loss is None) == job.uses_law
@@ -151,16 +151,17 @@ def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture) -> list
     given = job.loss_law
     law = loss_laws.LossLaw(given.e, given.a, given.b, given.alpha, given.beta) if isinstance(given, OwnLaw) else None
     law = law or loss_laws.LAWS[str(given)]
+    stated = given.spread if isinstance(given, OwnLaw) else None
+    level = loss_laws.LEVEL_SPREAD if stated is None else stated
     size = architecture.parameters - (0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden)
     found = []
-    worth = loss_laws.new_tokens(chosen.tokens_at_reference, job.unique_tokens)
-    loss = law.e + law.a / size**law.alpha + law.b / worth**law.beta
-    spread = loss_laws.loss_spread()
+    loss = law.loss_at_batch(size, chosen.tokens_at_reference, job.unique_tokens, job.batches[0] * sequence)
+    low, high = loss_laws.loss_range(loss, chosen.tokens_at_reference, job.unique_tokens, level)
     figures = {
         "law_parameters": (size, chosen.law_parameters),
         "loss.value": (loss, chosen.loss.value),
-        "loss.low": (loss - spread, chosen.loss.low),
-        "loss.high": (loss + spread, chosen.loss.high),
+        "loss.low": (low, chosen.loss.low),
+        "loss.high": (high, chosen.loss.high),
     }
     for name, (expected, its) in figures.items():
         if not math.isclose(expected, its, rel_tol=1e-9):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -183,7 +184,12 @@ class Alternative:
 
     def loss(self, tokens: int) -> float:
         """Return the loss after `tokens` at the reference batch."""
-        return law_of(self.job).loss(self.size, loss_laws.new_tokens(tokens, self.job.unique_tokens))
+        return law_of(self.job).loss_at_batch(self.size, tokens, self.job.unique_tokens, self.first_batch)
+
+    @property
+    def first_batch(self) -> int:
+        """Tokens of a step at the reference batch."""
+        return int(self.job.batches[0] * self.sequence)
 
     def definite(self, tokens: int | None) -> Scenario:
         """Return the scenario with this model and batch; None keeps the work that is given."""
@@ -420,11 +426,10 @@ def _index_for(alternative: Alternative, loss: float) -> int | None:
     first, last = known_range(alternative)
     if math.isinf(loss):
         return first if first <= last else None
-    worth = law_of(alternative.job).tokens_for(alternative.size, loss)
-    wanted = loss_laws.tokens_worth(worth, alternative.job.unique_tokens)
-    if not wanted <= tokens_at(last):
+    if first > last or alternative.loss(tokens_at(last)) > loss:
         return None
-    return max(first, index_from(wanted))
+    # Losses never rise with the tokens.
+    return first + bisect_left(range(first, last), True, key=lambda index: alternative.loss(tokens_at(index)) <= loss)
 
 
 def _guess(alternative: Alternative, low: int, high: int, budget_usd: float) -> int:

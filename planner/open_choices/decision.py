@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
@@ -18,7 +19,7 @@ from planner.open_choices.choice_alternatives import (
 from planner.records import record
 from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
 from planner.scenario.job import Job
-from planner.scenario.open_job import OwnLaw
+from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
@@ -31,9 +32,16 @@ NEAR_COST = 1.1
 MOST_NAMED = 8
 """Most other models that a plan names."""
 SPREAD_NOTE = (
-    "the loss rests on a law of published runs: other laws differ by 0.05 nats, other data sets by 0.1 to 0.2; "
-    "compare sizes by it, not runs"
+    f"the loss rests on a law of published runs, which tells sizes on one data set apart to {loss_laws.LAW_SPREAD:g} "
+    f"nats; its level hangs on data and tokenizer, {loss_laws.LEVEL_SPREAD:g} nats either way: planner calibrate "
+    "--losses fits it to runs of yours"
 )
+LARGEST_NOTE = "the best model is the largest that the job allows: a larger one may be better"
+SMALLEST_NOTE = "the best model is the smallest that the job allows: a smaller one may be better"
+LEAST_WASTE = 0.05
+"""Share of the tokens that a fixed batch wastes, from which on a plan says so."""
+OTHER_LEVEL = 0.1
+"""Nats by which the losses of other data may lie higher or lower, for which the dollars of a wanted loss are shown."""
 VOCABULARY_NOTE = "losses per token of models with different vocabularies are compared by their parameters alone"
 LEAST_GAIN = 0.0005
 """Loss by which more money must lower the least one for the budget to limit it: the last digit shown."""
@@ -53,6 +61,8 @@ class Decision:
     why_infeasible: str = ""
     vocabularies: int = 1
     above_least: float | None = None  # nats, of the sum over all jobs, where there are others
+    edge: str = ""  # that the model is the largest or smallest of several
+    other_levels: str = ""  # dollars of the wanted loss where the losses of other data lie higher or lower
 
     @property
     def definite(self) -> Job:
@@ -62,9 +72,14 @@ class Decision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the choice."""
-        found = [SPREAD_NOTE] if self.alternative.job.uses_law else []
-        found += [VOCABULARY_NOTE] if self.alternative.job.uses_law and self.vocabularies > 1 else []
-        return tuple(found + ([CAPPED_NOTE] if self.is_capped else []))
+        one, job = self.alternative, self.alternative.job
+        if not job.uses_law or self.tokens is None:
+            return (CAPPED_NOTE,) if self.is_capped else ()
+        found = [_repetition_note(job.unique_tokens, self.tokens), _batch_note(one, self.tokens)]
+        found += [self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
+        found += ["" if _level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
+        found += [VOCABULARY_NOTE if self.vocabularies > 1 else ""]
+        return tuple(note for note in found if note)
 
     def binding(self, dollars: tuple[str, ...]) -> tuple[str, ...]:
         """Return what limits the choice, given the limits without which its own run would cost fewer dollars.
@@ -89,14 +104,17 @@ class Decision:
         )
         run = one.run_tokens(reference)[0] if self.tokens is not None else reference
         loss = one.loss(reference) if job.uses_law else None
-        spread = loss_laws.loss_spread()
+        span = None
+        if loss is not None:
+            low, high = loss_laws.loss_range(loss, reference, job.unique_tokens, _level_spread(job))
+            span = LossRange(value=loss, low=low, high=high)
         return ModelChoice(
             architecture=one.architecture.name,
             parameters=one.architecture.parameters,
             law_parameters=one.size,
             tokens=run,
             tokens_at_reference=reference,
-            loss=None if loss is None else LossRange(value=loss, low=loss - spread, high=loss + spread),
+            loss=span,
             law=None if loss is None else "own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
             unique_tokens=job.unique_tokens,
             as_good=self.options,
@@ -105,6 +123,35 @@ class Decision:
             compared=self.compared,
             above_least=self.above_least,
         )
+
+
+def _level_spread(job: OpenJob) -> float:
+    """Return the nats by which the level of a loss may be off: as stated with an own law, else that of other data."""
+    stated = job.loss_law.spread if isinstance(job.loss_law, OwnLaw) else None
+    return loss_laws.LEVEL_SPREAD if stated is None else stated
+
+
+def _repetition_note(unique: int | None, tokens: int) -> str:
+    """Return that the data are repeated more often than the law has seen; empty where they are not."""
+    if unique is None or not loss_laws.repetition_spread(tokens, unique):
+        return ""
+    passes = f"{tokens / unique:,.0f} passes over the same {unique:,} tokens"
+    return (
+        f"{passes}: the law of repeated data was fitted up to {loss_laws.MOST_EPOCHS:.0f} passes over "
+        f"{loss_laws.FEWEST_UNIQUE:,.0f} tokens or more, and beyond them losses rose; the range is widened by a prior"
+    )
+
+
+def _batch_note(one: Alternative, tokens: int) -> str:
+    """Return what share of the tokens the batch wastes, where nothing smaller is allowed; empty where it is little."""
+    wasted = 1 - loss_laws.tokens_at_law_batch(tokens, one.first_batch) / tokens
+    if wasted < LEAST_WASTE:
+        return ""
+    critical = loss_laws.critical_batch(tokens)
+    return (
+        f"steps of {one.first_batch:,} tokens are larger than those of the law's runs ({loss_laws.LAW_BATCH:,.0f}; "
+        f"critical batch {critical:,.0f}): {wasted:.0%} of the tokens are wasted, which the loss counts"
+    )
 
 
 def _batch_choice(one: Alternative, reference: int) -> BatchChoice | None:
@@ -148,7 +195,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
         return least_start(alternatives)
     if all(choice.is_capped for choice in near) and _pays_all(alternatives, budget):
         _refuse_capped(alternatives, budget_usd)
-    best, others = near[0], near[1:]
+    best, *others = map(_without_waste, near)
     named = by_model(others, best.alternative.architecture.name)
     more = None
     if budget_usd is not None:
@@ -158,7 +205,28 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
             budget_usd=budget * MORE_MONEY, architecture=model, tokens=better.tokens, loss=min(better.loss, best.loss)
         )
     widths = {alternative.architecture.vocab for alternative in alternatives}
-    return Decision(best.alternative, best.tokens, compared, named, more, best.is_capped, vocabularies=len(widths))
+    edge = _edge_note(best.alternative, alternatives)
+    return Decision(
+        *(best.alternative, best.tokens, compared, named, more, best.is_capped), vocabularies=len(widths), edge=edge
+    )
+
+
+def _without_waste(found: Found) -> Found:
+    """Return the fewest tokens of a model that lose no digit that is shown: repeated ones are worth less and less."""
+    if found.alternative.job.unique_tokens is None:
+        return found
+    tokens = tokens_for_loss(found.alternative, found.loss + LEAST_GAIN)
+    if tokens is None or tokens >= found.tokens:
+        return found
+    return replace(found, tokens=tokens, loss=found.alternative.loss(tokens), is_capped=False)
+
+
+def _edge_note(best: Alternative, alternatives: Sequence[Alternative]) -> str:
+    """Return that the best model is the largest or the smallest of several; empty where it is neither."""
+    sizes = sorted({alternative.size for alternative in alternatives})
+    if len(sizes) == 1:
+        return ""
+    return {sizes[0]: SMALLEST_NOTE, sizes[-1]: LARGEST_NOTE}.get(best.size, "")
 
 
 def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
@@ -240,7 +308,25 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
         options_named[name] = ModelOption(
             architecture=name, parameters=alternative.architecture.parameters, tokens=its, loss=loss, usd=value
         )
-    return Decision(best, tokens, len(alternatives), tuple(options_named.values())[:MOST_NAMED])
+    named = tuple(options_named.values())[:MOST_NAMED]
+    levels = "" if wanted is None else _other_levels(alternatives, wanted)
+    return Decision(best, tokens, len(alternatives), named, other_levels=levels)
+
+
+def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
+    """Return the least dollars of a wanted loss where the losses of other data lie lower or higher than the law's."""
+
+    def least_usd(loss: float) -> str:
+        reached = [(one, tokens_for_loss(one, loss)) for one in alternatives]
+        usd = [one.least_usd(tokens) for one, tokens in reached if tokens is not None]
+        least = min(usd, default=math.inf)
+        return f"${least:,.0f}" if math.isfinite(least) else "more than any model and limit here allow"
+
+    lower, higher = least_usd(wanted + OTHER_LEVEL), least_usd(wanted - OTHER_LEVEL)
+    return (
+        f"losses of other data lie higher or lower: with {OTHER_LEVEL:g} nats less this loss costs {lower} at the "
+        f"confidence, with {OTHER_LEVEL:g} more {higher}"
+    )
 
 
 def given_tokens(one: Alternative) -> int | None:

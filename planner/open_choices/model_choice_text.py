@@ -6,6 +6,8 @@ from planner.report import words
 from planner.report.words import line_room
 from planner.results.chosen_model import BatchChoice, LossFrontier, ModelChoice, ModelOption
 
+LEAST_SHOWN = 0.0005
+"""Nats of which the last digit of a loss takes note."""
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
@@ -44,8 +46,8 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
         lines.append(f"loss {chosen.loss.value:.3f} nats per token ({span}; {law})")
     if chosen.as_good:
         lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
-    if chosen.more_money is not None and chosen.loss is not None:
-        more = chosen.more_money
+    more = chosen.more_money
+    if more is not None and chosen.loss is not None and chosen.loss.value - more.loss >= LEAST_SHOWN:
         buys = chosen.loss.value - more.loss
         lines += words.wrap_lines(
             f"a budget of {words.usd(more.budget_usd)} lowers the loss by {buys:.2f} to {more.loss:.3f}: "
@@ -59,7 +61,7 @@ def _as_good(chosen: ModelChoice) -> str:
     options = chosen.as_good
     if chosen.more_money is None and all(option.loss is None or chosen.loss is None for option in options):
         return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
-    if any(
+    if chosen.more_money is not None or any(
         option.tokens > 0 and option.loss is not None and chosen.loss and option.loss > chosen.loss.value
         for option in options
     ):

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.documents.quantities import Count, OneOrMany, Positive, SequenceCount, StrictModel, Text, validation_error
+from planner.documents.quantities import (
+    Count,
+    NotNegative,
+    OneOrMany,
+    Positive,
+    SequenceCount,
+    StrictModel,
+    Text,
+    validation_error,
+)
 from planner.documents.validation import find_name
 from planner.errors import format_value
 from planner.scenario.inference_job import InferenceJob
@@ -14,6 +23,8 @@ from planner.scenario.job_stages import Work
 from planner.scenario.service_load import ServeJob
 
 OPEN_FORM = "of a choice"
+FEWEST_UNIQUE_TOKENS = 10_000_000
+"""A tenth of the smallest data set that the law of repeated data was fitted on (arXiv:2305.16264)."""
 """Tag of the form of such a job."""
 BEST_TOKENS = "best"
 """The tokens of a job that trains the best model for its budget."""
@@ -94,6 +105,8 @@ class OwnLaw(StrictModel):
     """Exponent of the parameters."""
     beta: Annotated[float, Field(gt=0, le=2)]
     """Exponent of the tokens."""
+    spread: NotNegative | None = None
+    """Nats by which a loss on these data may be off either way; None: as far as that of a published law."""
 
 
 def _tokens(value: Any) -> Any:
@@ -204,6 +217,9 @@ class OpenJob(Job):
         if unused is not None:
             fix = "use it with work: {tokens: best} or work: {loss: L}"
             raise validation_error("is of no use: the work is given", fix, unused)
+        if self.unique_tokens is not None and self.unique_tokens < FEWEST_UNIQUE_TOKENS:
+            what = f"{self.unique_tokens:,} tokens: no law of repeated data is known for so few"
+            raise validation_error(what, f"give at least {FEWEST_UNIQUE_TOKENS:,}", "unique_tokens")
         if self.uses_law and (self.trials.count > 1 or self.early_stopping != 1 or self.measured):
             what = "several trials, early stopping and observed runs hold for one model"
             raise validation_error(what, "leave them out where the model is to be found", "work")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.documents import blocks, working_in
-from tests.helpers.frozen_data import ROOT
 
 PAGE = "docs/from-python.md"
 FROM_ELSEWHERE = ("optuna",)
