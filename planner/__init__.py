@@ -61,10 +61,12 @@ if TYPE_CHECKING:
     from planner.loading.building import scenario_yaml as scenario_yaml
     from planner.loading.scenario_file import change_scenario as change_scenario
     from planner.loading.scenario_file import read_scenario as read_scenario
+    from planner.open_choices import calibrate_losses as calibrate_losses
     from planner.open_choices import loss_frontier as loss_frontier
     from planner.report.figures.result_figures import Picture as Picture
     from planner.report.figures.result_figures import plot as plot
     from planner.report.result_text import text as text
+    from planner.results.chosen_model import LossCalibration as LossCalibration
     from planner.results.chosen_model import LossFrontier as LossFrontier
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
@@ -145,10 +147,10 @@ _NAMES_BY_MODULE = {
     "planner.library.schema": ("Architecture", "GpuSpec", "Library"),
     "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
-    "planner.open_choices": ("loss_frontier",),
+    "planner.open_choices": ("calibrate_losses", "loss_frontier"),
     "planner.report.figures.result_figures": ("Picture", "plot"),
     "planner.report.result_text": ("text",),
-    "planner.results.chosen_model": ("LossFrontier",),
+    "planner.results.chosen_model": ("LossCalibration", "LossFrontier"),
     "planner.results.estimate": ("Estimate",),
     "planner.results.explanation": ("Explanation", "TechniqueAnswer"),
     "planner.results.fleet": ("Service",),

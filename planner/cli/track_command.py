@@ -132,9 +132,12 @@ SETTINGS: OptionTable = {
 
 
 @click.command()
-@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
-@click.option("--gpu", required=True, metavar="NAME", help="GPU of the run: a name or an alias.")
+@click.argument("logs", metavar="LOG...", nargs=-1)
+@click.option("--gpu", metavar="NAME", help="GPU of the run: a name or an alias.")
 @click.option("--gpus", type=click.IntRange(min=1), default=1, show_default=True, help="Number of GPUs in total.")
+@click.option(
+    "--losses", metavar="FILE", help="Fit the law of loss to runs of yours: CSV of parameters, tokens and loss, no LOG."
+)
 @click.option("--scenario", metavar="SCENARIO", help="Show how the run changes the plan of this scenario.")
 @click.option("--job", metavar="NAME", help="Job of the scenario that ran, if it has several.")
 @click.option(
@@ -146,7 +149,13 @@ SETTINGS: OptionTable = {
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the entry to FILE as YAML.")
 @solve_options(solver=False)
 def calibrate(
-    logs: tuple[str, ...], scenario: str | None, as_json: bool, path: str | None, options: SolveOptions, **run: Any
+    logs: tuple[str, ...],
+    losses: str | None,
+    scenario: str | None,
+    as_json: bool,
+    path: str | None,
+    options: SolveOptions,
+    **run: Any,
 ) -> None:
     """Calibrate estimates from the logs of a run.
 
@@ -158,6 +167,7 @@ def calibrate(
 
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """
+    from planner import open_choices
     from planner.analysis.calibration.calibrate import calibrate as learn_from_logs
     from planner.loading.scenario_file import read_scenario
     from planner.report.run_text import render_calibration
@@ -166,5 +176,22 @@ def calibrate(
     output.check()
     given = {name: value for name, value in run.items() if value is not None}
     loaded = read_scenario(scenario) if scenario is not None else None
+    if losses is not None:
+        _refuse_options_of_logs(logs, given)
+        law = open_choices.calibrate_losses(losses, loaded, given.get("job"), options)
+        output.write(law, open_choices.render_loss_calibration, document=lambda found: found.block)
+        return
+    for name, missing in (("LOG", not logs), ("--gpu", "gpu" not in given)):
+        if missing:
+            raise click.UsageError(
+                f"Missing {name}: give the log of a run and its GPU, or --losses with a table of runs."
+            )
     result = learn_from_logs(logs, scenario=loaded, options=options, **given)
     output.write(result, render_calibration, document=lambda found: found.block)
+
+
+def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Raise a usage error for what says how one run was made, next to a table of losses."""
+    odd = [*logs, *(f"--{name.replace('_', '-')}" for name in given if name not in ("job", "gpus"))]
+    if odd:
+        raise click.UsageError(f"--losses stands alone, with --scenario and --job: leave out {', '.join(odd)}.")

@@ -36,7 +36,7 @@ are told apart."""
 
 LEVEL_SPREAD = 0.8
 """Nats by which data sets and tokenizers move the level of a loss, either way: the widest distance of published runs on
-data sets that no law was fitted on, `benchmarks/losses/published.csv`."""
+data sets that no law was fitted on, `benchmarks/published_losses.csv`."""
 
 OVERFIT_SPREAD = 0.1
 """A prior: nats by which a loss may be higher for each doubling of passes beyond `MOST_EPOCHS`, and for each halving of
@@ -61,12 +61,16 @@ class LossLaw:
         N' = U_N (1 + R_N* (1 - exp(-R_N / R_N*))), where U_N is the best number for U tokens, at most N, and
         R_N = N / U_N - 1 (arXiv:2305.16264, equations 5 and 6).
         """
-        if unique is not None:
-            used = min(unique, tokens)
-            usable = min(parameters, self.best_parameters(used))
-            parameters = _worth(parameters, usable, EXCESS_PARAMETERS)
-            tokens = _worth(tokens, used, REPEATED_TOKENS)
+        parameters, tokens = self.effective(parameters, tokens, unique)
         return float(self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta)
+
+    def effective(self, parameters: float, tokens: float, unique: float | None) -> tuple[float, float]:
+        """Return N' and D': the parameters and tokens that count, of which repetition makes fewer."""
+        if unique is None:
+            return parameters, tokens
+        used = min(unique, tokens)
+        usable = min(parameters, self.best_parameters(used))
+        return _worth(parameters, usable, EXCESS_PARAMETERS), _worth(tokens, used, REPEATED_TOKENS)
 
     def loss_at_batch(self, parameters: float, tokens: float, unique: float | None, batch: float) -> float:
         """Return the loss where a step has so many tokens: what a large batch wastes is not learnt.

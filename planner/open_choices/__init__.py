@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from planner.open_choices.model_choice_text import answer_lines as answer_lines
     from planner.open_choices.model_choice_text import batch_lines as batch_lines
     from planner.open_choices.model_choice_text import model_lines as model_lines
+    from planner.open_choices.model_choice_text import render_loss_calibration as render_loss_calibration
     from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
     from planner.open_choices.open_solve import solve_open as solve_open
+    from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
     "planner.open_choices.audited_choice": ("decided_scenario",),
     "planner.open_choices.loss_curve": ("loss_frontier",),
     "planner.open_choices.loss_figure": ("loss_picture",),
-    "planner.open_choices.model_choice_text": ("answer_lines", "batch_lines", "model_lines", "render_loss_frontier"),
+    "planner.open_choices.model_choice_text": (
+        "answer_lines",
+        "batch_lines",
+        "model_lines",
+        "render_loss_calibration",
+        "render_loss_frontier",
+    ),
     "planner.open_choices.open_solve": ("solve_open",),
+    "planner.open_choices.own_law": ("calibrate_losses",),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

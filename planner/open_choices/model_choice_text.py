@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from planner.report import words
 from planner.report.words import line_room
-from planner.results.chosen_model import BatchChoice, LossFrontier, ModelChoice, ModelOption
+from planner.results.chosen_model import (
+    BatchChoice,
+    LossCalibration,
+    LossFrontier,
+    ModelChoice,
+    ModelOption,
+    ModelSummary,
+)
 
 LEAST_SHOWN = 0.0005
 """Nats of which the last digit of a loss takes note."""
@@ -99,6 +106,29 @@ def batch_lines(chosen: ModelChoice | None) -> list[str]:
 def _critical(one: BatchChoice) -> str:
     span = f"{count(one.critical_tokens_low)} to {count(one.critical_tokens_high)}"
     return f"critical batch {count(one.critical_tokens)} tokens ({span}), where tokens double"
+
+
+def render_loss_calibration(found: LossCalibration) -> str:
+    """Return the text of a law that was fitted to runs: the entry to paste, then what it is based on."""
+    spread = found.loss_law["spread"]
+    lines = [found.block.rstrip(), ""]
+    how = (
+        f"{found.fitted} fitted to {found.runs:,} run{'s' * (found.runs != 1)}, which lie {found.off_after:.3f} nats "
+        f"from it in the mean ({found.off_before:.3f} from the law before); a loss may be off by {spread:g} either way"
+    )
+    lines += words.section("Law", words.wrap_lines(how, line_room(), 3))
+    if found.before is not None and found.after is not None:
+        both = [*_summary_lines("before", found.before), *_summary_lines("after", found.after)]
+        lines += words.section("Plan", both)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _summary_lines(when: str, chosen: ModelSummary) -> list[str]:
+    if chosen.architecture is None or chosen.tokens is None or chosen.cost_usd is None:
+        return [f"{when:<7} {chosen.status}"]
+    name = f"{words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens"
+    loss = f", loss {chosen.loss.value:.3f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
+    return words.wrap_lines(f"{when:<7} {name}{loss}, {words.usd(chosen.cost_usd)}", line_room(), 2)
 
 
 def format_loss_ends(found: LossFrontier) -> str:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from planner.results.plan_parts import Part, html_table
-from planner.results.result_tables import Table, TabledResult, flattened
+from planner.results.result_tables import Result, Table, TabledResult, flattened
 
 
 class LossRange(Part):
@@ -66,6 +66,41 @@ class ModelChoice(Part):
     """Models times batches that were compared, each by solving it."""
     above_least: float | None = None
     """Next to other jobs: nats by which the sum of all losses may be above the least one; None for a job alone."""
+
+
+class ModelSummary(Part):
+    """The choice of a plan in short; without a plan only its status."""
+
+    status: str
+    architecture: str | None = None
+    tokens: int | None = None
+    loss: LossRange | None = None
+    cost_usd: float | None = None
+
+
+class LossCalibration(Result):
+    """A law of loss fitted to runs of one's own, and with a scenario the choice without and with it."""
+
+    runs: int
+    """Number of runs."""
+    fitted: str
+    """What of the law was fitted; its exponents never are."""
+    off_before: float
+    """Mean distance of the runs from the law that the fit starts from, in nats per token."""
+    off_after: float
+    """Mean distance from the fitted law."""
+    loss_law: dict[str, float]
+    """The entry `loss_law` of the job; `spread` are the nats by which a loss may be off."""
+    scenario: str | None = None
+    job: str | None = None
+    before: ModelSummary | None = None
+    """The choice with the law that the scenario has; `after` is that with the fitted one."""
+    after: ModelSummary | None = None
+
+    @property
+    def block(self) -> str:
+        """Return the entry as YAML, to paste into the job."""
+        return "loss_law: {" + ", ".join(f"{key}: {value:g}" for key, value in self.loss_law.items()) + "}\n"
 
 
 class LossPoint(Part):
