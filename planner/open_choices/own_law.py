@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.results.plan import Plan
 
-COLUMNS = ("parameters", "tokens", "loss")
+RUN_COLUMNS = ("parameters", "tokens", "loss")
 """What a table of runs must have; `unique_tokens` may be there, too."""
 FEW_SPREAD = 0.25
 """Nats by which a loss may be off where fewer than `MANY_RUNS` tell the level alone: as far as the published runs of
@@ -51,11 +51,11 @@ class PretrainedRun:
 def read_runs(path: str | Path) -> list[PretrainedRun]:
     """Return the runs of a CSV file; InputError with each cell that is no figure."""
     table = read_csv(path)
-    missing = [name for name in COLUMNS if table.position(name) is None]
+    missing = [name for name in RUN_COLUMNS if table.position(name) is None]
     if missing:
         what = f"no column {', '.join(missing)}"
         raise InputError(
-            [Fault(table.file, 1, "header", what, f"give {', '.join(COLUMNS)}, and unique_tokens if known")]
+            [Fault(table.file, 1, "header", what, f"give {', '.join(RUN_COLUMNS)}, and unique_tokens if known")]
         )
     faults: list[Fault] = []
     runs = list(_runs(table, faults))
@@ -69,7 +69,7 @@ def _runs(table: CsvTable, faults: list[Fault]) -> Iterator[PretrainedRun]:
     """Yield each row as a run, and collect what is no figure."""
     for line, row in table.rows:
         given: dict[str, float] = {}
-        for name in (*COLUMNS, "unique_tokens"):
+        for name in (*RUN_COLUMNS, "unique_tokens"):
             place = table.position(name)
             text = "" if place is None else row[place].strip()
             if not text and name == "unique_tokens":

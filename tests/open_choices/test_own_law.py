@@ -48,7 +48,7 @@ def test_each_cell_that_is_no_figure_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("parameters,tokens,loss\n1B,20B,2.5\nx,20B,-1\n")
     with pytest.raises(InputError) as refused:
         read_runs(tmp_path / "runs.csv")
-    assert [(fault.line, fault.path) for fault in refused.value.faults] == [(3, "parameters"), (3, "loss")]
+    assert [(fault.line, fault.key) for fault in refused.value.faults] == [(3, "parameters"), (3, "loss")]
 
 
 def test_a_table_without_a_column_is_refused(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_command_needs_a_log_or_a_table() -> None:
 
 
 def test_the_stated_range_holds_most_published_runs() -> None:
-    """Of runs on data that no law was fitted on, all but one of eight; none would be within 0.16, as was once stated."""
+    """Of runs on data that no law was fitted on, all but one of eight; none within the 0.16 once stated."""
     found = judged("besiroglu")
     assert sum(inside for _, _, inside, _ in found) >= 7
     assert sum(abs(off) <= 0.16 for _, off, _, known in found if known) == 0
