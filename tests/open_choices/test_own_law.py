@@ -48,7 +48,7 @@ def test_each_cell_that_is_no_figure_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("parameters,tokens,loss\n1B,20B,2.5\nx,20B,-1\n")
     with pytest.raises(InputError) as refused:
         read_runs(tmp_path / "runs.csv")
-    assert [(fault.line, fault.where) for fault in refused.value.faults] == [(3, "parameters"), (3, "loss")]
+    assert [(fault.line, fault.where) for fault in refused.value.faults] == [(3, "loss"), (3, "parameters")]
 
 
 def test_a_table_without_a_column_is_refused(tmp_path: Path) -> None:
