@@ -22,13 +22,13 @@ def loss_by_hand(parameters: float, tokens: float, unique: float | None, step: f
     critical = 5 * 11_730 * (tokens / 1e6) ** 0.47
     learnt = tokens if step <= 2**19 else tokens * (critical + 2**19) / (critical + step)
     if unique is None:
-        return E + A * parameters**-ALPHA + B * learnt**-BETA
+        return float(E + A * parameters**-ALPHA + B * learnt**-BETA)
     fresh = min(unique * learnt / tokens, learnt)
     scale = (ALPHA * A / BETA / B) ** (1 / (ALPHA + BETA))
     useful = min(scale ** (1 + BETA / ALPHA) * fresh ** (BETA / ALPHA), parameters)
     of_tokens = fresh + fresh * PAPERS["repetitions"] * (1 - math.exp((1 - learnt / fresh) / PAPERS["repetitions"]))
     of_network = useful + useful * PAPERS["excess"] * (1 - math.exp((1 - parameters / useful) / PAPERS["excess"]))
-    return E + A * of_network**-ALPHA + B * of_tokens**-BETA
+    return float(E + A * of_network**-ALPHA + B * of_tokens**-BETA)
 
 
 @pytest.mark.slow
