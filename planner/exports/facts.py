@@ -56,7 +56,8 @@ def technique_facts(
     `techniques`: in the spelling of the scenario, `framework`, `lora_rank` and `lora_targets` among them. `sequence`:
     tokens of a row. The search asks for the facts of a candidate, an export for those of the chosen one.
     """
-    modules = _lora_modules(techniques["lora_targets"], card.family)
+    at_head = techniques["method"] == "lora" and asked.lora.adapt_head
+    modules = _lora_modules(techniques["lora_targets"], card.family, at_head)
     facts = {
         **techniques,
         "unit": "tokens" if asked.work.images is None else "images",
@@ -66,8 +67,10 @@ def technique_facts(
         "packing": asked.packing,
         "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "uses_dora": techniques["method"] == "lora" and asked.lora.dora,
         "lora_modules": modules,
-        "lora_all_linear": techniques["lora_targets"] == "all-linear",
+        "adapt_head": at_head,
+        "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
         **_lora_parts(techniques["lora_targets"], card.family),
         **environment_facts(gpu),
@@ -164,13 +167,16 @@ def _repository(aliases: tuple[str, ...]) -> str | None:
     return next((alias for alias in aliases if "/" in alias), None)
 
 
-def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[str] | None:
-    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them."""
+def _lora_modules(targets: str | tuple[str, ...] | None, family: str, at_head: bool) -> list[str] | None:
+    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them.
+
+    PEFT's `all-linear` leaves the output layer out, so with adapters `at_head` all modules are named.
+    """
     if targets is None:
         return None
-    if targets == "all-linear":
+    if targets == "all-linear" and not at_head:
         return [targets]
-    return list(read_techniques().linears.chosen(family, targets))
+    return [*read_techniques().linears.chosen(family, targets), *(["lm_head"] if at_head else [])]
 
 
 def _lora_text(modules: list[str] | None) -> str | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _OF_ADAPTERS: tuple[KeyPath, ...] = (
-    *(("lora", "rank"), ("lora", "targets")),
+    *(("lora", "rank"), ("lora", "targets"), ("lora", "dora"), ("lora", "adapt_head")),
     *(("techniques", "weight_bits"), ("techniques", "quant")),
 )
 
@@ -128,6 +128,8 @@ ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
 EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
 """Modules of embedding and head, as models of Transformers call them."""
+HEAD = "lm_head"
+"""The output layer as a target of adapters, which a plan has next to those of the layers."""
 BY_DEFAULT = "by default"
 """Stands for a field where the file says nothing, and the default of the tool does."""
 _BITS = {"none": 16, "int8": 8}
@@ -399,6 +401,9 @@ class _Reader:
         """Hold the modules that adapters extend: a list by ends of names, a string as a regular expression."""
         if not (isinstance(value, str) and is_pattern(value)):
             targets = _targets(value)
+            if isinstance(targets, list) and HEAD in targets and len(targets) > 1:
+                targets = [target for target in targets if target != HEAD]
+                self._hold(("lora", "adapt_head"), True, name)
             if whole := [target for target in targets if target in EMBEDDINGS]:
                 self._fault(name, f"{' and '.join(whole)}: a plan has no adapters there", self._trains_embeddings())
             self._hold(("lora", "targets"), targets, name)

@@ -107,7 +107,9 @@ def techniques(job: Run, brief: bool = False) -> str:
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
         base += f" ({_quantisation(job)})" if how.quant not in ("", "none") else ""
-        first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
+        adapters = "DoRA" if how.dora else "LoRA"
+        first = f"{adapters} r{how.lora_rank} on {article} {base}" if how.lora_rank else f"{adapters} on {article} {base}"
+        first += ", adapters at the head" if how.adapt_head else ""
     else:
         first = table.words("method", how.method)
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
