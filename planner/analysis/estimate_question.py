@@ -267,6 +267,7 @@ def _recipes(
             *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
             dora=method == "lora" and asked.dora,
             adapt_head=method == "lora" and asked.adapt_head,
+            experts_16_bit=method == "lora" and bits < 16 and asked.experts_16_bit,
         )
         for sharding in _shardings(asked, machine, library)
     ]
@@ -322,7 +323,11 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         length_cv=asked.length_cv,
         framework=(asked.framework,),
         lora=LoraSettings(
-            rank=(asked.lora_rank,), targets=asked.lora_targets, dora=asked.dora, adapt_head=asked.adapt_head
+            rank=(asked.lora_rank,),
+            targets=asked.lora_targets,
+            dora=asked.dora,
+            adapt_head=asked.adapt_head,
+            experts_16_bit=asked.experts_16_bit,
         ),
     )
     for fault in length_faults(job, architecture):

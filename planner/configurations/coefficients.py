@@ -157,7 +157,7 @@ def recipe_coefficients(
     framework, table = framework_of(library, recipe.framework), library.techniques
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
-        *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head),
+        *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head, recipe.experts_16_bit),
         _rounds(recipe, table) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
@@ -173,7 +173,10 @@ def recipe_coefficients(
     of_stack = (recipe.framework, recipe.caches_latents)
     if of_stack not in shared:
         shared[of_stack] = _stack(recipe, job, network, library)
-    of_kernels = (recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant)
+    of_kernels = (
+        *(recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant),
+        recipe.experts_16_bit,
+    )
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
@@ -239,6 +242,7 @@ def _lora_states(
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
+    weight += whole_share(recipe, network) * (base - weight)
     if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
@@ -265,6 +269,13 @@ def _lora_states(
         **adapters,
         **_where_states_are(recipe, framework, table),
     )
+
+
+def whole_share(recipe: Recipe, network: Network) -> float:
+    """Return the share of the weights of all layers that routed experts keep in 16 bits on a quantised base."""
+    if not recipe.experts_16_bit:
+        return 0.0
+    return network.expert_parameters / (network.parameters - network.embedding_parameters)
 
 
 def _with_saved_modules(
@@ -401,7 +412,8 @@ def _kernels(
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
-    if framework.grouped_experts == "all" or (framework.grouped_experts and recipe.weight_bits == 16):
+    in_16_bits = recipe.weight_bits == 16 or recipe.experts_16_bit
+    if framework.grouped_experts == "all" or (framework.grouped_experts and in_16_bits):
         values["naive_experts"] = 0.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
@@ -413,7 +425,9 @@ def _kernels(
             values[key] = kernels.value(name)
     return Kernels(
         **values,
-        quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,
+        quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") * (1.0 - whole_share(recipe, network))
+        if recipe.weight_bits < 16
+        else 0.0,
         fused=int(profile == "fused"),
         overlaps_reduction=int(not framework.reduces_at_end),
     )

@@ -59,6 +59,7 @@ class Recipe:
     latents: str | None = None  # of an image network; None: not asked for, so encoded in every epoch
     dora: bool = False  # adapters with magnitudes, as the job asks for them
     adapt_head: bool = False  # adapters at the output layer, as the job asks for them
+    experts_16_bit: bool = False  # routed experts in 16 bits on a quantised base, as the job asks for them
 
     @property
     def zero_stage(self) -> int:
@@ -207,6 +208,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                     *(tp, pp, framework, offload, rank, cp, ep, latents),
                     dora=method == "lora" and job.lora.dora,
                     adapt_head=method == "lora" and job.lora.adapt_head,
+                    experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,
                 )
                 for quant in quantisations(bits, named, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
@@ -238,7 +240,7 @@ def incompatibilities(
     With an `architecture` also why its published weights are not trained so, or its layers do not divide.
     """
     if architecture is not None:
-        weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework)
+        weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework, recipe.experts_16_bit)
         by_heads = library.techniques.frameworks[recipe.framework].context_parallel == "heads"
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)

@@ -64,6 +64,9 @@ def technique_facts(
         "kind": asked.kind,
         "on_spot": False,
         "family": card.family,
+        "has_experts": card.experts > 0,
+        "experts_16_bit": techniques["method"] == "lora" and asked.lora.experts_16_bit,
+        "adapts_experts": _adapts_experts(techniques["lora_targets"], card.family),
         "packing": asked.packing,
         "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
@@ -177,6 +180,14 @@ def _lora_modules(targets: str | tuple[str, ...] | None, family: str, at_head: b
     if targets == "all-linear" and not at_head:
         return [targets]
     return [*read_techniques().linears.chosen(family, targets), *(["lm_head"] if at_head else [])]
+
+
+def _adapts_experts(targets: str | tuple[str, ...] | None, family: str) -> bool:
+    """Return whether adapters extend routed experts."""
+    linears = read_techniques().linears
+    routed = {path for path, parts in linears.of(family).items() if any(part.startswith("experts.") for part in parts)}
+    ends = {path.rpartition(".")[2] for path in routed}
+    return targets is not None and bool(set(linears.chosen(family, targets)) & (routed | ends))
 
 
 def _lora_text(modules: list[str] | None) -> str | None:

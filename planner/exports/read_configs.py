@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
-from planner.errors import Fault, InputError, raise_faults
+from planner.errors import Fault, InputError, LibraryError, raise_faults
 from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
 from planner.exports.field_map import FieldMap, Refusal, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
+from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _OF_ADAPTERS: tuple[KeyPath, ...] = (
-    *(("lora", "rank"), ("lora", "targets"), ("lora", "dora"), ("lora", "adapt_head")),
+    *(("lora", "rank"), ("lora", "targets"), ("lora", "dora"), ("lora", "adapt_head"), ("lora", "experts_16_bit")),
     *(("techniques", "weight_bits"), ("techniques", "quant")),
 )
 
@@ -294,6 +295,7 @@ class _Reader:
                 self.left -= set(row.when)
         for technique in self.tool.read.techniques:
             self._technique(technique)
+        self._hold_experts()
         self._hold_targets_by_matrix()
         self._batch()
         for name, why in self.tool.read.unsaid.items():
@@ -345,12 +347,32 @@ class _Reader:
             if name in self.values and self.values[name] not in self.tool.read.same[name].values():
                 self._refuse(name, row)
         for row in self.tool.read.refused:
-            if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
+            if all(_matches(self._whole(name), wanted) for name, wanted in row.when.items()):
                 self._refuse(next(iter(row.when)), row)
+
+    def _whole(self, name: str) -> Any:
+        """Return the value of a field; true for one that holds others, which are told under names of their own."""
+        inside = next((field for field in self.values if field.startswith(f"{name}.")), None)
+        if name in self.values or inside is None:
+            return self.values.get(name)
+        self.written.setdefault(name, self.written[inside].removesuffix(inside.removeprefix(name)))
+        return True
+
+    def _hold_experts(self) -> None:
+        """Hold that experts of a base in 8 or 4 bits stay in 16, where the tool quantises linear layers alone."""
+        read, bits = self.tool.read, self.answer.held.get(("techniques", "weight_bits"))
+        model = self.facts.get("model_id")
+        if not read.whole_experts or bits is None or bits.value == [16] or not isinstance(model, str):
+            return
+        if self.values.get(read.quantises_experts) is True or formats_in_name(model) or not has_experts(model):
+            return
+        field = next((name for name, written in self.written.items() if written == bits.field), BY_DEFAULT)
+        self._hold(("lora", "experts_16_bit"), True, field)
+        self.answer.unmodelled["experts"] = f"{read.whole_experts}, as they are planned"
 
     def _refuse(self, name: str, row: Refusal) -> None:
         fix = row.fix or (PLAIN_TRAINING if row.another_task else _WITHOUT)
-        self._fault(name, f"{_short(self.values.get(name))}: {row.why}", fix)
+        self._fault(name, f"{_short(self._whole(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""
@@ -689,6 +711,15 @@ class _Reader:
     def _marks(self) -> Any:
         marks = self.document.marks if isinstance(self.document, Document) else None
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
+
+
+def has_experts(model: str) -> bool:
+    """Return whether a model of the library is a mixture of experts; false for one that it does not know."""
+    try:
+        (card,) = read_library([model]).architectures.values()
+    except LibraryError:
+        return False
+    return card.experts > 0
 
 
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")

@@ -107,8 +107,8 @@ def techniques(job: Run, brief: bool = False) -> str:
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
         base += f" ({_quantisation(job)})" if how.quant not in ("", "none") else ""
-        adapters = "DoRA" if how.dora else "LoRA"
-        first = f"{adapters} r{how.lora_rank} on {article} {base}" if how.lora_rank else f"{adapters} on {article} {base}"
+        adapters = f"{'DoRA' if how.dora else 'LoRA'}{f' r{how.lora_rank}' if how.lora_rank else ''}"
+        first = f"{adapters} on {article} {base}{' with experts in 16 bits' if how.experts_16_bit else ''}"
         first += ", adapters at the head" if how.adapt_head else ""
     else:
         first = table.words("method", how.method)

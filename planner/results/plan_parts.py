@@ -85,6 +85,8 @@ class Techniques(Part):
     """Whether adapters have magnitudes of their own (DoRA)."""
     adapt_head: bool = False
     """Whether the output layer has adapters."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits on a quantised base."""
 
 
 class Fallback(Part):

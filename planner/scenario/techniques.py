@@ -130,6 +130,8 @@ class LoraSettings(StrictModel):
     """Whether each adapted layer has trained magnitudes, too (DoRA, arXiv:2402.09353)."""
     adapt_head: bool = False
     """Whether the output layer has adapters, too, next to those of `targets`."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits under weights in 8 or 4: bitsandbytes quantises linear layers alone."""
 
 
 DEFAULT_LORA = LoraSettings()
@@ -271,6 +273,8 @@ class Configuration(RunSettings):
     """Whether adapters have magnitudes (DoRA)."""
     adapt_head: bool = False
     """Whether the output layer has adapters, too."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
     packing: Literal["packed", "padded", "fixed"] = "packed"

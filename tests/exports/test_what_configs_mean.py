@@ -34,6 +34,8 @@ SHORT = {
     "lora.rank": "rank",
     "lora.targets": "targets",
     "lora.train_embeddings": "embeddings",
+    "lora.dora": "dora",
+    "lora.adapt_head": "head",
     "techniques.method": "method",
     "techniques.weight_bits": "bits",
     "techniques.quant": "quant",

@@ -128,6 +128,8 @@ class Facts:
         one_node = max(min(self.copies, setup.gpus_per_node / self.tp), 1.0)
         self.group = one_node if t["sharding"] == "hsdp" else self.copies
         self.E = self.L * (self.arch["experts"] or 0) * self.g * self.h * self.f  # parameters of all experts
+        layers = self.P - self.V * self.h * (1 if a["tied_embeddings"] else 2)
+        self.whole = self.E / layers if self.quantised and t["experts_16_bit"] else 0.0  # experts left in 16 bits
         self.scaled = 0.0  # bytes per token of a layer that DoRA keeps
         self.adapted_weights, self.adapted_inputs, self.adapted_linears = self._adapters() if self.lora else (0, 0, 0)
         self.trained = self.adapted_weights if self.lora else self.P
@@ -164,7 +166,8 @@ class Facts:
         weights = self.L * self.t["lora_rank"] * each
         if self.t["adapt_head"]:  # one more linear of the whole network
             weights += self.t["lora_rank"] * (h + self.V)
-            met, linears, out, made = met + h / self.L, linears + 1 / self.L, out + self.V / self.L, made + self.V / self.L
+            met, linears = met + h / self.L, linears + 1 / self.L
+            out, made = out + self.V / self.L, made + self.V / self.L
         if self.t["dora"]:  # a magnitude for each output, and two copies of each output kept
             weights += self.L * out
             self.scaled = 2 * (4 if self.wide else 2) * made
@@ -215,6 +218,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     s1, s2, s3 = (x.group if x.z >= stage_of else 1 for stage_of in (1, 2, 3))
     if x.lora:
         weight = x.bytes["quantised"][x.quant]["weight"] if x.quantised else base
+        weight = weight + x.whole * (base - weight)
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
         optimizer = x.own_states["o"] if x.own_states else row["o"]
     else:
@@ -429,7 +433,7 @@ def step(x: Facts, sequence: float, away: float) -> float:
         work += x.L / x.pp * (4 + 2 * rc) * each * fused / (2 if x.folded else 1)
     reduced = (x.adapters if x.lora else x.row)["reduced"]
     quantised = x.bytes["quantised"][x.quant]["weight"] if x.quantised else 2
-    gathered = quantised if x.lora else x.row["gathered"]
+    gathered = quantised + x.whole * (2 - quantised) if x.lora else x.row["gathered"]
     cut = x.tp * x.pp
     sharding = reduction = 0.0
 
@@ -517,7 +521,7 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     moved *= 2 * offload * (1 + rc / 3) * tokens * x.L / x.pp
     rows = offload * tokens * x.L / x.pp / x.tp
     attention = attention_seconds(x, sequence, rows, rca, peak, E, BW)
-    read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] if x.quantised else 0.0
+    read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] * (1 - x.whole) if x.quantised else 0.0
     dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
     device = matmul + head + moved / BW + attention + dequantised + gradient_bytes(x) / BW
     launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
@@ -527,7 +531,7 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     # Matrices and norms whose gradients DeepSpeed takes from a hook each.
     hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
     launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
-    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and not x.quantised)
+    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and (x.whole or not x.quantised))
     looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
     launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
     return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention
