@@ -1,7 +1,7 @@
 """Count the kinds of files that were tried, right, refused with a reason, or wrong: `python -m benchmarks.kinds`.
 
-Each kind is a case of the tests, whose answer was worked out by hand or by the tool itself; the cases are run anew. A case
-is counted as refused where the file must be refused, and with the reason that it expects. `--files` prints every case.
+Each kind is a case of the tests, whose answer was worked out by hand or by the tool itself; the cases are run anew. A
+case is counted as refused where the file must be refused, and with the reason that it expects. `--files` prints each.
 """
 
 from __future__ import annotations
