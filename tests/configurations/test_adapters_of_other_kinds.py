@@ -18,7 +18,7 @@ def of(model: str = "llama-3-8b", card: str = "H100-80GB", **settings: Any) -> E
 
 
 def test_dora_trains_a_magnitude_for_each_output() -> None:
-    """Of Llama 3 8B: four attention matrices, gate, up and down of 32 layers; 4 bytes of weight and 8 of moments each."""
+    """Of Llama 3 8B: seven matrices of 32 layers; 4 bytes of weight and 8 of moments each."""
     outputs = 32 * (4096 + 1024 + 1024 + 4096 + 14336 + 14336 + 4096)
     plain, scaled = (of(dora=dora).vram_gib.parts for dora in (False, True))
     states = [parts["adapters"] + parts["optimizer"] for parts in (plain, scaled)]
@@ -27,7 +27,7 @@ def test_dora_trains_a_magnitude_for_each_output() -> None:
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_dora_takes_the_time_and_memory_that_users_report(checkpointing: str) -> None:
-    """1.2 to 2.0 times the time of LoRA in five reports; more memory (12.6 for 10.8 GB in peft pull 3341); a wider range."""
+    """1.2 to 2.0 times the time of LoRA in five reports; more memory (12.6 for 10.8 GB in peft pull 3341)."""
     plain, scaled = (of(dora=dora, activation_checkpointing=checkpointing) for dora in (False, True))
     assert 1.2 < scaled.step_seconds.total / plain.step_seconds.total < 2.0
     assert 1.0 < scaled.vram_gib.peak / plain.vram_gib.peak < 1.5
@@ -63,8 +63,10 @@ def test_adapters_at_the_head_are_refused_where_they_would_train_nothing() -> No
 
 
 def test_activations_in_host_memory_are_those_of_a_published_run() -> None:
-    """axolotl pull 3776: Qwen3-8B in full, 8,192 tokens of one sequence: 66.6 GB of host memory, in pinned blocks that are
-    larger than the 57 GB in them; 4.96 s where checkpointing takes 2.68, as on an RTX PRO 6000, which it does not name.
+    """axolotl pull 3776: Qwen3-8B in full, one sequence of 8,192 tokens: 66.6 GB of host memory, in pinned blocks.
+
+    The blocks are larger than the 57 GB in them. 4.96 s where checkpointing takes 2.68, as on an RTX PRO 6000, which it
+    does not name.
     """
     one: dict[str, Any] = {
         "method": "full",
