@@ -116,7 +116,7 @@ class Reading(Row):
     target_names: dict[str, str] = Field(default_factory=dict)
     """Name that the tool has for a matrix -> that of a plan."""
     whole_experts: str = ""
-    """What is told of experts of a base in 8 or 4 bits where the tool leaves them in 16."""
+    """What is told of experts where the tool neither quantises them nor gives them adapters with all linear layers."""
     quantises_experts: str = ""
     """Field with which the tool quantises them, too."""
     nested: str = "deepspeed"

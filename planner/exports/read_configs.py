@@ -21,6 +21,8 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from planner.library.schema import Architecture
+
 
 # What a configuration of a training tool says of a job, in plain words.
 
@@ -359,16 +361,30 @@ class _Reader:
         return True
 
     def _hold_experts(self) -> None:
-        """Hold that experts of a base in 8 or 4 bits stay in 16, where the tool quantises linear layers alone."""
-        read, bits = self.tool.read, self.answer.held.get(("techniques", "weight_bits"))
-        model = self.facts.get("model_id")
-        if not read.whole_experts or bits is None or bits.value == [16] or not isinstance(model, str):
+        """Hold what the tool does with routed experts that are no linear layers: whole in 16 bits, without adapters.
+
+        Those that the file quantises, or whose release is quantised, have the bits of all weights.
+        """
+        read, model = self.tool.read, self.facts.get("model_id")
+        card = mixture(model) if read.whole_experts and isinstance(model, str) else None
+        if card is None:
             return
-        if self.values.get(read.quantises_experts) is True or formats_in_name(model) or not has_experts(model):
+        targets, bits = (self.answer.held.get(place) for place in (("lora", "targets"), ("techniques", "weight_bits")))
+        if targets is not None and targets.value == "all-linear" and self._value_of_method() != ["full"]:
+            linears = read_techniques().linears.of(card.family).items()
+            others = [path for path, parts in linears if not any(part.startswith("experts.") for part in parts)]
+            self.answer.held["lora", "targets"] = replace(targets, value=others)
+            self.answer.unmodelled[f"{targets.field} of experts"] = f"{read.whole_experts}, and adapters leave them out"
+        if bits is None or bits.value == [16] or formats_in_name(str(model)):
             return
-        field = next((name for name, written in self.written.items() if written == bits.field), BY_DEFAULT)
-        self._hold(("lora", "experts_16_bit"), True, field)
-        self.answer.unmodelled["experts"] = f"{read.whole_experts}, as they are planned"
+        if self.values.get(read.quantises_experts) is True:
+            return
+        self.answer.held["lora", "experts_16_bit"] = replace(bits, place=("lora", "experts_16_bit"), value=True)
+        self.answer.unmodelled[f"{bits.field} of experts"] = f"{read.whole_experts}, and stay in 16 bits"
+
+    def _value_of_method(self) -> Any:
+        held = self.answer.held.get(("techniques", "method"))
+        return held.value if held is not None else None
 
     def _refuse(self, name: str, row: Refusal) -> None:
         fix = row.fix or (PLAIN_TRAINING if row.another_task else _WITHOUT)
@@ -713,13 +729,13 @@ class _Reader:
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
 
 
-def has_experts(model: str) -> bool:
-    """Return whether a model of the library is a mixture of experts; false for one that it does not know."""
+def mixture(model: str) -> Architecture | None:
+    """Return a model of the library that is a mixture of experts; None of all others, and of names it does not know."""
     try:
         (card,) = read_library([model]).architectures.values()
     except LibraryError:
-        return False
-    return card.experts > 0
+        return None
+    return card if card.experts > 0 else None
 
 
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")

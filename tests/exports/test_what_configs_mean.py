@@ -36,6 +36,7 @@ SHORT = {
     "lora.train_embeddings": "embeddings",
     "lora.dora": "dora",
     "lora.adapt_head": "head",
+    "lora.experts_16_bit": "whole_experts",
     "techniques.method": "method",
     "techniques.weight_bits": "bits",
     "techniques.quant": "quant",
