@@ -228,6 +228,7 @@ def test_a_file_that_is_none_of_these_is_one_clear_line(name: str, text: str, sa
     [
         ("resources: {accelerators: H100:8}\nnum_nodes: 2\nrun: python train.py\n", "SkyPilot"),
         ("type: task\ncommands: [python train.py]\nresources: {gpu: 24GB}\n", "dstack"),
+        ("name: tests\non: push\njobs:\n  build:\n    runs-on: ubuntu\n    steps: [{run: make}]\n", "GitHub Actions"),
         ("train_loader: {name: text}\nmax_duration: 1ep\nprecision: amp_bf16\n", "llm-foundry"),
         ("data: {train_files: x}\ntrainer: {nnodes: 1}\nactor_rollout_ref: {hybrid_engine: true}\n", "verl"),
         ("model_type: llama\nhidden_size: 64\nvocab_size: 100\n", "planner solve --model config.json"),
