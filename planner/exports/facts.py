@@ -130,14 +130,14 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
 
 _RECIPE = (
     *("model_id", "dataset_path", "method", "lora_rank", "lora_alpha", "lora_targets", "quant", "precision"),
-    *("optimizer", "sequence_length", "packing", "global_batch", "steps"),
+    *("optimizer", "sequence_length", "packing", "global_batch", "steps", "uses_dora", "adapt_head"),
 )
 """Facts that must be equal for a run to go on from the checkpoints of another: other machines may, another job not."""
 
 
 def _recipe(facts: Mapping[str, Any]) -> str:
     """Return model, data and recipe of a run in one line: `model_id=...; method=lora; ...; steps=1200`."""
-    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none")}
+    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none", False)}
     if values["method"] == "full":
         values.pop("lora_alpha")
     texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
