@@ -137,7 +137,8 @@ _RECIPE = (
 
 def _recipe(facts: Mapping[str, Any]) -> str:
     """Return model, data and recipe of a run in one line: `model_id=...; method=lora; ...; steps=1200`."""
-    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none", False)}
+    said = {name: facts[name] for name in _RECIPE if facts[name] is not False}
+    values = {name: value for name, value in said.items() if value not in (None, "none")}
     if values["method"] == "full":
         values.pop("lora_alpha")
     texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
