@@ -1,7 +1,8 @@
 """Count which training configurations are planned, `python -m benchmarks.configs FOLDER ... [--solve] [--files]`.
 
 FOLDER is searched for YAML files: the examples of Axolotl, torchtune and LLaMA-Factory, say, or a collection of one's
-own. Supervised means that nothing in the file asks for another training (preferences, rewards, images, generation).
+own. Supervised means that nothing in the file asks for another training (preferences, rewards, images, generation);
+files that the release of their own tool refuses are not counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MODEL_FIELDS = ("base_model", "model_name_or_path")
 """Fields with a model's name, of files that are refused; a file of torchtune names a builder, which its map judges."""
 NO_CONFIG, OTHER_TASK, UNKNOWN_MODEL, REFUSED = "no config", "another training", "unknown model", "refused"
 READ, PLANNED, WITHOUT_PLAN = "read", "planned", "read, without a plan"
-KINDS = (NO_CONFIG, OTHER_TASK, UNKNOWN_MODEL, REFUSED, READ, PLANNED, WITHOUT_PLAN)
+NOT_ACCEPTED = "refused by its own tool"
+KINDS = (NO_CONFIG, OTHER_TASK, NOT_ACCEPTED, UNKNOWN_MODEL, REFUSED, READ, PLANNED, WITHOUT_PLAN)
 SAMPLES = Question(samples="10000", tokens_per_sample="400")
 """Work of a file that counts none."""
 
@@ -70,6 +72,8 @@ def _kind_of_refused(file: Path, faults: Sequence[Fault]) -> str:
         return NO_CONFIG
     if any(fault.fix == PLAIN_TRAINING for fault in faults):
         return OTHER_TASK
+    if any("itself refuses" in fault.what for fault in faults):
+        return NOT_ACCEPTED
     try:
         data = parse_document(read_text(file), str(file)).data
     except InputError:

@@ -28,7 +28,7 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas, precision_sigma
+from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas, technique_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
@@ -265,6 +265,9 @@ def _recipes(
         Recipe(
             *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
             *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
+            dora=method == "lora" and asked.dora,
+            adapt_head=method == "lora" and asked.adapt_head,
+            experts_16_bit=method == "lora" and bits < 16 and asked.experts_16_bit,
         )
         for sharding in _shardings(asked, machine, library)
     ]
@@ -319,7 +322,13 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         packing=asked.packing,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
-        lora=LoraSettings(rank=(asked.lora_rank,), targets=asked.lora_targets),
+        lora=LoraSettings(
+            rank=(asked.lora_rank,),
+            targets=asked.lora_targets,
+            dora=asked.dora,
+            adapt_head=asked.adapt_head,
+            experts_16_bit=asked.experts_16_bit,
+        ),
     )
     for fault in length_faults(job, architecture):
         raise _fault(fault.where.rpartition(".")[2], fault.what, fault.fix)
@@ -564,7 +573,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     spreads = library.calibrations["uncertainty"].values
     kind = math.hypot(
         chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads),
-        precision_sigma(recipe.precision, library),
+        technique_sigma(recipe, library),
     )
     spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)

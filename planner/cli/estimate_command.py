@@ -70,6 +70,9 @@ INFERENCE: OptionTable = {
 @table_options(NUMBERS)
 @technique_options
 @table_options(CHOICES)
+@click.option("--dora", is_flag=True, default=None, help="Adapters with magnitudes (DoRA).")
+@click.option("--adapt-head", is_flag=True, default=None, help="Adapters at the output layer, too.")
+@click.option("--experts-16-bit", is_flag=True, default=None, help="Routed experts in 16 bits on a quantised base.")
 @click.option("--inference", is_flag=True, help="Estimate generation in place of training, with the options below.")
 @table_options(INFERENCE)
 @click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")

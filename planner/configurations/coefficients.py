@@ -17,6 +17,7 @@ from planner.estimates.inputs import (
     ATTENTION_FLASH,
     ATTENTION_MEM_EFFICIENT,
     ATTENTION_SPARSE,
+    CHECKPOINT_ALL_OFFLOADED,
     CHECKPOINT_FULL,
     CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
@@ -34,8 +35,9 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
+from planner.estimates.memory.activations import parked_bytes
 from planner.estimates.memory.memory_fit import confidence_margin
-from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS
+from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS, MemoryCoefficients
 from planner.estimates.time.device import encode_seconds
 from planner.estimates.time.stage_seconds import StageCoefficients, step_bytes
 from planner.estimates.weights import lora_parameters
@@ -129,6 +131,7 @@ _SELECTIVE_CODES = {
 }
 # Of a 16-bit gradient under FSDP: put into its flat parameter, then divided (fsdp/_runtime_utils.py), each 2 + 2 bytes.
 _HANDED_BYTES = 8.0
+_COPIED_TOKENS = 4096  # of the sequence that bytes per token are counted with; only eager attention depends on it
 _KEY_EXCHANGES = {"ring": KEYS_IN_A_RING, "gather": KEYS_GATHERED, "heads": KEYS_BY_HEADS, "": KEYS_GATHERED}
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
@@ -154,7 +157,7 @@ def recipe_coefficients(
     framework, table = framework_of(library, recipe.framework), library.techniques
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
-        *(recipe.optimizer, recipe.offload, recipe.lora_rank),
+        *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head, recipe.experts_16_bit),
         _rounds(recipe, table) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
@@ -163,12 +166,17 @@ def recipe_coefficients(
         states = trained(recipe, network, framework, table)
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
     activations = _activations(recipe, network, framework, table, shared[of_states])
+    if recipe.keeps_activations:
+        activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
     of_stack = (recipe.framework, recipe.caches_latents)
     if of_stack not in shared:
         shared[of_stack] = _stack(recipe, job, network, library)
-    of_kernels = (recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant)
+    of_kernels = (
+        *(recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant),
+        recipe.experts_16_bit,
+    )
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
@@ -225,19 +233,23 @@ def _lora_states(
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     try:
-        count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets)
+        count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets, recipe.adapt_head)
     except ValueError as error:
-        fix = "name what it has, or write all-linear, attention or qv"
-        raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
+        tied = recipe.adapt_head and network.tied
+        fix = "leave it out" if tied else "name what it has, or write all-linear, attention or qv"
+        where = "lora.adapt_head" if tied else "lora.targets"
+        raise ScenarioError([Fault(f"job {job.name}", 0, where, str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
+    weight += whole_share(recipe, network) * (base - weight)
     if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
     prepared = _is_kbit_prepared(recipe, framework, table)
-    embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable)
+    embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable + recipe.dora * count.outputs)
+    magnitudes = table.bytes.magnitudes
     if job.lora.train_embeddings:
         saved = network.embedding_parameters
         adapters = _with_saved_modules(adapters, saved / (trainable + saved), embedding_bytes, optimizer)
@@ -252,9 +264,18 @@ def _lora_states(
         adapter_inputs=float(count.inputs_per_layer),
         adapted_linears=float(count.linears_per_layer),
         gathered_bytes=weight if quantised else 2.0,
+        magnitude_output_bytes=recipe.dora * magnitudes.output_copies * base * count.outputs_per_layer,
+        magnitude_passing_bytes=recipe.dora * magnitudes.passing_bytes,
         **adapters,
         **_where_states_are(recipe, framework, table),
     )
+
+
+def whole_share(recipe: Recipe, network: Network) -> float:
+    """Return the share of the weights of all layers that routed experts keep in 16 bits on a quantised base."""
+    if not recipe.experts_16_bit:
+        return 0.0
+    return network.expert_parameters / (network.parameters - network.embedding_parameters)
 
 
 def _with_saved_modules(
@@ -339,9 +360,18 @@ def _activations(
     )
 
 
+def _copied_bytes(network: Network, states: States, activations: Activations, library: Library) -> float:
+    """Return the bytes per token that go to host memory where all activations lie there, of all layers."""
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+    one = Layout(1, 1, _COPIED_TOKENS, _COPIED_TOKENS, 1, 1, 1, 1)
+    return float(parked_bytes(network, one, states, activations, memory)) / _COPIED_TOKENS
+
+
 def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
+    if recipe.keeps_activations:
+        return CHECKPOINT_ALL_OFFLOADED
     if recipe.activation_checkpointing == "selective":
         return _SELECTIVE_CODES[framework.selective]
     return CHECKPOINT_OFFLOAD if recipe.parks_checkpoints else CHECKPOINT_FULL
@@ -382,7 +412,8 @@ def _kernels(
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
-    if framework.grouped_experts == "all" or (framework.grouped_experts and recipe.weight_bits == 16):
+    in_16_bits = recipe.weight_bits == 16 or recipe.experts_16_bit
+    if framework.grouped_experts == "all" or (framework.grouped_experts and in_16_bits):
         values["naive_experts"] = 0.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
@@ -394,7 +425,9 @@ def _kernels(
             values[key] = kernels.value(name)
     return Kernels(
         **values,
-        quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,
+        quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") * (1.0 - whole_share(recipe, network))
+        if recipe.weight_bits < 16
+        else 0.0,
         fused=int(profile == "fused"),
         overlaps_reduction=int(not framework.reduces_at_end),
     )

@@ -57,6 +57,9 @@ class Recipe:
     context_parallel: int = 1
     expert_parallel: int = 1
     latents: str | None = None  # of an image network; None: not asked for, so encoded in every epoch
+    dora: bool = False  # adapters with magnitudes, as the job asks for them
+    adapt_head: bool = False  # adapters at the output layer, as the job asks for them
+    experts_16_bit: bool = False  # routed experts in 16 bits on a quantised base, as the job asks for them
 
     @property
     def zero_stage(self) -> int:
@@ -86,6 +89,12 @@ class Recipe:
         table, kept = read_techniques(), self.activation_checkpointing
         hosted = table.values.activation_checkpointing.values[kept].hosted
         return hosted or (kept == "full" and table.frameworks[self.framework].offloaded_checkpoints)
+
+    @property
+    def keeps_activations(self) -> bool:
+        """Whether all activations lie in host memory, and none is computed again."""
+        values = read_techniques().values.activation_checkpointing.values
+        return values[self.activation_checkpointing].keeps_all
 
     @property
     def accumulates(self) -> bool:
@@ -197,6 +206,9 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
                     *(tp, pp, framework, offload, rank, cp, ep, latents),
+                    dora=method == "lora" and job.lora.dora,
+                    adapt_head=method == "lora" and job.lora.adapt_head,
+                    experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,
                 )
                 for quant in quantisations(bits, named, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
@@ -228,7 +240,7 @@ def incompatibilities(
     With an `architecture` also why its published weights are not trained so, or its layers do not divide.
     """
     if architecture is not None:
-        weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework)
+        weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework, recipe.experts_16_bit)
         by_heads = library.techniques.frameworks[recipe.framework].context_parallel == "heads"
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
@@ -357,7 +369,12 @@ def technique_notes(recipe: Recipe, library: Library) -> list[str]:
         values.precision.values[recipe.precision],
         values.activation_checkpointing.values[recipe.activation_checkpointing],
     )
-    return [*([note] if note and recipe.zero_stage == 3 else []), *(value.prior for value in chosen if value.prior)]
+    notes = [*([note] if note and recipe.zero_stage == 3 else []), *(value.prior for value in chosen if value.prior)]
+    factor = library.calibrations["time"].coefficients["magnitude_factor"]
+    if recipe.dora:
+        reported = f"{factor.value:g} times that of LoRA (reported {factor.low:g} to {factor.high:g})"
+        notes.append(f"the time of DoRA is a prior, {reported}")
+    return notes
 
 
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ KEYS_IN_A_RING, KEYS_GATHERED, KEYS_BY_HEADS = range(3)
 CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CHECKPOINT_OFFLOAD = range(5)
 CHECKPOINT_MEGATRON_SELECTIVE = 5
 CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused attention
+CHECKPOINT_ALL_OFFLOADED = 7  # none: all that the backward pass needs goes to host memory and comes back
 # Codes of `Activations.attention`.
 ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER, ATTENTION_SPARSE = range(4)
 
@@ -200,6 +201,10 @@ class States:
     rounded_weight_bytes: Numbers = 0
     rounded_input_bytes: Numbers = 0
     rounded_passing_bytes: Numbers = 0
+    # Adapters with magnitudes (DoRA): bytes kept per token of each layer, bytes per weight of the matrix whose norm is
+    # taken; 0 of plain LoRA.
+    magnitude_output_bytes: Numbers = 0
+    magnitude_passing_bytes: Numbers = 0
     # Extra bytes per parameter of some frameworks; usually 0.
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated
@@ -232,6 +237,7 @@ class Activations:
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
     token_share: Numbers = 1.0  # of a sequence's time what is computed: less where latents of images are read
+    copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
 
 
 @record(frozen=True)

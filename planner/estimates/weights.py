@@ -196,6 +196,7 @@ class LoraCount(NamedTuple):
     inputs_per_layer: float  # sum of d_in over the adapted linears that one token meets in one layer, on average
     linears_per_layer: float  # number of adapted linears that one token meets in one layer, on average
     outputs: int = 0  # sum of d_out over all adapted linears of the network
+    outputs_per_layer: float = 0.0  # the same over those that one token meets in one layer, on average
 
 
 def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
@@ -234,14 +235,17 @@ def _shapes(d: Dimensions) -> list[dict[str, tuple[int, int, int, int]]]:
     return found
 
 
-def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:
+def lora_parameters(
+    network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear", adapt_head: bool = False
+) -> LoraCount:
     """Count the adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
 
     `targets`: a shorthand of `TARGET_SETS`, or letters (q, k, v, o, gate, up, down) and names of modules, which
-    choose every path that ends with them, as in PEFT. A letter of a fused matrix chooses all of it.
+    choose every path that ends with them, as in PEFT. A letter of a fused matrix chooses all of it. `adapt_head` adds
+    the output layer, which no target names.
     In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
     `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
-    Raises ValueError on a rank under 1 and where nothing is adapted.
+    Raises ValueError on a rank under 1, where nothing is adapted, and on adapters at a head that is the embedding.
     """
     if rank < 1:
         raise ValueError(f"LoRA rank {rank} is not a positive whole number")
@@ -251,11 +255,16 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
         known = ", ".join(dict.fromkeys(linear.path.rpartition(".")[2] for linear in linears))
         words = targets if isinstance(targets, str) else ", ".join(targets)
         raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
+    if adapt_head and network.tied:
+        raise ValueError("adapters at the output layer are not planned where it is the embedding itself")
+    if adapt_head:
+        chosen.append(Linear("lm_head", frozenset(), network.hidden, network.vocab, copies=1, met=1))
     return LoraCount(
         trainable=rank * sum(linear.copies * (linear.inputs + linear.outputs) for linear in chosen),
         inputs_per_layer=sum(linear.met * linear.inputs for linear in chosen) / network.layers,
         linears_per_layer=sum(linear.met for linear in chosen) / network.layers,
         outputs=sum(linear.copies * linear.outputs for linear in chosen),
+        outputs_per_layer=sum(linear.met * linear.outputs for linear in chosen) / network.layers,
     )
 
 

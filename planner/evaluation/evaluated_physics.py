@@ -69,9 +69,11 @@ def unmeasured(context: RunContext) -> str | None:
 
 
 def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterator[float]:
-    """Yield what widens a speed: a chip whose published runs were of another kind, a precision that is a prior."""
+    """Yield what widens a speed: a chip whose published runs were of another kind, techniques that are a prior."""
     if context.library.techniques.values.precision.values[context.recipe.precision].prior:
         yield values["unmeasured_precision"]
+    if context.recipe.dora or context.recipe.keeps_activations:
+        yield values["prior_technique"]
     measured = context.gpu.chip.measured if context.gpu.chip else ()
     alike = [measurement for measurement in measured if measurement.method == context.recipe.method]
     if context.gpu.chip and not any(measurement.from_chips <= context.machine.gpus for measurement in alike):

@@ -56,18 +56,24 @@ def technique_facts(
     `techniques`: in the spelling of the scenario, `framework`, `lora_rank` and `lora_targets` among them. `sequence`:
     tokens of a row. The search asks for the facts of a candidate, an export for those of the chosen one.
     """
-    modules = _lora_modules(techniques["lora_targets"], card.family)
+    at_head = techniques["method"] == "lora" and asked.lora.adapt_head
+    modules = _lora_modules(techniques["lora_targets"], card.family, at_head)
     facts = {
         **techniques,
         "unit": "tokens" if asked.work.images is None else "images",
         "kind": asked.kind,
         "on_spot": False,
         "family": card.family,
+        "has_experts": card.experts > 0,
+        "experts_16_bit": techniques["method"] == "lora" and asked.lora.experts_16_bit,
+        "adapts_experts": _adapts_experts(techniques["lora_targets"], card.family),
         "packing": asked.packing,
         "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "uses_dora": techniques["method"] == "lora" and asked.lora.dora,
         "lora_modules": modules,
-        "lora_all_linear": techniques["lora_targets"] == "all-linear",
+        "adapt_head": at_head,
+        "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
         **_lora_parts(techniques["lora_targets"], card.family),
         **environment_facts(gpu),
@@ -124,14 +130,15 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
 
 _RECIPE = (
     *("model_id", "dataset_path", "method", "lora_rank", "lora_alpha", "lora_targets", "quant", "precision"),
-    *("optimizer", "sequence_length", "packing", "global_batch", "steps"),
+    *("optimizer", "sequence_length", "packing", "global_batch", "steps", "uses_dora", "adapt_head"),
 )
 """Facts that must be equal for a run to go on from the checkpoints of another: other machines may, another job not."""
 
 
 def _recipe(facts: Mapping[str, Any]) -> str:
     """Return model, data and recipe of a run in one line: `model_id=...; method=lora; ...; steps=1200`."""
-    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none")}
+    said = {name: facts[name] for name in _RECIPE if facts[name] is not False}
+    values = {name: value for name, value in said.items() if value not in (None, "none")}
     if values["method"] == "full":
         values.pop("lora_alpha")
     texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
@@ -164,13 +171,24 @@ def _repository(aliases: tuple[str, ...]) -> str | None:
     return next((alias for alias in aliases if "/" in alias), None)
 
 
-def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[str] | None:
-    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them."""
+def _lora_modules(targets: str | tuple[str, ...] | None, family: str, at_head: bool) -> list[str] | None:
+    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them.
+
+    PEFT's `all-linear` leaves the output layer out, so with adapters `at_head` all modules are named.
+    """
     if targets is None:
         return None
-    if targets == "all-linear":
+    if targets == "all-linear" and not at_head:
         return [targets]
-    return list(read_techniques().linears.chosen(family, targets))
+    return [*read_techniques().linears.chosen(family, targets), *(["lm_head"] if at_head else [])]
+
+
+def _adapts_experts(targets: str | tuple[str, ...] | None, family: str) -> bool:
+    """Return whether adapters extend routed experts."""
+    linears = read_techniques().linears
+    routed = {path for path, parts in linears.of(family).items() if any(part.startswith("experts.") for part in parts)}
+    ends = {path.rpartition(".")[2] for path in routed}
+    return targets is not None and bool(set(linears.chosen(family, targets)) & (routed | ends))
 
 
 def _lora_text(modules: list[str] | None) -> str | None:

@@ -115,6 +115,10 @@ class Reading(Row):
     """Field with a list of such matrices beside them."""
     target_names: dict[str, str] = Field(default_factory=dict)
     """Name that the tool has for a matrix -> that of a plan."""
+    whole_experts: str = ""
+    """What is told of experts where the tool neither quantises them nor gives them adapters with all linear layers."""
+    quantises_experts: str = ""
+    """Field with which the tool quantises them, too."""
     nested: str = "deepspeed"
     """Field with the configuration of DeepSpeed, or the path of its file."""
     unlimited: tuple[str, ...] = ()

@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
-from planner.errors import Fault, InputError, raise_faults
+from planner.errors import Fault, InputError, LibraryError, raise_faults
 from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
 from planner.exports.field_map import FieldMap, Refusal, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
+from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from planner.library.schema import Architecture
+
 
 # What a configuration of a training tool says of a job, in plain words.
 
 
 _OF_ADAPTERS: tuple[KeyPath, ...] = (
-    *(("lora", "rank"), ("lora", "targets")),
+    *(("lora", "rank"), ("lora", "targets"), ("lora", "dora"), ("lora", "adapt_head"), ("lora", "experts_16_bit")),
     *(("techniques", "weight_bits"), ("techniques", "quant")),
 )
 
@@ -128,6 +131,8 @@ ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
 EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
 """Modules of embedding and head, as models of Transformers call them."""
+HEAD = "lm_head"
+"""The output layer as a target of adapters, which a plan has next to those of the layers."""
 BY_DEFAULT = "by default"
 """Stands for a field where the file says nothing, and the default of the tool does."""
 _BITS = {"none": 16, "int8": 8}
@@ -292,6 +297,7 @@ class _Reader:
                 self.left -= set(row.when)
         for technique in self.tool.read.techniques:
             self._technique(technique)
+        self._hold_experts()
         self._hold_targets_by_matrix()
         self._batch()
         for name, why in self.tool.read.unsaid.items():
@@ -343,12 +349,46 @@ class _Reader:
             if name in self.values and self.values[name] not in self.tool.read.same[name].values():
                 self._refuse(name, row)
         for row in self.tool.read.refused:
-            if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
+            if all(_matches(self._whole(name), wanted) for name, wanted in row.when.items()):
                 self._refuse(next(iter(row.when)), row)
+
+    def _whole(self, name: str) -> Any:
+        """Return the value of a field; true for one that holds others, which are told under names of their own."""
+        inside = next((field for field in self.values if field.startswith(f"{name}.")), None)
+        if name in self.values or inside is None:
+            return self.values.get(name)
+        self.written.setdefault(name, self.written[inside].removesuffix(inside.removeprefix(name)))
+        return True
+
+    def _hold_experts(self) -> None:
+        """Hold what the tool does with routed experts that are no linear layers: whole in 16 bits, without adapters.
+
+        Those that the file quantises, or whose release is quantised, have the bits of all weights.
+        """
+        read, model = self.tool.read, self.facts.get("model_id")
+        card = mixture(model) if read.whole_experts and isinstance(model, str) else None
+        if card is None:
+            return
+        targets, bits = (self.answer.held.get(place) for place in (("lora", "targets"), ("techniques", "weight_bits")))
+        if targets is not None and targets.value == "all-linear" and self._value_of_method() != ["full"]:
+            linears = read_techniques().linears.of(card.family).items()
+            others = [path for path, parts in linears if not any(part.startswith("experts.") for part in parts)]
+            self.answer.held["lora", "targets"] = replace(targets, value=others)
+            self.answer.unmodelled[f"{targets.field} of experts"] = f"{read.whole_experts}, and adapters leave them out"
+        if bits is None or bits.value == [16] or formats_in_name(str(model)):
+            return
+        if self.values.get(read.quantises_experts) is True:
+            return
+        self.answer.held["lora", "experts_16_bit"] = replace(bits, place=("lora", "experts_16_bit"), value=True)
+        self.answer.unmodelled[f"{bits.field} of experts"] = f"{read.whole_experts}, and stay in 16 bits"
+
+    def _value_of_method(self) -> Any:
+        held = self.answer.held.get(("techniques", "method"))
+        return held.value if held is not None else None
 
     def _refuse(self, name: str, row: Refusal) -> None:
         fix = row.fix or (PLAIN_TRAINING if row.another_task else _WITHOUT)
-        self._fault(name, f"{_short(self.values.get(name))}: {row.why}", fix)
+        self._fault(name, f"{_short(self._whole(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""
@@ -399,6 +439,9 @@ class _Reader:
         """Hold the modules that adapters extend: a list by ends of names, a string as a regular expression."""
         if not (isinstance(value, str) and is_pattern(value)):
             targets = _targets(value)
+            if isinstance(targets, list) and HEAD in targets and len(targets) > 1:
+                targets = [target for target in targets if target != HEAD]
+                self._hold(("lora", "adapt_head"), True, name)
             if whole := [target for target in targets if target in EMBEDDINGS]:
                 self._fault(name, f"{' and '.join(whole)}: a plan has no adapters there", self._trains_embeddings())
             self._hold(("lora", "targets"), targets, name)
@@ -684,6 +727,15 @@ class _Reader:
     def _marks(self) -> Any:
         marks = self.document.marks if isinstance(self.document, Document) else None
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
+
+
+def mixture(model: str) -> Architecture | None:
+    """Return a model of the library that is a mixture of experts; None of all others, and of names it does not know."""
+    try:
+        (card,) = read_library([model]).architectures.values()
+    except LibraryError:
+        return None
+    return card if card.experts > 0 else None
 
 
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")

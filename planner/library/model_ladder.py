@@ -176,18 +176,21 @@ FUSED_EXPERTS = frozenset({"gpt_oss", "llama4_text"})
 1849 of bitsandbytes, pull request 1965 of 2026-06). Unsloth's own loading holds them as linear layers."""
 
 
-def training_refusal(architecture: Architecture, method: str, bits: int, quant: str, framework: str) -> str | None:
+def training_refusal(
+    architecture: Architecture, method: str, bits: int, quant: str, framework: str, whole_experts: bool = False
+) -> str | None:
     """Return why a model cannot be trained so from the weights that are published; None where it can.
 
     Weights in fp8, mxfp4 and GGUF are dequantised to 16 bits when they are loaded (Transformers documentation:
-    FineGrainedFP8, MXFP4, GGUF), and all methods follow. Others stay frozen as they are.
+    FineGrainedFP8, MXFP4, GGUF), and all methods follow. Others stay frozen as they are. `whole_experts`: experts keep
+    16 bits whatever the others have.
     """
     form = architecture.published[0]
     kept = read_engines().formats[form].trained
     if kept == "none":
         return f"{architecture.name} holds {form} weights, which no framework trains: name its 16-bit release"
     if kept == "16 bit":
-        if bits < 16 and architecture.family in FUSED_EXPERTS and framework != "unsloth":
+        if bits < 16 and architecture.family in FUSED_EXPERTS and framework != "unsloth" and not whole_experts:
             return f"the experts of {architecture.name} are no linear layers, which alone are quantised here"
         return None
     if method != "lora" or quant.partition("_")[0] != kept:  # nf4_dq: the same blocks

@@ -105,9 +105,10 @@ class Attention(Value):
 
 
 class Checkpointing(Value):
-    """Whether what is kept of the activations lies in host memory."""
+    """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again."""
 
     hosted: bool = False
+    keeps_all: bool = False
 
 
 class Optimizer(Value):
@@ -259,6 +260,13 @@ class RoundedBytes(Row):
     passing_bytes: float = Field(alias="passing")
 
 
+class MagnitudeBytes(Row):
+    """What DoRA adds to LoRA: copies of each adapted linear's output, and bytes per weight of the matrix in work."""
+
+    output_copies: float = Field(alias="output")
+    passing_bytes: float = Field(alias="passing")
+
+
 class LossBytes(Row):
     """Bytes per token and vocabulary entry of the loss."""
 
@@ -275,6 +283,7 @@ class Bytes(Row):
     adapters: dict[str, AdapterBytes]
     quantised: dict[str, QuantisedBytes]
     rounded: dict[str, RoundedBytes]
+    magnitudes: MagnitudeBytes
     loss: dict[str, LossBytes]
 
 

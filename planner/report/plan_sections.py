@@ -107,7 +107,9 @@ def techniques(job: Run, brief: bool = False) -> str:
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
         base += f" ({_quantisation(job)})" if how.quant not in ("", "none") else ""
-        first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
+        adapters = f"{'DoRA' if how.dora else 'LoRA'}{f' r{how.lora_rank}' if how.lora_rank else ''}"
+        first = f"{adapters} on {article} {base}{' with experts in 16 bits' if how.experts_16_bit else ''}"
+        first += ", adapters at the head" if how.adapt_head else ""
     else:
         first = table.words("method", how.method)
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]

@@ -81,6 +81,12 @@ class Techniques(Part):
     """Of an image network whose job names them."""
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
+    dora: bool = False
+    """Whether adapters have magnitudes of their own (DoRA)."""
+    adapt_head: bool = False
+    """Whether the output layer has adapters."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits on a quantised base."""
 
 
 class Fallback(Part):

@@ -126,6 +126,12 @@ class LoraSettings(StrictModel):
     """Layers that have one: `all-linear`, `attention`, `qv`, or a list."""
     train_embeddings: bool = False
     """Whether embedding and output layer are trained in full (`modules_to_save` of PEFT)."""
+    dora: bool = False
+    """Whether each adapted layer has trained magnitudes, too (DoRA, arXiv:2402.09353)."""
+    adapt_head: bool = False
+    """Whether the output layer has adapters, too, next to those of `targets`."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits under weights in 8 or 4: bitsandbytes quantises linear layers alone."""
 
 
 DEFAULT_LORA = LoraSettings()
@@ -263,6 +269,12 @@ class Configuration(RunSettings):
     """Rank of adapters."""
     lora_targets: Targets = "all-linear"
     """Layers that have adapters."""
+    dora: bool = False
+    """Whether adapters have magnitudes (DoRA)."""
+    adapt_head: bool = False
+    """Whether the output layer has adapters, too."""
+    experts_16_bit: bool = False
+    """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
     packing: Literal["packed", "padded", "fixed"] = "packed"

@@ -98,6 +98,7 @@ def test_observed_runs_are_compared_by_position() -> None:
     """One that is left out is found, and every figure of the others."""
     techniques: Any = {name: "x" for name in Techniques.model_fields}
     techniques |= {"weight_bits": 16, "lora_rank": None, "lora_targets": None}
+    techniques |= dict.fromkeys(("dora", "adapt_head", "experts_16_bit"), False)
     techniques |= {name: 1 for name in Techniques.model_fields if name.endswith(("_parallel", "_batch", "_steps"))}
     run = ObservedRun(
         gpu="T4",

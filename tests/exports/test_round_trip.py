@@ -294,3 +294,53 @@ def test_the_law_is_not_empty(target: str) -> None:
     job = make_assignment(framework=framework, techniques=techniques, gpu="H100-80GB", packing="padded")
     held = exported(job, False, target)
     assert held is not None and {"architecture", "work.steps", "lora.rank", "techniques.method"} <= held.keys()
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl", "llamafactory"])
+@pytest.mark.parametrize(
+    ("lora", "model", "changed", "place"),
+    [
+        ("{dora: true}", "mistral-7b", {"dora": True}, "lora.dora"),
+        (
+            "{adapt_head: true, targets: [q, v]}",
+            "mistral-7b",
+            {"adapt_head": True, "lora_targets": ("q", "v")},
+            "lora.adapt_head",
+        ),
+        (
+            "{experts_16_bit: true, targets: attention}",
+            "mixtral-8x7b",
+            {"experts_16_bit": True, "weight_bits": 4, "quant": "nf4_dq", "lora_targets": "attention"},
+            "lora.experts_16_bit",
+        ),
+    ],
+)
+def test_what_adapters_have_besides_their_rank_is_read_back(
+    target: str, lora: str, model: str, changed: dict[str, Any], place: str
+) -> None:
+    """Magnitudes, adapters at the head, and experts that stay in 16 bits."""
+    job = make_assignment(architecture=model, techniques={"framework": "hf", **changed})
+    text = SCENARIO.replace("ARCHITECTURE", model).replace("{train_embeddings: EMBEDDINGS}", lora)
+    files = export(
+        Given(make_plan(job), parse_scenario(text), job), [target], Wishes(model_id=model, dataset="my/data")
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / next(iter(files))
+        path.write_text(next(iter(files.values())))
+        found = read_tool_file(path)
+    assert {".".join(map(str, at)): one.value for at, one in found.held.items()}[place] is True
+
+
+def test_quantised_experts_are_exported_for_the_tool_that_has_them() -> None:
+    """Axolotl quantises experts that are no linear layers; TRL and LLaMA-Factory leave them in 16 bits."""
+    changed = {"framework": "hf", "weight_bits": 4, "quant": "nf4", "lora_targets": "attention"}
+    job = make_assignment(architecture="mixtral-8x7b", techniques=changed)
+    text = SCENARIO.replace("ARCHITECTURE", "mixtral-8x7b").replace(
+        "{train_embeddings: EMBEDDINGS}", "{targets: attention}"
+    )
+    plan = Given(make_plan(job), parse_scenario(text), job)
+    wishes = Wishes(model_id="mixtral-8x7b", dataset="my/data")
+    assert "quantize_moe_experts: true" in "".join(export(plan, ["axolotl"], wishes).values())
+    for target in ("trl", "llamafactory"):
+        with pytest.raises(InputError, match="no linear layers in Transformers 5"):
+            export(plan, [target], wishes)

@@ -42,6 +42,7 @@ PLAIN = MemoryCoefficients(
     k_frz=0.8,
     k_frzq=1.1,
     k_comp=0.8,
+    k_wait=0.2,
     c_in=1.25,
     e_att=16.0,
     e_sto=4.0,

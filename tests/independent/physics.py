@@ -28,6 +28,7 @@ RECOMPUTED = {
     "megatron": (0, 1),
     "offloaded": (1, 1),
     "attention": (1, 0),
+    "all_offloaded": (0, 0),
 }
 """Shares of the layers that run forward twice, in matrix products and in attention."""
 
@@ -127,6 +128,9 @@ class Facts:
         one_node = max(min(self.copies, setup.gpus_per_node / self.tp), 1.0)
         self.group = one_node if t["sharding"] == "hsdp" else self.copies
         self.E = self.L * (self.arch["experts"] or 0) * self.g * self.h * self.f  # parameters of all experts
+        layers = self.P - self.V * self.h * (1 if a["tied_embeddings"] else 2)
+        self.whole = self.E / layers if self.quantised and t["experts_16_bit"] else 0.0  # experts left in 16 bits
+        self.scaled = 0.0  # bytes per token of a layer that DoRA keeps
         self.adapted_weights, self.adapted_inputs, self.adapted_linears = self._adapters() if self.lora else (0, 0, 0)
         self.trained = self.adapted_weights if self.lora else self.P
 
@@ -151,14 +155,23 @@ class Facts:
         if self.arch["parallel_residual"]:  # Falcon and GPT-NeoX hold query, key and value in one matrix
             shapes["qkv"] = (h, q + 2 * kv)
             names = ["qkv", *(name for name in names if name not in ("q", "k", "v"))]
-        each = met = 0.0
+        each = met = out = made = 0.0
         linears = 0
         for name in names:
             copies = self.arch["experts"] or 1 if name in ("gate", "up", "down") else 1
             used = self.routed() if name in ("gate", "up", "down") else 1
             each += copies * sum(shapes[name])
+            out, made = out + copies * shapes[name][1], made + used * shapes[name][1]
             met, linears = met + used * shapes[name][0], linears + used
-        return self.L * self.t["lora_rank"] * each, met, linears
+        weights = self.L * self.t["lora_rank"] * each
+        if self.t["adapt_head"]:  # one more linear of the whole network
+            weights += self.t["lora_rank"] * (h + self.V)
+            met, linears = met + h / self.L, linears + 1 / self.L
+            out, made = out + self.V / self.L, made + self.V / self.L
+        if self.t["dora"]:  # a magnitude for each output, and two copies of each output kept
+            weights += self.L * out
+            self.scaled = 2 * (4 if self.wide else 2) * made
+        return weights, met, linears
 
     def routed(self) -> int:
         """Experts that a token meets in a layer."""
@@ -205,6 +218,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     s1, s2, s3 = (x.group if x.z >= stage_of else 1 for stage_of in (1, 2, 3))
     if x.lora:
         weight = x.bytes["quantised"][x.quant]["weight"] if x.quantised else base
+        weight = weight + x.whole * (base - weight)
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
         optimizer = x.own_states["o"] if x.own_states else row["o"]
     else:
@@ -248,6 +262,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
     Ug = wide * each / x.tp if gathers and not x.lora else 0.0
     D = (2 * x.h * x.f if x.quantised else 0.0) + (x.rounded["passing"] * x.h * x.f if x.rounded else 0.0)
+    D += 12 * x.h * x.f if x.scaled else 0.0  # three fp32 copies of the matrix whose norm is taken
     bucket = 5e8 * (4 if x.wide else 2) if x.deepspeed else 0.0
     left = G / x.group if x.deepspeed and x.z == 1 else G  # in the step: others' gradients are freed before
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
@@ -330,10 +345,12 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     share = k["k_frz"] if x.lora else k["k_act"]
     if x.quantised and x.frame.get("frozen_quantised_factor", True) and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
+    whole = kept_layer(x, k, share * compiled, inputs, rounded + k["e_sto"] * eager, t)
     stored = (
         layers
         * {
-            "none": share * compiled + 0.5 * inputs + rounded + k["e_sto"] * eager,
+            "none": whole,
+            "all_offloaded": k["k_wait"] * whole,
             "selective": boundary
             + (4 if x.wide else 2) * t * (2 * x.q + x.kv + x.f * x.routed()) / x.tp
             + ((4 if x.wide else 2) * t * x.h / sp if x.arch["gated"] else 0.0),
@@ -344,7 +361,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
         }[x.checkpoints]
     )
     k_ws = x.frame.get("working_factor") or (k["k_mws"] if x.frame.get("megatron") else k["k_ws"])
-    working = (k_ws * compiled + inputs + rounded + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
+    working = k_ws * compiled + inputs + x.scaled * t + rounded + k["e_att"] * eager
+    working *= 0.25 if x.checkpoints in ("none", "all_offloaded") else 1.0
     if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
         others = t * (x.cp - 1)
         held = {"ring": 4 * x.kv * min(2 * t, others), "heads": (x.q + 2 * x.kv) * t, "gather": 4 * x.kv * others}
@@ -356,7 +374,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp
     logits = k["k_log"] * loss["bytes"] * entries
     fragments = k["f_dyn"] * (stored + logits + working)
-    if loss["materialised"] and x.checkpoints != "none":
+    if loss["materialised"] and x.checkpoints not in ("none", "all_offloaded"):
         fragments += k["f_log"] * entries
     if x.s.packing == "padded":
         typical = min(x.s.mean_length or x.s.sequence, x.s.sequence) / x.s.sequence
@@ -364,6 +382,22 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
             k["f_var"] * typical * (logits + working + (stored if x.checkpoints in ("full", "attention") else 0.0))
         )
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
+
+
+def kept_layer(x: Facts, k: dict[str, float], own: float, inputs: float, others: float, t: float) -> float:
+    """Bytes that the backward pass of one layer needs where nothing is computed again."""
+    return own + 0.5 * inputs + x.scaled * t + others
+
+
+def copied_activations(x: Facts, tokens: float) -> float:
+    """Bytes of all activations of one micro-batch, which go to host memory once and come back once."""
+    k = coefficients("memory")
+    routed = x.routed()
+    fu = ((3 if x.frame.get("fused_swiglu") else 4) if x.arch["gated"] else 2) * x.f * routed
+    layer = 2 * tokens * (x.frame["norm_units"] * x.h + 2 * (x.q + 2 * x.kv) + x.q + fu)
+    share = k["k_frzq"] if x.quantised else k["k_frz"] if x.lora else k["k_act"]
+    inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * tokens if x.lora else 0.0
+    return x.L * kept_layer(x, k, share * layer, inputs, 0.0, tokens)
 
 
 def step(x: Facts, sequence: float, away: float) -> float:
@@ -399,7 +433,7 @@ def step(x: Facts, sequence: float, away: float) -> float:
         work += x.L / x.pp * (4 + 2 * rc) * each * fused / (2 if x.folded else 1)
     reduced = (x.adapters if x.lora else x.row)["reduced"]
     quantised = x.bytes["quantised"][x.quant]["weight"] if x.quantised else 2
-    gathered = quantised if x.lora else x.row["gathered"]
+    gathered = quantised + x.whole * (2 - quantised) if x.lora else x.row["gathered"]
     cut = x.tp * x.pp
     sharding = reduction = 0.0
 
@@ -418,6 +452,8 @@ def step(x: Facts, sequence: float, away: float) -> float:
         hidden = 0.0 if x.frame.get("reduces_at_end") else k["data_parallel_overlap"]
         reduction = (1 - hidden) * 2 * reduced * x.trained / cut * exchanged(x.copies) / group
         reduction *= x.m if x.z == 2 else 1
+    if x.checkpoints == "all_offloaded":
+        sharding += 2 * copied_activations(x, tokens) / (k["host_copy_utilisation"] * PCI)
     overlap = coefficients("kernels")[f"{x.frame['kernels']}.overlap"]
     if x.t["sharding"] == "yafsdp":
         overlap = 1 - coefficients("kernels")["yafsdp.exposed_share"] * (1 - overlap)
@@ -453,7 +489,8 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     peak = {"fp32": card["fp32_tflops"], "tf32": tf32}.get(x.t["precision"], peak16) * 1e12
     E = speeds["fp32"] if x.wide else speeds[name]
     rc, rca = RECOMPUTED[x.checkpoints]
-    offload = k["offload_factor"] if x.checkpoints == "offloaded" else 1.0
+    scaling = k["magnitude_factor"] if x.scaled else 1.0
+    offload = (k["offload_factor"] if x.checkpoints == "offloaded" else 1.0) * scaling
     experts = x.arch["experts"]
     embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
     N = x.L * (x.h * (2 * x.q + 2 * x.kv) + x.g * x.h * x.f)
@@ -484,17 +521,17 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     moved *= 2 * offload * (1 + rc / 3) * tokens * x.L / x.pp
     rows = offload * tokens * x.L / x.pp / x.tp
     attention = attention_seconds(x, sequence, rows, rca, peak, E, BW)
-    read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] if x.quantised else 0.0
+    read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] * (1 - x.whole) if x.quantised else 0.0
     dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
     device = matmul + head + moved / BW + attention + dequantised + gradient_bytes(x) / BW
     launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
-    launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * speeds.get(f"host.{name}", 1.0)
+    launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * scaling * speeds.get(f"host.{name}", 1.0)
     launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
     # Matrices and norms whose gradients DeepSpeed takes from a hook each.
     hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
     launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
-    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and not x.quantised)
+    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and (x.whole or not x.quantised))
     looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
     launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
     return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention

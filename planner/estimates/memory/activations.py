@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
+    CHECKPOINT_ALL_OFFLOADED,
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
     CHECKPOINT_KEEP_ATTENTION,
@@ -60,6 +61,7 @@ class _Layer:
     activations: Numbers  # k_comp * A_lay
     plain_activations: Numbers  # A_lay
     adapter_inputs: Numbers  # A_in
+    adapter_outputs: Numbers  # A_out, of adapters with magnitudes (DoRA)
     rounded_inputs: Numbers  # A_q, of linear layers that round
     scores: Numbers  # E, elements
     boundary: Numbers  # K, the input that full checkpointing keeps
@@ -75,7 +77,7 @@ def activation_terms(
     tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1
     layer = _layer(network, layout, states, activations, k, tokens)
     code = np.asarray(activations.checkpointing)
-    none = code == CHECKPOINT_NONE
+    none = (code == CHECKPOINT_NONE) | (code == CHECKPOINT_ALL_OFFLOADED)
     full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD)
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
@@ -83,7 +85,8 @@ def activation_terms(
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
     share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
-    working = share * layer.activations + layer.adapter_inputs + layer.rounded_inputs + k.e_att * layer.scores
+    inputs = layer.adapter_inputs + layer.rounded_inputs + layer.adapter_outputs
+    working = share * layer.activations + inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
@@ -107,11 +110,18 @@ def activation_terms(
 def parked_bytes(
     network: Network, layout: Layout, states: States, activations: Activations, coefficients: MemoryCoefficients
 ) -> Numbers:
-    """Return the bytes per GPU and sequence of the inputs of layers that checkpointing keeps in host memory; else 0."""
+    """Return the bytes per GPU and sequence of activations that are kept in host memory; else 0.
+
+    Those are the inputs of layers that checkpointing keeps, or all that the backward pass needs.
+    """
     tokens = np.divide(layout.longest_sequence, layout.context)
-    kept = _layer(network, layout, states, activations, coefficients, tokens).boundary
-    parked = np.equal(activations.checkpointing, CHECKPOINT_OFFLOAD)
-    return parked * (stage_layers(network, layout.pipeline) * kept * _in_flight(layout))
+    layer = _layer(network, layout, states, activations, coefficients, tokens)
+    code = np.asarray(activations.checkpointing)
+    parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary
+    if np.any(code == CHECKPOINT_ALL_OFFLOADED):
+        everything = _kept(layer, states, activations, coefficients)
+        parked = np.where(code == CHECKPOINT_ALL_OFFLOADED, everything, parked)
+    return stage_layers(network, layout.pipeline) * parked * _in_flight(layout)
 
 
 def _layer(
@@ -140,6 +150,7 @@ def _layer(
         activations=np.where(np.not_equal(activations.compiled, 0), k.k_comp, 1.0) * plain,
         plain_activations=plain,
         adapter_inputs=np.not_equal(states.frozen, 0) * adapted,
+        adapter_outputs=states.magnitude_output_bytes * tokens,
         rounded_inputs=states.rounded_input_bytes * tokens,
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
@@ -196,20 +207,28 @@ def _fragments_of_lengths(layout: Layout, largest: Numbers, k: MemoryCoefficient
 
 
 def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCoefficients) -> Numbers:
-    """Return the bytes that one layer keeps until its backward pass, by checkpointing code."""
+    """Return the bytes of the GPU that one layer keeps until its backward pass, by checkpointing code."""
     code = np.asarray(activations.checkpointing)
-    frozen = np.not_equal(states.frozen, 0)
-    bnb = frozen & np.not_equal(states.quantised, 0)
-    bnb = bnb & np.not_equal(activations.quantised_no_checkpoint_factor, 0)
-    share = np.where(bnb, k.k_frzq, np.where(frozen, k.k_frz, k.k_act))
-    kept = share * layer.activations + 0.5 * layer.adapter_inputs + layer.rounded_inputs + k.e_sto * layer.scores
+    kept = _kept(layer, states, activations, k)
     selective = layer.boundary + layer.attention + layer.products
     stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
     stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
     stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)
+    # The copies fall behind the forward pass, and what waits for the slot stays on the GPU.
+    stored = np.where(code == CHECKPOINT_ALL_OFFLOADED, k.k_wait * kept, stored)
     return np.where(code == CHECKPOINT_OFFLOAD, 0.0, stored)
+
+
+def _kept(layer: _Layer, states: States, activations: Activations, k: MemoryCoefficients) -> Numbers:
+    """Return the bytes that the backward pass of one layer needs where nothing is computed again."""
+    frozen = np.not_equal(states.frozen, 0)
+    bnb = frozen & np.not_equal(states.quantised, 0)
+    bnb = bnb & np.not_equal(activations.quantised_no_checkpoint_factor, 0)
+    share = np.where(bnb, k.k_frzq, np.where(frozen, k.k_frz, k.k_act))
+    inputs = 0.5 * layer.adapter_inputs + layer.rounded_inputs + layer.adapter_outputs
+    return share * layer.activations + inputs + k.e_sto * layer.scores
 
 
 def _in_flight(layout: Layout) -> Numbers:

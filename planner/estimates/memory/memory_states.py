@@ -33,6 +33,7 @@ class MemoryCoefficients(Coefficients):
     k_frz: float  # the same over a frozen base
     k_frzq: float  # the same over a frozen base whose quantised linears keep their inputs
     k_comp: float  # compiled kernels, factor on stored activations
+    k_wait: float  # share of offloaded activations that waits on the GPU for its copy
     c_in: float  # copies of adapter inputs
     e_att: float  # bytes per attention score in the working set of eager attention
     e_sto: float  # bytes per attention score kept for the backward pass
@@ -134,8 +135,8 @@ def _copies(states: States, whole: Numbers, in_layers: Numbers, sharded: Numbers
 
 
 def _in_work(network: Network, states: States) -> Numbers:
-    """Return the bytes of the largest matrix of a layer while it is dequantised or rounded."""
-    each = 2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes
+    """Return the bytes of the largest matrix of a layer while it is dequantised, rounded, or its norm is taken."""
+    each = 2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes + states.magnitude_passing_bytes
     return each * (network.hidden * network.ffn)
 
 

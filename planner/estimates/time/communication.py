@@ -139,16 +139,18 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
 
 
 def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
-    """Return the seconds of copying sharded weights from host memory for one micro-batch.
+    """Return the seconds of copies between host memory and the GPU for one micro-batch.
 
-    Twice: for the forward and for the backward pass. Each GPU copies its own shard over its own slot.
+    Sharded weights come twice, for the forward and for the backward pass; each GPU copies its own shard over its own
+    slot. Activations that all lie there go in the forward pass and come back in the backward pass.
     """
-    layout, states = setup.layout, setup.states
+    layout, states, each = setup.layout, setup.states, setup.activations.copied_bytes
     hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
-    if not np.any(hosted):
+    if not (np.any(hosted) or np.any(each)):
         return 0.0
-    copied = 2.0 * states.gathered_bytes * setup.network.parameters / np.asarray(layout.gpus, dtype=float)
-    return hosted * copied / (coefficients.host_copy_utilisation * setup.hardware.pcie)
+    weights = 2.0 * states.gathered_bytes * setup.network.parameters / np.asarray(layout.gpus, dtype=float)
+    activations = 2.0 * each * micro_batch_tokens(layout) / layout.pipeline
+    return (hosted * weights + activations) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
 
 
 def hybrid_group(layout: Layout) -> Any:

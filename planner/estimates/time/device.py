@@ -45,6 +45,7 @@ class TimeCoefficients(Coefficients):
     fp32_path_efficiency: float  # share of the plain fp32 peak in attention and head that fell back to it
     adapter_traffic: float  # k_ad, share of the counted traffic of adapters
     offload_factor: float  # device time with activations parked in host memory
+    magnitude_factor: float  # time of passes through layers with DoRA over that with LoRA
     frozen_launch_factor: float  # launch time of a layer whose base is frozen
     adapter_launch_seconds: float  # t_lo, per adapted linear
     quantised_launch_seconds: float  # t_q, per quantised linear
@@ -66,9 +67,9 @@ class TimeCoefficients(Coefficients):
 
 
 # By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
-# Megatron selective, all but attention.
-_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0])
-_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0])
+# Megatron selective, all but attention, none with all in host memory.
+_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0, 0.0])
+_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0])
 # Python modules of a decoder layer beside its linears: the layer, attention, feed-forward, two norms, the activation.
 _OTHER_MODULES = 6
 _NORMS = 2  # of a decoder layer
@@ -177,7 +178,7 @@ def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime
     passes = 3.0 - states.frozen  # 2 + w: forward, gradient of inputs, gradient of weights
     seconds_per_byte = 1.0 / hardware.bandwidth
     parked = np.equal(activations.checkpointing, CHECKPOINT_OFFLOAD)
-    offload = np.where(parked, coefficients.offload_factor, 1.0)
+    offload = np.where(parked, coefficients.offload_factor, 1.0) * magnitude_factor(states, coefficients)
     filled = tokens * (_MOE_TOKEN_SHARE if network.experts else 1.0)
     knee = coefficients.token_half_saturation * hardware.peak * seconds_per_byte
     slowdown = 1.0 + knee / filled  # 1/sat
@@ -216,6 +217,14 @@ def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime
     )
 
 
+def magnitude_factor(states: States, coefficients: TimeCoefficients) -> Any:
+    """Return the factor on the time of passes through layers whose adapters have magnitudes (DoRA); 1 of all others.
+
+    Every pass builds each adapted matrix anew to take its norm, and scales the product of the base once more.
+    """
+    return np.where(np.greater(states.magnitude_output_bytes, 0), coefficients.magnitude_factor, 1.0)
+
+
 def gradient_bytes(layout: Layout, states: States) -> Any:
     """Return the bytes that one GPU moves per micro-batch to add up its gradients, whatever the micro-batch has.
 
@@ -236,6 +245,7 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
     blocks = kernels.launch_seconds * again * frozen
     blocks = blocks + states.frozen * states.adapted_linears * coefficients.adapter_launch_seconds
+    blocks = blocks * magnitude_factor(states, coefficients)
     rest = states.quantised * (_LINEARS_PER_QUANTISED_LAYER * coefficients.quantised_launch_seconds)
     rest = rest + np.equal(layout.zero_stage, 3) * kernels.fsdp_launch_seconds
     rest = rest + gradient_launch_seconds(setup)
