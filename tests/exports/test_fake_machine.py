@@ -176,6 +176,24 @@ def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path:
     assert none.code == 1 and "no virtual environment: install uv" in none.said and not has_trained(none.calls)
 
 
+def test_a_folder_of_the_user_is_never_taken_for_an_environment(machine: FakeMachine, tmp_path: Path) -> None:
+    """`VENV` names a folder with other things: it is refused and left whole; one that was cut off is made anew."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years")
+    machine.tool("uv", f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"')
+    for name in (str(own), f"{own}/"):
+        ended = machine.run_script(VENV=name)
+        assert ended.code == 1 and f"{own} has no bin/pip: " in ended.said and ended.calls == []
+    assert (own / "thesis.txt").read_text() == "years" and [path.name for path in own.iterdir()] == ["thesis.txt"]
+    machine.tool("uv", 'for last; do :; done; mkdir -p "$last/half" && exit 1')
+    cut = tmp_path / "cut"
+    assert machine.run_script(VENV=str(cut)).code == 1 and (cut / "half").exists()
+    machine.tool("uv", f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"')
+    assert machine.run_script(VENV=str(cut)).code == 0 and not (cut / "half").exists()
+    assert sorted(path.name for path in tmp_path.glob("cut*")) == ["cut"]
+
+
 def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path) -> None:
     """The shell has taken note of the end before it waits again: the code is that of the run, not of the signal."""
     script = tmp_path / "script.sh"
