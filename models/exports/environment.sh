@@ -8,9 +8,10 @@ enter_environment() { # NAME
   fi
   if [ ! -x "$VENV/bin/pip" ]; then
     mkdir -p "$(dirname "$VENV")" && touch "$VENV.unfinished"
-    if command -v uv > /dev/null; then
+    uv=$(command -v uv) || uv=${HOME:-/root}/.local/bin/uv # where its installer puts it, and SkyPilot
+    if [ -x "$uv" ]; then
       # TRL 1.16, Transformers 5.23 and LLaMA-Factory 0.9.5 need 3.11, and Ubuntu 22.04 has 3.10; PyTorch 2.8 has wheels up to 3.13.
-      uv venv --quiet --seed --system-site-packages --python '>=3.11,<3.14' "$VENV"
+      "$uv" venv --quiet --seed --system-site-packages --python '>=3.11,<3.14' "$VENV"
     else
       "$(command -v python3 || command -v python)" -m venv --system-site-packages "$VENV"
     fi || {

@@ -21,10 +21,12 @@ from planner.exports.machine_names import (
 )
 from planner.exports.script_parts import (
     commented,
+    compiled_by,
     environment_lines,
     environment_remark,
     header,
     image_of,
+    needs_image,
     setup_script,
 )
 from planner.results.plan import Assignment
@@ -299,22 +301,42 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     job = given.job
     machines = find_machines(given.scenario, job, tool)
     bucket = {"name": _bucket(job, facts), "mode": "MOUNT_CACHED"}
+    image, image_remark = _skypilot_image(given, tool, machines, facts)
     task = {
         "name": task_name(job),
         "workdir": ".",
         "num_nodes": job.instances,
-        "resources": skypilot_resources(given, machines),
+        "resources": skypilot_resources(given, machines) | image,
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
         "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
-    remarks.append(f"packages like those of {environment_remark(job.gpu)}")
+    remarks.append(image_remark)
     remarks += [text for _, text in skypilot_needs(job, facts)]
     command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
     head = header(given.plan, job, tool, command, remarks, facts["result_remarks"])
     return commented(head) + yaml_text(task)
+
+
+def _skypilot_image(given: Given, tool: LaunchMap, machines: Machines, facts: Facts) -> tuple[dict[str, str], str]:
+    """Return the image that a task names, if any, and what its head says of it.
+
+    `InputError` where a GPU needs the PyTorch of an image and the provider starts none.
+    """
+    job, said = given.job, environment_remark(given.job.gpu)
+    needed = needs_image(facts, job.gpu)
+    if machines.image == "always" or (needed and machines.image == "where needed"):
+        return {"image_id": f"docker:{image_of(job.gpu).image}"}, said
+    if not needed:
+        why = f"{job.provider} starts none" if machines.image == "never" else "loading one takes minutes"
+        return {}, f"no image is named ({why}, and the run needs none); packages like those of {said}"
+    if not image_of(job.gpu).torch:
+        what = f"{tool.label} starts no image at {job.provider}, and {job.gpu} needs the PyTorch of one"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "export to another launcher")])
+    needs = "; ".join(f"{compiled.what} needs {compiled.needs}" for compiled in compiled_by(facts))
+    return {}, f"no image is named ({job.provider} starts none); packages like those of {said}; {needs}"
 
 
 def _bucket(job: Assignment, facts: Facts) -> str:

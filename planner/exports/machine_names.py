@@ -186,6 +186,8 @@ class Machines:
     usd_per_hour: float | None
     spot_usd_per_hour: float | None
     keeps: bool = True
+    image: str = "always"
+    """As `Provider.image` says."""
     note: str = ""
 
 
@@ -229,6 +231,7 @@ def find_machines(
         usd_per_hour=_highest(offer.usd_per_hour for offer in offers),
         spot_usd_per_hour=_highest(usd for offer in offers for usd in _spot_prices(offer)),
         keeps=provider.keeps_for(together),
+        image=provider.image,
         note=provider.note,
     )
 

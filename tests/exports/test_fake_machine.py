@@ -54,6 +54,24 @@ def test_a_world_of_another_size_trains_nothing(machine: FakeMachine) -> None:
     assert ended.code == 1 and not has_trained(ended.calls)
 
 
+@pytest.mark.parametrize(
+    ("tried", "techniques", "said"),
+    [
+        ("triton", {}, "the launcher of Triton's kernels cannot be compiled here: it needs a C compiler"),
+        ("CPUAdam", {"offload": "optimizer"}, "DeepSpeed's AdamW of the CPUs cannot be compiled here: it needs a C++"),
+    ],
+)
+def test_what_cannot_be_compiled_ends_the_script_before_the_download(
+    tried: str, techniques: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """Otherwise the trainer finds out when it has loaded the weights."""
+    machine = FakeMachine(tmp_path, files_of(changed(solved("quickstart"), techniques)))
+    machine.tool("python", f'case "$*" in *{tried}*) exit 1 ;; esac')
+    ended = machine.run_script()
+    assert ended.code == 1 and said in ended.said and not has_trained(ended.calls)
+    assert not any(call.startswith("hf") for call in ended.calls)
+
+
 def test_a_trainer_that_fails_is_not_at_its_end(machine: FakeMachine) -> None:
     """Its exit code comes through, nothing is uploaded, and the next start trains again."""
     machine.tool("trl", "exit 7")
