@@ -60,6 +60,8 @@ RUN_FOLDER = "/workspace"
 """Folder of a pod that the scripts write in: files of a ConfigMap are read-only."""
 RETRIES = 20
 """Times that a lost machine is replaced: a spot run may lose many."""
+NOTICE_SECONDS = 120
+"""Time between the signal and the end, in which a checkpoint is saved: `run_once.sh` waits as long."""
 
 
 def longest_hours(job: Assignment) -> float:
@@ -88,6 +90,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     }
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": NOTICE_SECONDS,
         **({"subdomain": name} if several else {}),
         "containers": [container],
         "volumes": [
@@ -102,6 +105,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         "parallelism": job.instances,
         "completionMode": "Indexed",
         "backoffLimit": RETRIES * job.instances,
+        "podFailurePolicy": {"rules": _pod_failures(several)},
         "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
         "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
     }
@@ -125,6 +129,19 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
     head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
     return commented(head) + "---\n".join(map(yaml_text, documents))
+
+
+def _pod_failures(several: bool) -> list[dict[str, Any]]:
+    """Return which ends of a pod are a lost machine, and which a fault that would come again, with its bill.
+
+    143 is a run that was stopped, 3 the folder of another plan. Of several pods the others end with a fault of their
+    trainer when one is lost, so that such a fault says nothing.
+    """
+    stopped = {"operator": "NotIn", "values": [143]} if not several else {"operator": "In", "values": [3]}
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": stopped},
+    ]
 
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
@@ -154,6 +171,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         "time": f"{days}-{rest // 60:02}:{rest % 60:02}:00",
         "output": f"{name}-%j.log",
         "open-mode": "append",
+        "signal": f"TERM@{NOTICE_SECONDS}",
     }
     lines = ["#!/usr/bin/env bash", *(f"#SBATCH --{key}={value}" for key, value in options.items())]
     lines += ["#SBATCH --requeue"]

@@ -73,7 +73,7 @@ def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None
     first = machine.run_script()
     assert first.code == 0 and first.calls[0] == "pip install -r requirements.txt" and first.calls[-1] == train
     assert first.calls[-2].startswith("python -m accelerate.commands.launch --num_processes 4 --multi_gpu /")
-    assert first.calls[-2].endswith("/world_size.py 4"), "counted before the training, by the same launcher"
+    assert first.calls[-2].endswith("/world_size.py 4 "), "counted before the training, by the same launcher"
     assert any(call.startswith("hf download mistralai/Mistral-7B-v0.1 --exclude original/*") for call in first.calls)
     assert "hf download --repo-type dataset my/data" in first.calls
     for step in ("90", "100"):
@@ -83,10 +83,9 @@ def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None
     upload = f"hf upload me/model {out} --exclude checkpoint-* --exclude planned.txt --exclude finished.txt"
     assert again.calls[-1] == upload, "what follows the training has its turn, and takes no checkpoints along"
     (out / "finished.txt").unlink()
-    assert machine.run_script(UPLOAD_TO="me/model").calls[-2:] == [
-        f"{train} --resume_from_checkpoint {out}/checkpoint-100",
-        upload,
-    ]
+    resumed = machine.run_script(UPLOAD_TO="me/model").calls
+    assert resumed[-3].endswith(f"/world_size.py 4 {out}/checkpoint-100"), "every machine says where it goes on"
+    assert resumed[-2:] == [f"{train} --resume_from_checkpoint {out}/checkpoint-100", upload]
     (out / "finished.txt").unlink()
     (out / "checkpoint-100" / "trainer_state.json").unlink()
     assert machine.run_script().calls[-1] == f"{train} --resume_from_checkpoint {out}/checkpoint-90"

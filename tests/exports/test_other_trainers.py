@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 import planner
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes, technique_facts
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
-from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
+from tests.helpers.exported_plans import INSTALL, WISHES, changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +67,7 @@ def test_axolotl_says_every_decision_of_a_qlora_run() -> None:
 
 
 def test_axolotl_shards_with_fsdp_2_and_inside_machines() -> None:
-    """What TRL cannot say is two sizes here."""
+    """What TRL leaves to variables of Accelerate is two sizes here."""
     found = settings(solved("fsdp"), "axolotl")
     assert found["fsdp_version"] == 2 and found["fsdp_config"]["activation_checkpointing"] is True
     assert found["gradient_checkpointing"] is False and "adapter" not in found
@@ -135,8 +137,23 @@ def test_hybrid_shards_with_selective_checkpointing_have_a_trainer() -> None:
         "use_reentrant": False
     }
     assert "activation_checkpointing" not in found["fsdp_config"]
-    with pytest.raises(InputError, match=r"TRL has no sharding hsdp; accelerate, axolotl can, or plan with --set"):
-        texts(plan, "trl")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16_mixed", "fp32"])
+def test_trl_shards_inside_of_machines_by_the_variables_of_accelerate(precision: str) -> None:
+    """Its file says that it shards; in pure bf16 no other trainer does, because Axolotl keeps fp32 masters."""
+    plan = changed(solved("fsdp"), {"sharding": "hsdp", "precision": precision}, gpus=16, instances=2)
+    assert settings(plan, "trl")["fsdp_config"]["version"] == 2
+    files, _ = export_all(choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), WISHES)
+    sizes = "PARALLELISM_CONFIG_DP_REPLICATE_SIZE=2 PARALLELISM_CONFIG_DP_SHARD_SIZE=8 trl sft --config sft.yaml "
+    assert f" env ACCELERATE_USE_PARALLELISM_CONFIG=true {sizes}" in files["run.sh"]
+    whole, _ = export_all(
+        choose_job(solved("fsdp"), scenario_of(solved("fsdp"), "plan.json"), "plan.json", None), WISHES
+    )
+    assert "PARALLELISM" not in whole["run.sh"] and "env trl sft --config sft.yaml " in whole["run.sh"]
+    if precision == "bf16":
+        with pytest.raises(InputError, match="16-bit weights get fp32 masters under FSDP there"):
+            texts(plan, "axolotl")
 
 
 @pytest.mark.parametrize("kind", ["none", "selective", "full"])

@@ -51,10 +51,10 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     run = found.pop("run").splitlines()
     flags = f"--num_processes {job.gpus} --multi_gpu"
     assert run[0] == "set -e"
-    assert f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus}' in run
     assert "OUT=/checkpoints/quickstart" in run and "enter_environment quickstart" in run
+    assert "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)" in run
     assert run[-5:] == [
-        "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
+        f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus} "$LATEST"',
         'echo "starts from ${LATEST:-the beginning}"',
         f'run_to_its_end "$OUT"/checkpoint-{job.steps} env trl sft --config sft.yaml {flags} '
         '${LATEST:+--resume_from_checkpoint "$LATEST"}',
