@@ -103,7 +103,41 @@ def test_several_machines_are_told_their_number_and_the_first_one() -> None:
     assert pod["subdomain"] == service["metadata"]["name"]
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert "NODE_RANK=$SLURM_NODEID" in files["job.slurm"] and "#SBATCH --nodes=2" in files["job.slurm"]
-    assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
+    assert "NODE_RANK:?" in files["run.sh"]
+    meet = '--num_machines 2 --machine_rank "$NODE_RANK" --main_process_ip "$HEAD_IP" --main_process_port 29500'
+    assert f"env trl sft --config sft.yaml --multi_gpu --num_processes 8 {meet} " in files["run.sh"]
+
+
+def test_pods_have_numbers_checkpoints_and_time_and_a_fault_is_not_tried_again() -> None:
+    """One pod that ends with a fault ends the job; of two, one ends so, too, when the other is lost."""
+    for machines, rule in (({}, ("NotIn", [143])), (TWO, ("In", [3]))):
+        files = folder(changed(solved("fsdp"), **machines))
+        job, *_ = yaml.safe_load_all(files["job.yaml"])
+        assert job["spec"]["completionMode"] == "Indexed"
+        lost, fault = job["spec"]["podFailurePolicy"]["rules"]
+        assert lost["action"] == "Ignore" and lost["onPodConditions"][0]["type"] == "DisruptionTarget"
+        assert fault["action"] == "FailJob"
+        assert (fault["onExitCodes"]["operator"], fault["onExitCodes"]["values"]) == rule
+        pod = job["spec"]["template"]["spec"]
+        assert pod["terminationGracePeriodSeconds"] == 120 and pod["restartPolicy"] == "Never"
+        claim = {volume["name"]: volume for volume in pod["volumes"]}["checkpoints"]
+        assert claim["persistentVolumeClaim"]["claimName"] == f"checkpoints-{job['metadata']['name']}"
+        (container,) = pod["containers"]
+        assert {"name": "checkpoints", "mountPath": "/checkpoints"} in container["volumeMounts"]
+        variables = {one["name"]: one for one in container["env"]}
+        assert variables["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "hf-token", "key": "HF_TOKEN"}
+        name = job["metadata"]["name"]
+        if machines:
+            assert variables["HEAD_IP"]["value"] == f"{name}-0.{name}"
+            path = variables["NODE_RANK"]["valueFrom"]["fieldRef"]["fieldPath"]
+            assert path == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def test_slurm_signals_before_the_time_is_up_and_starts_what_was_taken_again() -> None:
+    """Two minutes, in which a checkpoint is saved; without --requeue a job that is preempted has ended."""
+    lines = folder(solved("fsdp"))["job.slurm"].splitlines()
+    assert {"#SBATCH --signal=TERM@120", "#SBATCH --requeue", "#SBATCH --open-mode=append"} <= set(lines)
+    assert lines[-1].startswith("srun bash -c 'NODE_RANK=$SLURM_NODEID VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec ")
 
 
 def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_costs() -> None:

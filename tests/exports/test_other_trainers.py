@@ -156,6 +156,39 @@ def test_trl_shards_inside_of_machines_by_the_variables_of_accelerate(precision:
             texts(plan, "axolotl")
 
 
+_MEET = '--node_rank "$NODE_RANK" --master_addr "$HEAD_IP" --master_port 29500'
+_RESUME = '"${LATEST:+resume_from_checkpoint=}${LATEST:-overwrite_output_dir=true}"'
+
+
+@pytest.mark.parametrize(
+    ("target", "alone", "together"),
+    [
+        (
+            "llamafactory",
+            f"FORCE_TORCHRUN=1 NPROC_PER_NODE=4 llamafactory-cli train llamafactory.yaml {_RESUME}",
+            'FORCE_TORCHRUN=1 NPROC_PER_NODE=4 NNODES=2 NODE_RANK="$NODE_RANK" MASTER_ADDR="$HEAD_IP" '
+            f"MASTER_PORT=29500 llamafactory-cli train llamafactory.yaml {_RESUME}",
+        ),
+        (
+            "axolotl",
+            'axolotl train axolotl.yml ${LATEST:+--resume-from-checkpoint "$LATEST"} --launcher torchrun -- '
+            "--nproc_per_node 4",
+            'axolotl train axolotl.yml ${LATEST:+--resume-from-checkpoint "$LATEST"} --launcher torchrun -- '
+            f"--nproc_per_node 4 --nnodes 2 {_MEET}",
+        ),
+    ],
+)
+def test_each_machine_starts_its_own_processes_under_its_own_number(target: str, alone: str, together: str) -> None:
+    """Four GPUs on each of two machines, and on one; the checkpoint is that of the script, not the newest in sight."""
+    for machines, command in (({}, alone), ({"instances": 2, "gpus_per_instance": 4, "gpus": 8}, together)):
+        plan = changed(solved("quickstart"), {"activation_checkpointing": "full"}, **machines)
+        assert plan.jobs[0].gpus_per_instance == 4
+        given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+        lines = export_all(given, WISHES, trainers=(target,))[0]["run.sh"].splitlines()
+        (line,) = (line for line in lines if line.startswith("run_to_its_end "))
+        assert line.partition(" env ")[2] == command
+
+
 @pytest.mark.parametrize("kind", ["none", "selective", "full"])
 @pytest.mark.parametrize("quant", [None, "none", "nf4"])
 def test_what_is_tried_with_hybrid_shards_has_a_trainer(kind: str, quant: str | None) -> None:

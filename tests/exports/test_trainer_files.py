@@ -95,6 +95,7 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
     assert found["use_peft"] is False and found["dtype"] == "float32" and found["bf16"] is True
     assert found["activation_checkpointing"] is False and "activation_checkpointing_kwargs" not in found
     assert found["fsdp"] is True
+    assert found["save_strategy"] == "steps" and "enable_jit_checkpoint" not in found, "processes would wait for ever"
     assert found["fsdp_config"] == {
         "version": 2,
         "reshard_after_forward": True,

@@ -10,7 +10,7 @@ SKYPILOT = "tests/exports/test_skypilot.py"
 DSTACK = "tests/exports/test_dstack.py"
 FOLDER = "tests/exports/test_folder.py"
 
-AREA.of("models/exports/trl-1.16.yaml", TRAINER_FILES, FAKE, FOLDER)
+AREA.of("models/exports/trl-1.16.yaml", TRAINER_FILES, FOLDER, OTHERS)
 AREA.add("TRL: each machine is the first", '--machine_rank "$$NODE_RANK"', "--machine_rank 0")
 AREA.add("TRL: machines meet at no place", '--main_process_ip "$$HEAD_IP"', "", SKYPILOT)
 AREA.add(
@@ -38,19 +38,16 @@ AREA.add(
     "{method: full, precision: bf16_mixed}, write: {dtype: bfloat16}",
 )
 AREA.add("TRL: packed samples see each other", "packing_strategy: bfd_split}", "packing_strategy: wrapped}")
-AREA.add("TRL: hybrid shards are full ones", "run: $hybrid_variables trl", "run: trl")
 AREA.add("TRL: hybrid shards of several machines are full ones", "launch: $hybrid_variables trl", "launch: trl")
 
-AREA.of(
-    "models/exports/llamafactory-0.9.yaml", OTHERS, "tests/exports/test_refusals.py", "tests/exports/test_round_trip.py"
-)
+AREA.of("models/exports/llamafactory-0.9.yaml", OTHERS)
 AREA.add("LLaMA-Factory: each machine is the first", 'NODE_RANK="$$NODE_RANK"', "NODE_RANK=0")
 AREA.add("LLaMA-Factory: one process", "FORCE_TORCHRUN=1 NPROC_PER_NODE=$gpus llamafactory", "llamafactory")
 AREA.add("LLaMA-Factory: an empty log", "logging_steps: 10 ", "logging_steps: 500 ")
 AREA.add("LLaMA-Factory: a checkpoint that may be cut", "overwrite_output_dir=true", "resume_from_checkpoint=true")
 AREA.add("LLaMA-Factory: packed samples see each other", "neat_packing: true", "neat_packing: false")
 
-AREA.of("models/exports/axolotl-0.19.yaml", OTHERS, "tests/exports/test_round_trip.py")
+AREA.of("models/exports/axolotl-0.19.yaml", OTHERS)
 AREA.add(
     "Axolotl: processes of all machines on each",
     "--nproc_per_node $gpus_per_instance --nnodes",
@@ -106,7 +103,7 @@ AREA.add("a cut checkpoint is whole", '[ "$size" -eq "$((head + 8 + ${end:-0}))"
 AREA.add("shards that are missing are not missed", '[ -s "$(dirname "$1")/$part" ] || exit 1', "true")
 AREA.add("an optimizer without its schedule", '! has_optimizer "$1" || [ -s "$1/scheduler.pt" ]', "true")
 
-AREA.of("planner/exports/launchers.py", SKYPILOT, DSTACK, FAKE, FOLDER)
+AREA.of("planner/exports/launchers.py", SKYPILOT, DSTACK, FOLDER)
 AREA.add(
     "SkyPilot: checkpoints die with the machine",
     '"file_mounts": {CHECKPOINT_FOLDER: bucket}',
