@@ -61,7 +61,7 @@ AREA.add(
     "Axolotl: the shards are the machines", "dp_shard_size: $gpus_per_instance, dp", "dp_shard_size: $instances, dp"
 )
 
-AREA.of("models/exports/accelerate-1.15.yaml", OTHERS)
+AREA.of("models/exports/accelerate-1.15.yaml", TRAINER_FILES)
 AREA.add(
     "Accelerate: every machine has the number of the first", "machine_rank: give --machine_rank", "machine_rank: 0"
 )
@@ -165,7 +165,7 @@ AREA.add(
     """lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', *prep""",
     "lines += ['mkdir -p \"$OUT\"', *prep",
 )
-AREA.add("a world of another size trains", "lines += _world_check(trainer, facts)", "lines += []")
+AREA.add("a world of another size trains", "lines += _world_check(trainer, facts, resumes)", "lines += []")
 AREA.add(
     "a finished run trains again", "lines += ['if [ -e \"$OUT/finished.txt\" ]; then']", "lines += ['if false; then']"
 )
