@@ -189,10 +189,9 @@ def test_several_machines_meet_at_the_first_one() -> None:
     assert "--num_processes 16 --num_machines 2" in found["run"]
     assert '--machine_rank "$NODE_RANK" --main_process_ip "$HEAD_IP"' in found["run"]
     (line,) = (line for line in found["run"].splitlines() if line.startswith("HEAD_IP="))
-    meeting = subprocess.run(
-        ["bash", "-c", f'{line}; echo "$HEAD_IP"'], env={"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+    nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
+    said = f'{line}; echo "$HEAD_IP"'
+    meeting = subprocess.run(["bash", "-c", said], env=nodes, capture_output=True, text=True, check=True)
     assert meeting.stdout == "10.0.0.1\n"
 
 

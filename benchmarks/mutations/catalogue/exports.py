@@ -141,6 +141,7 @@ AREA.add(
     "Kubernetes: the script is not the first process",
     """cp -rL /job/* {RUN_FOLDER}/ && exec bash""",
     """cp -rL /job/* {RUN_FOLDER}/; bash""",
+    FAKE,
 )
 AREA.add("Kubernetes: the first pod is another", '"value": f"{name}-0.{name}"', '"value": f"{name}-1.{name}"')
 AREA.add("Kubernetes: pods without numbers", '"completionMode": "Indexed"', '"completionMode": "NonIndexed"')
