@@ -71,6 +71,7 @@ def test_axolotl_shards_with_fsdp_2_and_inside_machines() -> None:
     found = settings(solved("fsdp"), "axolotl")
     assert found["fsdp_version"] == 2 and found["fsdp_config"]["activation_checkpointing"] is True
     assert found["gradient_checkpointing"] is False and "adapter" not in found
+    assert found["fsdp_config"]["final_state_dict_type"] == "FULL_STATE_DICT", "a result that can be loaded"
     two = changed(solved("fsdp"), {"sharding": "hsdp"}, gpus=16, instances=2)
     hybrid = settings(two, "axolotl")
     assert (hybrid["dp_shard_size"], hybrid["dp_replicate_size"]) == (8, 2)

@@ -56,7 +56,12 @@ AREA.add(
 AREA.add(
     "Axolotl: a sharded result", "final_state_dict_type: FULL_STATE_DICT", "final_state_dict_type: SHARDED_STATE_DICT"
 )
-AREA.add("Axolotl: samples are left out, not cut", "excess_length_strategy: truncate", "excess_length_strategy: drop")
+AREA.add(
+    "Axolotl: samples are left out, not cut",
+    "excess_length_strategy: truncate",
+    "excess_length_strategy: drop",
+    TRAINER_FILES,
+)
 AREA.add(
     "Axolotl: the shards are the machines", "dp_shard_size: $gpus_per_instance, dp", "dp_shard_size: $instances, dp"
 )
