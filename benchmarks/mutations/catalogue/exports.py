@@ -165,7 +165,7 @@ AREA.add(
     "tests/exports/test_environment.py",
 )
 
-AREA.of("planner/exports/machine_names.py", FAKE, SKYPILOT)
+AREA.of("planner/exports/machine_names.py", FOLDER, FAKE)
 AREA.add(
     "checkpoints of another plan are gone on with",
     """lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', *prep""",
