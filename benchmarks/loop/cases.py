@@ -51,6 +51,7 @@ CASES = (
     Case("trl", "lora", "padded", gpus=2, sharding="zero3", kill=KILLED),
     Case("trl", "lora", "packed", machines=2, sharding="ddp", kill=KILLED),
     Case("trl", "full", "packed", machines=2, sharding="zero3", kill=KILLED),
+    Case("trl", "full", "packed", gpus=2, machines=2, sharding="hsdp", kill=KILLED),
     Case("llamafactory", "lora", "padded", kill=CUT),
     Case("llamafactory", "lora", "packed", kill=KILLED, result="merged"),
     Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
@@ -87,12 +88,14 @@ def plan_case(case: Case, model: str) -> tuple[Scenario, Plan]:
     text = SCENARIO.format(
         model=model, gpus=case.gpus * case.machines, packing=case.packing, saves=SAVES, method=case.method,
         samples=case.samples, result=case.result,
-        sharding=case.sharding, precision="fp32",
+        sharding="zero3" if case.sharding == "hsdp" else case.sharding, precision="fp32",
     )  # fmt: skip
     scenario = parse_scenario(text)
     plan: Plan = planner.solve(scenario, SolveOptions())
     if not plan.jobs:
         raise SystemExit(f"{case.name}: {plan.status}")
-    job = plan.jobs[0].model_copy(update={"instances": case.machines, "gpus_per_instance": case.gpus})
+    techniques = plan.jobs[0].techniques.model_copy(update={"sharding": case.sharding})  # hsdp is of several machines
+    moved = {"instances": case.machines, "gpus_per_instance": case.gpus, "techniques": techniques}
+    job = plan.jobs[0].model_copy(update=moved)
     assert job.gpus == case.gpus * case.machines, job.gpus
     return scenario, plan.model_copy(update={"jobs": (job,)})

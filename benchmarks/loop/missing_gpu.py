@@ -41,11 +41,7 @@ BY_TRAINER = {
         ),
     ),
     "llamafactory": (Change("use_cpu", "llamafactory.yaml", r"\Z", "\nuse_cpu: true\n", "as for TRL"),),
-    "axolotl": (
-        Change(
-            "no flash attention", "axolotl.yml", r"flash_attention: true", "sdp_attention: true", "as for TRL", True
-        ),
-    ),
+    "axolotl": (Change("no flash attention", "axolotl.yml", "flash_attention_2", "sdpa", "as for TRL"),),
 }
 IN_PROCESS = {
     "sharded on CPUs": (

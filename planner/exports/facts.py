@@ -28,6 +28,10 @@ CHECKPOINT_FOLDER = "/checkpoints"
 """Where a task mounts the bucket that outlives its machines."""
 
 
+_HYBRID = (
+    "ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_DP_REPLICATE_SIZE={} PARALLELISM_CONFIG_DP_SHARD_SIZE={}"
+)
+"""Variables of Accelerate (parallelism_config.py of 1.15.0): sharded inside of machines, repeated over them."""
 _OF_MLP = {"gate", "up", "down"}
 
 
@@ -98,6 +102,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     asked = next(scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
     step = result_step(job, scenario)
+    sharding = read_techniques().values.sharding.values[job.techniques.sharding]
     facts = {
         **technique_facts(techniques, asked, card, job.gpu, job.sequence_length, wishes.dataset),
         "unit": job.unit,
@@ -118,6 +123,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "result": step,
         "result_remarks": step.remarks() if step is not None else [],
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
+        "hybrid_variables": _HYBRID.format(job.instances, job.gpus_per_instance) if sharding.hybrid else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
         **_saving(job, asked),

@@ -291,6 +291,8 @@ class Provider(Row):
     """Whether a folder can be mounted there that outlives the machines."""
     shares: bool = True
     """Whether several machines can mount it at a time."""
+    image: Literal["always", "where needed", "never"] = "always"
+    """Whether a task names a container image: its machines are containers, can start one, or take none."""
     note: str = ""
 
     def keeps_for(self, machines: int) -> bool:

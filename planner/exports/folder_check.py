@@ -55,15 +55,16 @@ def _hash(text: str) -> str:
 
 
 def folder_list(
-    plan: Plan, texts: Mapping[str, str], needs: Collection[str], see_to: Collection[str], folder: Path
+    plan: Plan, texts: Mapping[str, str], needs: Collection[str], see_to: Collection[str], folder: Path | None = None
 ) -> str:
     """Return the list of a folder: its files with their hashes, the plan, what it needs and leaves to a person.
 
-    `needs`: files that those here start or read. Files of the same plan that an earlier export wrote stay in the list.
+    `needs`: files that those here start or read. `folder`: where they are written, if they are; files of the same plan
+    that an earlier export wrote there stay in the list.
     """
     own, entries = fingerprint(plan), dict[str, Any]()
     try:
-        before = _read_list(folder)
+        before = _read_list(folder) if folder is not None else {}
     except InputError:
         before = {}
     if before.get("plan") == own:

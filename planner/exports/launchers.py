@@ -21,10 +21,12 @@ from planner.exports.machine_names import (
 )
 from planner.exports.script_parts import (
     commented,
+    compiled_by,
     environment_lines,
     environment_remark,
     header,
     image_of,
+    needs_image,
     setup_script,
 )
 from planner.results.plan import Assignment
@@ -58,6 +60,8 @@ RUN_FOLDER = "/workspace"
 """Folder of a pod that the scripts write in: files of a ConfigMap are read-only."""
 RETRIES = 20
 """Times that a lost machine is replaced: a spot run may lose many."""
+NOTICE_SECONDS = 120
+"""Time between the signal and the end, in which a checkpoint is saved: `run_once.sh` waits as long."""
 
 
 def longest_hours(job: Assignment) -> float:
@@ -86,6 +90,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     }
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": NOTICE_SECONDS,
         **({"subdomain": name} if several else {}),
         "containers": [container],
         "volumes": [
@@ -100,6 +105,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         "parallelism": job.instances,
         "completionMode": "Indexed",
         "backoffLimit": RETRIES * job.instances,
+        "podFailurePolicy": {"rules": _pod_failures(several)},
         "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
         "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
     }
@@ -123,6 +129,19 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
     head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
     return commented(head) + "---\n".join(map(yaml_text, documents))
+
+
+def _pod_failures(several: bool) -> list[dict[str, Any]]:
+    """Return which ends of a pod are a lost machine, and which a fault that would come again, with its bill.
+
+    143 is a run that was stopped, 3 the folder of another plan. Of several pods the others end with a fault of their
+    trainer when one is lost, so that such a fault says nothing.
+    """
+    stopped = {"operator": "NotIn", "values": [143]} if not several else {"operator": "In", "values": [3]}
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": stopped},
+    ]
 
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
@@ -152,6 +171,7 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         "time": f"{days}-{rest // 60:02}:{rest % 60:02}:00",
         "output": f"{name}-%j.log",
         "open-mode": "append",
+        "signal": f"TERM@{NOTICE_SECONDS}",
     }
     lines = ["#!/usr/bin/env bash", *(f"#SBATCH --{key}={value}" for key, value in options.items())]
     lines += ["#SBATCH --requeue"]
@@ -299,22 +319,42 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     job = given.job
     machines = find_machines(given.scenario, job, tool)
     bucket = {"name": _bucket(job, facts), "mode": "MOUNT_CACHED"}
+    image, image_remark = _skypilot_image(given, tool, machines, facts)
     task = {
         "name": task_name(job),
         "workdir": ".",
         "num_nodes": job.instances,
-        "resources": skypilot_resources(given, machines),
+        "resources": skypilot_resources(given, machines) | image,
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
         "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
-    remarks.append(f"packages like those of {environment_remark(job.gpu)}")
+    remarks.append(image_remark)
     remarks += [text for _, text in skypilot_needs(job, facts)]
     command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
     head = header(given.plan, job, tool, command, remarks, facts["result_remarks"])
     return commented(head) + yaml_text(task)
+
+
+def _skypilot_image(given: Given, tool: LaunchMap, machines: Machines, facts: Facts) -> tuple[dict[str, str], str]:
+    """Return the image that a task names, if any, and what its head says of it.
+
+    `InputError` where a GPU needs the PyTorch of an image and the provider starts none.
+    """
+    job, said = given.job, environment_remark(given.job.gpu)
+    needed = needs_image(facts, job.gpu)
+    if machines.image == "always" or (needed and machines.image == "where needed"):
+        return {"image_id": f"docker:{image_of(job.gpu).image}"}, said
+    if not needed:
+        why = f"{job.provider} starts none" if machines.image == "never" else "loading one takes minutes"
+        return {}, f"no image is named ({why}, and the run needs none); packages like those of {said}"
+    if not image_of(job.gpu).torch:
+        what = f"{tool.label} starts no image at {job.provider}, and {job.gpu} needs the PyTorch of one"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "export to another launcher")])
+    needs = "; ".join(f"{compiled.what} needs {compiled.needs}" for compiled in compiled_by(facts))
+    return {}, f"no image is named ({job.provider} starts none); packages like those of {said}; {needs}"
 
 
 def _bucket(job: Assignment, facts: Facts) -> str:

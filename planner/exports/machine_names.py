@@ -186,6 +186,8 @@ class Machines:
     usd_per_hour: float | None
     spot_usd_per_hour: float | None
     keeps: bool = True
+    image: str = "always"
+    """As `Provider.image` says."""
     note: str = ""
 
 
@@ -229,6 +231,7 @@ def find_machines(
         usd_per_hour=_highest(offer.usd_per_hour for offer in offers),
         spot_usd_per_hour=_highest(usd for offer in offers for usd in _spot_prices(offer)),
         keeps=provider.keeps_for(together),
+        image=provider.image,
         note=provider.note,
     )
 
@@ -283,7 +286,7 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     """Return the shell script that starts a run, or goes on from its newest complete checkpoint, or has nothing to do.
 
     The folder of the run belongs to one model, data set and recipe: that of another is refused with exit code 3.
-    It first counts the processes that the machines start together, and ends where they are not those of the plan.
+    It counts the processes that the machines start together, and ends where they are not those of the plan.
     `variables`: shell variables of the launch command -> how the launcher of the machines says them.
     """
     lines = ["set -e"]
@@ -293,11 +296,12 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', *preparing_lines(facts)]
     lines += ['if [ -e "$OUT/finished.txt" ]; then']
     lines += ['  echo "trained to its last step already: remove $OUT/finished.txt to train on"', "else"]
-    lines += _world_check(trainer, facts)
     resumes = bool(trainer.resume) and facts["method"] in trainer.resumes
     if resumes:
         name, last = (shell_word(word) for word in (trainer.checkpoints.name, trainer.checkpoints.last))
         lines += [*script_lines("newest_checkpoint.sh"), f'LATEST=$(newest_checkpoint "$OUT" {name} {last} || true)']
+    lines += _world_check(trainer, facts, resumes)
+    if resumes:
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
     last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
@@ -307,9 +311,14 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     return "\n".join(lines) + "\n"
 
 
-def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
-    """Return the lines that say how many processes train together, and end where the plan has another number."""
+def _world_check(trainer: FieldMap, facts: Facts, resumes: bool) -> list[str]:
+    """Return the lines that say how many processes train together, and end where the plan has another number.
+
+    They end, too, where machines would go on from different checkpoints: without a folder that all have, the first
+    one alone has any, and the others would train the beginning with it.
+    """
     start = start_command(trainer, facts, MEETING_PORT + 1)
     if not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
-    return [*written_program("WORLD", "world_size.py"), f'{start} "$WORLD" {facts["gpus"]}']
+    arguments = f'{facts["gpus"]} "$LATEST"' if resumes else facts["gpus"]
+    return [*written_program("WORLD", "world_size.py"), f'{start} "$WORLD" {arguments}']

@@ -17,6 +17,7 @@ from planner.exports.script_parts import (
     environment_remark,
     header,
     split_packages,
+    trying_lines,
     wrapped,
     written_by,
 )
@@ -45,8 +46,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         *environment_lines(task_name(given.job)),
         "pip install -r requirements.txt",
         *(f"pip install {package}" for package in split_packages(trainer, facts)[1]),
-        "# Fails at once where driver, PyTorch and GPU do not fit each other.",
-        "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
+        *trying_lines(facts),
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then',

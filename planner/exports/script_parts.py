@@ -14,6 +14,7 @@ from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
 from planner.library.technique_tables import Row
+from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
 
@@ -175,14 +176,65 @@ def environment_lines(name: str) -> list[str]:
 
 
 def setup_script(trainer: FieldMap, facts: Facts, gpu: str, name: str) -> str:
-    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own.
+    """Return the shell script that installs what a run needs, and tries it; options of pip make a line of their own.
 
     `name`: that of the virtual environment, which the run enters again.
     """
     together, alone = split_packages(trainer, facts)
     packages = " ".join((*torch_lines(gpu), *map(shell_word, together)))
     installs = (f"pip install {requirement}" for requirement in (packages, *alone))
-    return "\n".join(("set -e", *environment_lines(name), *installs)) + "\n"
+    return "\n".join(("set -e", *environment_lines(name), *installs, *trying_lines(facts))) + "\n"
+
+
+@record(frozen=True)
+class Compiled:
+    """What a run compiles on its machine at its first use, by a package that is installed without a compiler."""
+
+    what: str
+    try_it: str
+    """Command that compiles it, and fails where that cannot be."""
+    needs: str
+
+
+_TRITON = Compiled(
+    what="the launcher of Triton's kernels",
+    try_it="python -c 'from triton.runtime import driver; driver.active'",
+    needs="a C compiler and the headers of Python (Debian: apt install gcc python3-dev)",
+)
+"""triton/runtime/build.py of 3.6 to 3.9: kernels of Liger and Unsloth, and what torch.compile makes."""
+_CPU_ADAM = Compiled(
+    what="DeepSpeed's AdamW of the CPUs",
+    try_it="python -c 'from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()'",
+    needs="a C++ compiler, the headers of Python and, before DeepSpeed 0.19, CUDA's toolkit: the image has them",
+)
+"""op_builder/cpu/cpu_adam.py of 0.19.8; TorchCPUOpBuilder of 0.18.9 links curand. It takes one to four minutes."""
+
+
+def compiled_by(facts: Facts) -> list[Compiled]:
+    """Return what a run compiles before its first step."""
+    found = []
+    if facts["framework"] in ("hf-fused", "unsloth") or facts["optimizer"] == "adamw_4bit":
+        found.append(_TRITON)
+    if facts["engine"] == "deepspeed" and facts["offload"] != "none":
+        found.append(_CPU_ADAM)
+    return found
+
+
+def needs_image(facts: Facts, gpu: str) -> bool:
+    """Return whether a run needs what the image has and a bare machine may lack: its PyTorch, or CUDA's toolkit."""
+    return not image_of(gpu).torch or _CPU_ADAM in compiled_by(facts)
+
+
+def trying_lines(facts: Facts) -> list[str]:
+    """Return the lines that fail before weights are downloaded where a machine cannot run what is installed."""
+    lines = [
+        "# Fails at once where driver, PyTorch and GPU do not fit each other.",
+        "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
+    ]
+    for compiled in compiled_by(facts):
+        said = f"{compiled.what} cannot be compiled here: it needs {compiled.needs}"
+        lines.append(f"{compiled.try_it} || {{ echo {shell_word(said)} >&2; exit 1; }}")
+    return lines
 
 
 def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:

@@ -17,8 +17,9 @@ from planner.documents.overrides import override
 from planner.documents.strict_yaml import yaml_text
 from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, printable
-from planner.exports.export import choose_job, export_all
+from planner.exports.export import choose_job, export_all, needed_files, to_fill_in
 from planner.exports.facts import Wishes
+from planner.exports.folder_check import LIST, folder_list
 from planner.exports.machine_names import slug
 from planner.loading.scenario_file import fill_names
 from planner.records import record
@@ -51,18 +52,28 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
     `left-out.txt` says which files are missing and why. Raises InputError where there is nothing to run, or no tool
     can express a job.
     """
-    parts, missing, stream = _folders(scenario, plan), [], io.BytesIO()
+    parts, missing, stream, texts = _folders(scenario, plan), [], io.BytesIO(), dict[str, str]()
+    for number, (name, (found, left_out)) in enumerate(parts.items()):
+        same = [slug(part) for part in list(parts)[:number]].count(slug(name))
+        folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
+        missing += [f"{folder}{line}" for line in left_out]
+        texts |= {folder + path: text for path, text in found.items()}
+    texts[PLAN_FILE] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"  # as export writes it
+    texts[LIST] = _list_of(scenario, plan, texts)
+    if missing:
+        texts["left-out.txt"] = "\n".join(missing) + "\n"
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number, (name, (found, left_out)) in enumerate(parts.items()):
-            same = [slug(part) for part in list(parts)[:number]].count(slug(name))
-            folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
-            missing += [f"{folder}{line}" for line in left_out]
-            for path, text in found.items():
-                archive.writestr(zipfile.ZipInfo(folder + path), text)
-        archive.writestr(zipfile.ZipInfo(PLAN_FILE), plan_file(plan))
-        if missing:
-            archive.writestr(zipfile.ZipInfo("left-out.txt"), "\n".join(missing) + "\n")
+        for path, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(path), text)
     return base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+def _list_of(scenario: Scenario, plan: Plan, texts: Mapping[str, str]) -> str:
+    """Return the list that `planner export --check` reads; of a job alone with what it needs and leaves to the user."""
+    if plan.services or len(plan.jobs) != 1:
+        return folder_list(plan, texts, (), ())
+    given = choose_job(plan, scenario, PLAN_FILE, None)
+    return folder_list(plan, texts, needed_files(given, Wishes(), texts), to_fill_in(given, Wishes(), texts))
 
 
 def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:

@@ -76,6 +76,7 @@ def test_several_machines_meet_at_the_first_one() -> None:
     assert dstack_profile(solved("spot").jobs[0], machines, 2)["retry"]["on_events"][-1] == "error", (
         "a node that is lost ends the others by a fault"
     )
+    assert 'NODE_RANK="$DSTACK_NODE_RANK"' in command.splitlines()
     assert 'HEAD_IP="$DSTACK_MASTER_NODE_IP"' in command and "--num_machines 2" in command
 
 

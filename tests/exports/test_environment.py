@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
 from planner.exports.script_parts import image_of
 from planner.library.reading import read_library
@@ -140,3 +142,14 @@ def test_unsloth_and_the_others_name_each_other() -> None:
         texts(unsloth_plan(), "trl")
     with pytest.raises(InputError, match="Unsloth does not run hf-fused; axolotl, llamafactory, trl can"):
         texts(solved("quickstart"), "unsloth")
+
+
+@pytest.mark.slow
+def test_a_run_of_unsloth_goes_on_from_the_checkpoint_of_the_script() -> None:
+    """Its program takes it as its only argument."""
+    plan = unsloth_plan()
+    files, _ = export_all(
+        choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), Wishes(dataset="my/data")
+    )
+    (line,) = (line for line in files["run.sh"].splitlines() if line.startswith("run_to_its_end "))
+    assert line.endswith(' env python train_unsloth.py ${LATEST:+"$LATEST"}')

@@ -54,6 +54,24 @@ def test_a_world_of_another_size_trains_nothing(machine: FakeMachine) -> None:
     assert ended.code == 1 and not has_trained(ended.calls)
 
 
+@pytest.mark.parametrize(
+    ("tried", "techniques", "said"),
+    [
+        ("triton", {}, "the launcher of Triton's kernels cannot be compiled here: it needs a C compiler"),
+        ("CPUAdam", {"offload": "optimizer"}, "DeepSpeed's AdamW of the CPUs cannot be compiled here: it needs a C++"),
+    ],
+)
+def test_what_cannot_be_compiled_ends_the_script_before_the_download(
+    tried: str, techniques: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """Otherwise the trainer finds out when it has loaded the weights."""
+    machine = FakeMachine(tmp_path, files_of(changed(solved("quickstart"), techniques)))
+    machine.tool("python", f'case "$*" in *{tried}*) exit 1 ;; esac')
+    ended = machine.run_script()
+    assert ended.code == 1 and said in ended.said and not has_trained(ended.calls)
+    assert not any(call.startswith("hf") for call in ended.calls)
+
+
 def test_a_trainer_that_fails_is_not_at_its_end(machine: FakeMachine) -> None:
     """Its exit code comes through, nothing is uploaded, and the next start trains again."""
     machine.tool("trl", "exit 7")
@@ -174,6 +192,24 @@ def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path:
     assert machine.run_script(VENV=str(made)).code == 0
     none = machine.run_script(VENV=str(tmp_path / "none"))
     assert none.code == 1 and "no virtual environment: install uv" in none.said and not has_trained(none.calls)
+
+
+def test_a_folder_of_the_user_is_never_taken_for_an_environment(machine: FakeMachine, tmp_path: Path) -> None:
+    """`VENV` names a folder with other things: it is refused and left whole; one that was cut off is made anew."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years")
+    machine.tool("uv", f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"')
+    for name in (str(own), f"{own}/"):
+        ended = machine.run_script(VENV=name)
+        assert ended.code == 1 and f"{own} has no bin/pip: " in ended.said and ended.calls == []
+    assert (own / "thesis.txt").read_text() == "years" and [path.name for path in own.iterdir()] == ["thesis.txt"]
+    machine.tool("uv", 'for last; do :; done; mkdir -p "$last/half" && exit 1')
+    cut = tmp_path / "cut"
+    assert machine.run_script(VENV=str(cut)).code == 1 and (cut / "half").exists()
+    machine.tool("uv", f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"')
+    assert machine.run_script(VENV=str(cut)).code == 0 and not (cut / "half").exists()
+    assert sorted(path.name for path in tmp_path.glob("cut*")) == ["cut"]
 
 
 def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path) -> None:

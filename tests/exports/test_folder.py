@@ -73,7 +73,7 @@ def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None
     first = machine.run_script()
     assert first.code == 0 and first.calls[0] == "pip install -r requirements.txt" and first.calls[-1] == train
     assert first.calls[-2].startswith("python -m accelerate.commands.launch --num_processes 4 --multi_gpu /")
-    assert first.calls[-2].endswith("/world_size.py 4"), "counted before the training, by the same launcher"
+    assert first.calls[-2].endswith("/world_size.py 4 "), "counted before the training, by the same launcher"
     assert any(call.startswith("hf download mistralai/Mistral-7B-v0.1 --exclude original/*") for call in first.calls)
     assert "hf download --repo-type dataset my/data" in first.calls
     for step in ("90", "100"):
@@ -83,10 +83,9 @@ def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None
     upload = f"hf upload me/model {out} --exclude checkpoint-* --exclude planned.txt --exclude finished.txt"
     assert again.calls[-1] == upload, "what follows the training has its turn, and takes no checkpoints along"
     (out / "finished.txt").unlink()
-    assert machine.run_script(UPLOAD_TO="me/model").calls[-2:] == [
-        f"{train} --resume_from_checkpoint {out}/checkpoint-100",
-        upload,
-    ]
+    resumed = machine.run_script(UPLOAD_TO="me/model").calls
+    assert resumed[-3].endswith(f"/world_size.py 4 {out}/checkpoint-100"), "every machine says where it goes on"
+    assert resumed[-2:] == [f"{train} --resume_from_checkpoint {out}/checkpoint-100", upload]
     (out / "finished.txt").unlink()
     (out / "checkpoint-100" / "trainer_state.json").unlink()
     assert machine.run_script().calls[-1] == f"{train} --resume_from_checkpoint {out}/checkpoint-90"
@@ -104,7 +103,41 @@ def test_several_machines_are_told_their_number_and_the_first_one() -> None:
     assert pod["subdomain"] == service["metadata"]["name"]
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert "NODE_RANK=$SLURM_NODEID" in files["job.slurm"] and "#SBATCH --nodes=2" in files["job.slurm"]
-    assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
+    assert "NODE_RANK:?" in files["run.sh"]
+    meet = '--num_machines 2 --machine_rank "$NODE_RANK" --main_process_ip "$HEAD_IP" --main_process_port 29500'
+    assert f"env trl sft --config sft.yaml --multi_gpu --num_processes 8 {meet} " in files["run.sh"]
+
+
+def test_pods_have_numbers_checkpoints_and_time_and_a_fault_is_not_tried_again() -> None:
+    """One pod that ends with a fault ends the job; of two, one ends so, too, when the other is lost."""
+    for machines, rule in (({}, ("NotIn", [143])), (TWO, ("In", [3]))):
+        files = folder(changed(solved("fsdp"), **machines))
+        job, *_ = yaml.safe_load_all(files["job.yaml"])
+        assert job["spec"]["completionMode"] == "Indexed"
+        lost, fault = job["spec"]["podFailurePolicy"]["rules"]
+        assert lost["action"] == "Ignore" and lost["onPodConditions"][0]["type"] == "DisruptionTarget"
+        assert fault["action"] == "FailJob"
+        assert (fault["onExitCodes"]["operator"], fault["onExitCodes"]["values"]) == rule
+        pod = job["spec"]["template"]["spec"]
+        assert pod["terminationGracePeriodSeconds"] == 120 and pod["restartPolicy"] == "Never"
+        claim = {volume["name"]: volume for volume in pod["volumes"]}["checkpoints"]
+        assert claim["persistentVolumeClaim"]["claimName"] == f"checkpoints-{job['metadata']['name']}"
+        (container,) = pod["containers"]
+        assert {"name": "checkpoints", "mountPath": "/checkpoints"} in container["volumeMounts"]
+        variables = {one["name"]: one for one in container["env"]}
+        assert variables["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "hf-token", "key": "HF_TOKEN"}
+        name = job["metadata"]["name"]
+        if machines:
+            assert variables["HEAD_IP"]["value"] == f"{name}-0.{name}"
+            path = variables["NODE_RANK"]["valueFrom"]["fieldRef"]["fieldPath"]
+            assert path == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def test_slurm_signals_before_the_time_is_up_and_starts_what_was_taken_again() -> None:
+    """Two minutes, in which a checkpoint is saved; without --requeue a job that is preempted has ended."""
+    lines = folder(solved("fsdp"))["job.slurm"].splitlines()
+    assert {"#SBATCH --signal=TERM@120", "#SBATCH --requeue", "#SBATCH --open-mode=append"} <= set(lines)
+    assert lines[-1].startswith("srun bash -c 'NODE_RANK=$SLURM_NODEID VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec ")
 
 
 def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_costs() -> None:

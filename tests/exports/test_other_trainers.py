@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 import planner
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes, technique_facts
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
-from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
+from tests.helpers.exported_plans import INSTALL, WISHES, changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
 
@@ -65,10 +67,11 @@ def test_axolotl_says_every_decision_of_a_qlora_run() -> None:
 
 
 def test_axolotl_shards_with_fsdp_2_and_inside_machines() -> None:
-    """What TRL cannot say is two sizes here."""
+    """What TRL leaves to variables of Accelerate is two sizes here."""
     found = settings(solved("fsdp"), "axolotl")
     assert found["fsdp_version"] == 2 and found["fsdp_config"]["activation_checkpointing"] is True
     assert found["gradient_checkpointing"] is False and "adapter" not in found
+    assert found["fsdp_config"]["final_state_dict_type"] == "FULL_STATE_DICT", "a result that can be loaded"
     two = changed(solved("fsdp"), {"sharding": "hsdp"}, gpus=16, instances=2)
     hybrid = settings(two, "axolotl")
     assert (hybrid["dp_shard_size"], hybrid["dp_replicate_size"]) == (8, 2)
@@ -135,8 +138,56 @@ def test_hybrid_shards_with_selective_checkpointing_have_a_trainer() -> None:
         "use_reentrant": False
     }
     assert "activation_checkpointing" not in found["fsdp_config"]
-    with pytest.raises(InputError, match=r"TRL has no sharding hsdp; accelerate, axolotl can, or plan with --set"):
-        texts(plan, "trl")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16_mixed", "fp32"])
+def test_trl_shards_inside_of_machines_by_the_variables_of_accelerate(precision: str) -> None:
+    """Its file says that it shards; in pure bf16 no other trainer does, because Axolotl keeps fp32 masters."""
+    plan = changed(solved("fsdp"), {"sharding": "hsdp", "precision": precision}, gpus=16, instances=2)
+    assert settings(plan, "trl")["fsdp_config"]["version"] == 2
+    files, _ = export_all(choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), WISHES)
+    sizes = "PARALLELISM_CONFIG_DP_REPLICATE_SIZE=2 PARALLELISM_CONFIG_DP_SHARD_SIZE=8 trl sft --config sft.yaml "
+    assert f" env ACCELERATE_USE_PARALLELISM_CONFIG=true {sizes}" in files["run.sh"]
+    whole, _ = export_all(
+        choose_job(solved("fsdp"), scenario_of(solved("fsdp"), "plan.json"), "plan.json", None), WISHES
+    )
+    assert "PARALLELISM" not in whole["run.sh"] and "env trl sft --config sft.yaml " in whole["run.sh"]
+    if precision == "bf16":
+        with pytest.raises(InputError, match="16-bit weights get fp32 masters under FSDP there"):
+            texts(plan, "axolotl")
+
+
+_MEET = '--node_rank "$NODE_RANK" --master_addr "$HEAD_IP" --master_port 29500'
+_RESUME = '"${LATEST:+resume_from_checkpoint=}${LATEST:-overwrite_output_dir=true}"'
+
+
+@pytest.mark.parametrize(
+    ("target", "alone", "together"),
+    [
+        (
+            "llamafactory",
+            f"FORCE_TORCHRUN=1 NPROC_PER_NODE=4 llamafactory-cli train llamafactory.yaml {_RESUME}",
+            'FORCE_TORCHRUN=1 NPROC_PER_NODE=4 NNODES=2 NODE_RANK="$NODE_RANK" MASTER_ADDR="$HEAD_IP" '
+            f"MASTER_PORT=29500 llamafactory-cli train llamafactory.yaml {_RESUME}",
+        ),
+        (
+            "axolotl",
+            'axolotl train axolotl.yml ${LATEST:+--resume-from-checkpoint "$LATEST"} --launcher torchrun -- '
+            "--nproc_per_node 4",
+            'axolotl train axolotl.yml ${LATEST:+--resume-from-checkpoint "$LATEST"} --launcher torchrun -- '
+            f"--nproc_per_node 4 --nnodes 2 {_MEET}",
+        ),
+    ],
+)
+def test_each_machine_starts_its_own_processes_under_its_own_number(target: str, alone: str, together: str) -> None:
+    """Four GPUs on each of two machines, and on one; the checkpoint is that of the script, not the newest in sight."""
+    for machines, command in (({}, alone), ({"instances": 2, "gpus_per_instance": 4, "gpus": 8}, together)):
+        plan = changed(solved("quickstart"), {"activation_checkpointing": "full"}, **machines)
+        assert plan.jobs[0].gpus_per_instance == 4
+        given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+        lines = export_all(given, WISHES, trainers=(target,))[0]["run.sh"].splitlines()
+        (line,) = (line for line in lines if line.startswith("run_to_its_end "))
+        assert line.partition(" env ")[2] == command
 
 
 @pytest.mark.parametrize("kind", ["none", "selective", "full"])

@@ -26,9 +26,9 @@ def refused(*targets: str, plan: str = "quickstart", techniques: dict[str, Any] 
 
 
 def test_a_technique_that_the_target_lacks_names_the_targets_that_have_it() -> None:
-    """Sharding inside a machine only is in the configuration of Accelerate, not in that of TRL."""
-    said = refused("trl", plan="fsdp", techniques={"sharding": "hsdp"})
-    assert "TRL has no sharding hsdp; accelerate, axolotl can, or plan with " in said
+    """Sharding inside a machine only is in the configuration of Accelerate, not in that of LLaMA-Factory."""
+    said = refused("llamafactory", plan="fsdp", techniques={"sharding": "hsdp"})
+    assert "LLaMA-Factory has no sharding hsdp; accelerate, axolotl, trl can, or plan with " in said
     assert "--set 'jobs.llama-2-7b-full-vs-lora.techniques.sharding=[none, ddp, zero1, zero2, zero3]'" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import yaml
 
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
-from planner.exports.export import choose_job, to_fill_in
-from planner.exports.facts import Wishes
+from planner.exports.export import choose_job, export, to_fill_in
+from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import launch_maps
+from planner.exports.script_parts import image_of
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
 
@@ -41,6 +43,7 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     name = tool.providers[job.provider].gpus.get(job.gpu) or tool.gpus[job.gpu]
     assert found.pop("resources") == {
         "accelerators": f"{name}:{job.gpus_per_instance}",
+        "image_id": "docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel",  # machines of RunPod are containers
         "infra": found_infra(plan),
         "use_spot": False,
         "max_hourly_cost": round(1.1 * offer["usd_per_hour"], 2),
@@ -49,10 +52,10 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     run = found.pop("run").splitlines()
     flags = f"--num_processes {job.gpus} --multi_gpu"
     assert run[0] == "set -e"
-    assert f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus}' in run
     assert "OUT=/checkpoints/quickstart" in run and "enter_environment quickstart" in run
+    assert "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)" in run
     assert run[-5:] == [
-        "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
+        f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus} "$LATEST"',
         'echo "starts from ${LATEST:-the beginning}"',
         f'run_to_its_end "$OUT"/checkpoint-{job.steps} env trl sft --config sft.yaml {flags} '
         '${LATEST:+--resume_from_checkpoint "$LATEST"}',
@@ -87,6 +90,60 @@ def test_a_token_is_asked_for_where_the_model_is_gated() -> None:
     assert "HF_TOKEN" in texts(plan, "kubernetes", "trl")["job.yaml"]
     open_model = texts(plan, "skypilot", "trl", wishes=Wishes("Qwen/Qwen3-8B", "my/data"))["task.yaml"]
     assert "HF_TOKEN" not in open_model
+
+
+@pytest.mark.parametrize(
+    ("name", "techniques", "has_image", "said"),
+    [
+        ("secure", {}, True, "image pytorch/pytorch:2.11.0"),
+        ("on lambda", {}, False, "no image is named (loading one takes minutes, and the run needs none)"),
+        ("on lambda", {"offload": "optimizer"}, True, "image pytorch/pytorch:2.11.0"),
+        ("on verda", {}, False, "no image is named (verda starts none, and the run needs none)"),
+        ("on verda", {"offload": "optimizer"}, False, "DeepSpeed's AdamW of the CPUs needs a C++ compiler"),
+    ],
+)
+def test_an_image_is_named_where_it_is_the_machine_or_the_run_needs_it(
+    name: str, techniques: dict[str, Any], has_image: bool, said: str
+) -> None:
+    """Containers of RunPod have no PyTorch; a machine of a cloud takes minutes to load one; Verda starts none."""
+    plan = solved(name)
+    image = f"image {image_of(plan.jobs[0].gpu).image}".split("-")[0]
+    text = texts(changed(plan, techniques), "skypilot", "trl")["task.yaml"]
+    assert ("image_id" in yaml.safe_load(text)["resources"]) == has_image
+    head = " ".join(text.split("\nname:")[0].replace("#", "").split())
+    assert said.replace("image pytorch/pytorch:2.11.0", image) in head and image in head
+
+
+def test_a_gpu_that_needs_the_pytorch_of_an_image_is_refused_where_none_is_started() -> None:
+    """Packages of PyPI would bring PyTorch for CUDA to a GPU of AMD."""
+    plan = solved("on verda")
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    offers = tuple(
+        offer.model_copy(update={"gpu": "MI300X"}) if offer.gpu == given.job.gpu else offer
+        for offer in given.scenario.offers
+    )
+    moved = Given(plan, given.scenario.model_copy(update={"offers": offers}), changed(plan, gpu="MI300X").jobs[0])
+    with pytest.raises(InputError, match="SkyPilot starts no image at verda, and MI300X needs the PyTorch of one"):
+        export(moved, ("skypilot", "trl"), Wishes(dataset="my/data"), "plan.json")
+
+
+def test_what_a_run_compiles_is_tried_before_anything_is_downloaded() -> None:
+    """Triton's launcher for Liger, DeepSpeed's AdamW for an optimizer in host memory; else the GPU alone."""
+    plan = solved("secure")
+    setups = {
+        name: task(changed(plan, techniques, framework=framework))["setup"]
+        for name, framework, techniques in (
+            ("liger", "hf-fused", {"framework": "hf-fused"}),
+            ("plain", "hf", {"framework": "hf"}),
+            ("host", "hf", {"framework": "hf", "offload": "optimizer"}),
+            ("torchao", "hf", {"framework": "hf", "optimizer": "adamw_4bit"}),
+        )
+    }
+    triton, adam = "python -c 'from triton.runtime import driver; driver.active'", "CPUAdamBuilder().load()'"
+    assert {name for name, text in setups.items() if triton in text} == {"liger", "torchao"}
+    assert {name for name, text in setups.items() if adam in text} == {"host"}
+    for text in setups.values():
+        assert text.index("pip install") < text.index("python -c 'import torch; torch.ones(1, device=")
 
 
 def found_infra(plan: Any) -> str:
@@ -131,6 +188,11 @@ def test_several_machines_meet_at_the_first_one() -> None:
     assert 'NODE_RANK="$SKYPILOT_NODE_RANK"' in found["run"]
     assert "--num_processes 16 --num_machines 2" in found["run"]
     assert '--machine_rank "$NODE_RANK" --main_process_ip "$HEAD_IP"' in found["run"]
+    (line,) = (line for line in found["run"].splitlines() if line.startswith("HEAD_IP="))
+    nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
+    said = f'{line}; echo "$HEAD_IP"'
+    meeting = subprocess.run(["bash", "-c", said], env=nodes, capture_output=True, text=True, check=True)
+    assert meeting.stdout == "10.0.0.1\n"
 
 
 @pytest.mark.parametrize(("changes", "said"), [({"provider": "scaleway"}, "scaleway"), ({"gpu": "RTX3070"}, "RTX3070")])

@@ -95,6 +95,7 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
     assert found["use_peft"] is False and found["dtype"] == "float32" and found["bf16"] is True
     assert found["activation_checkpointing"] is False and "activation_checkpointing_kwargs" not in found
     assert found["fsdp"] is True
+    assert found["save_strategy"] == "steps" and "enable_jit_checkpoint" not in found, "processes would wait for ever"
     assert found["fsdp_config"] == {
         "version": 2,
         "reshard_after_forward": True,
@@ -112,7 +113,9 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
 def test_no_machine_of_several_is_machine_0_in_silence() -> None:
     """The file is the same on every machine: the launcher refuses its rank, and a note has the command."""
     plan = changed(solved("fsdp"), instances=2, gpus=16, gpus_per_instance=8)
-    rank = settings(plan, "accelerate")["machine_rank"]
+    found = settings(plan, "accelerate")
+    assert (found["num_machines"], found["num_processes"]) == (2, 16)
+    rank = found["machine_rank"]
     with pytest.raises(ValueError, match="machine_rank"):
         int(rank)
     said = " ".join(texts(plan, "accelerate")["accelerate.yaml"].replace("#", "").split())

@@ -34,7 +34,7 @@ def _make(uv: str, folder: Path, package: str, *more: str) -> None:
     done = folder / "installed"
     if not done.exists():
         for command in (
-            [uv, "venv", "--quiet", "--clear", str(folder)],
+            [uv, "venv", "--quiet", "--clear", "--seed", str(folder)],
             [uv, "pip", "install", "--quiet", package, *more],
         ):
             environment = {**os.environ, "VIRTUAL_ENV": str(folder)}

@@ -84,7 +84,7 @@ def export_jobs(folder: Path) -> tuple[int, int, dict[str, collections.Counter[s
             for target in ("skypilot", "kubernetes"):
                 place = folder / f"{name.replace('/', '-')}--{service.name}" / target
                 place.mkdir(parents=True)
-                for file, text in export_service(asked, [target], WISHES, name).items():
+                for file, text in export_service(asked, [target], Wishes(WISHES.model_id), name).items():
                     (place / file).write_text(text)
     return scenarios, jobs, refused
 

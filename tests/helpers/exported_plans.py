@@ -37,6 +37,14 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
         "quickstart",
         ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.gpus=[A5000]", "limits.spot=false"),
     ),
+    "on lambda": (
+        "quickstart",
+        ("limits.providers=[lambda]", "limits.spot=false", "jobs.quickstart.framework=[hf-fused]"),
+    ),
+    "on verda": (
+        "quickstart",
+        ("limits.providers=[verda]", "limits.spot=false", "jobs.quickstart.framework=[hf-fused]"),
+    ),
     "fsdp": (
         "llama-2-7b-full-vs-lora",
         (f"{FULL}.method=full", f"{FULL}.sharding=zero3", f"{FULL}.activation_checkpointing=full"),

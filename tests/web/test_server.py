@@ -169,8 +169,11 @@ def test_the_files_that_run_the_plan_are_those_of_export(page: Page, folder: Pat
     assert done.exit_code == 0, done.output
     written = {path.name: path.read_text(encoding="utf-8") for path in (folder / "run").iterdir()}
     found = {name: packed.read(name).decode() for name in packed.namelist() if name != "left-out.txt"}
-    assert set(found) == set(written) - {"export.json"} and "run.sh" in found
-    assert all(found[name] == written[name] for name in found if name != "plan.json")
+    assert found == written and {"run.sh", "export.json"} <= set(found)
+    packed.extractall(folder / "unpacked")
+    checked = CliRunner().invoke(main, ["export", "--check", str(folder / "unpacked")])
+    required = [line for line in checked.output.splitlines() if "is required and missing" in line]
+    assert checked.exit_code == 2 and required and len(checked.output.splitlines()) == len(required), checked.output
 
 
 def test_a_config_is_a_model(page: Page, folder: Path) -> None:

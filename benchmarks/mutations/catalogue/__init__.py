@@ -3,6 +3,7 @@
 from benchmarks.mutations.catalogue import (
     candidates,
     estimates,
+    exports,
     plans,
     program,
     screening,
@@ -15,7 +16,7 @@ from benchmarks.mutations.catalogue import (
 
 MUTATIONS = tuple(
     mutation
-    for part in (candidates, screening, shipping, program, plans, spot, estimates, services, ways, surfaces)
+    for part in (candidates, screening, shipping, program, plans, spot, estimates, services, ways, surfaces, exports)
     for mutation in part.AREA.mutations
 )
 """Every mutation; names are unique within a file."""
