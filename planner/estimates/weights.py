@@ -196,6 +196,7 @@ class LoraCount(NamedTuple):
     inputs_per_layer: float  # sum of d_in over the adapted linears that one token meets in one layer, on average
     linears_per_layer: float  # number of adapted linears that one token meets in one layer, on average
     outputs: int = 0  # sum of d_out over all adapted linears of the network
+    idle_linears_per_layer: float = 0.0  # adapted linears of the experts that one token does not meet, on average
 
 
 def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
@@ -256,6 +257,7 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
         inputs_per_layer=sum(linear.met * linear.inputs for linear in chosen) / network.layers,
         linears_per_layer=sum(linear.met for linear in chosen) / network.layers,
         outputs=sum(linear.copies * linear.outputs for linear in chosen),
+        idle_linears_per_layer=sum(linear.copies - linear.met for linear in chosen) / network.layers,
     )
 
 
