@@ -89,8 +89,8 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
 
     `parts`: spreads that a framework, a card and a configuration have of their own.
     """
-    if not found.usd.size:
-        return Curse(0, 0.0, 0.0)
+    if not found.usd.size or found.usd.min() <= 0.0:  # machines that cost nothing leave no share to compare
+        return Curse(found.usd.size, 0.0, 0.0)
     count, of_framework, of_card, own = found.usd.size, *parts
     whole = np.sqrt(of_framework**2 + of_card**2 + own**2 + np.square(found.unmeasured))
     near = found.usd * np.exp(-DRAWN_REACH * whole) <= found.usd.min()

@@ -47,7 +47,8 @@ def test_a_shared_error_chooses_nothing() -> None:
 
 
 def test_no_candidates_are_no_curse() -> None:
-    """Nothing to pick from."""
+    """Nothing to pick from, or something for nothing."""
+    assert simulate(candidates([0.0, 1.0]), (0.1, 0.1, 0.1)) == (2, 0.0, 0.0)
     assert simulate(candidates([]), (0.1, 0.1, 0.1)) == (0, 0.0, 0.0)
 
 
