@@ -22,7 +22,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.solving.solve import solve
 
-LEVELS = (0.8, 0.9, 0.95, 0.98)
+LEVELS = (0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +26,7 @@ from benchmarks.accuracy.splits import HALVES, organisation, side
 from benchmarks.accuracy.text import text_of
 from benchmarks.cost.prices import usd_per_gpu_hour
 from planner.errors import InputError
+from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK
 from planner.library.reading import read_library
 from planner.library.schema import Library
 
@@ -77,7 +78,55 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     )
     result["classes"] = class_coverage(predictions, figure)
     result["organisations"] = mean_over_organisations(predictions, figure)
+    result["kinds"] = {
+        name: {**mean_over_organisations(rows, figure), "rows": len(rows), "range": range_of(rows, figure)}
+        for name, rows in by_kind(predictions, figure).items()
+    }
+    result["worst_kind"] = worst_kind(result["kinds"])
     return result
+
+
+KINDS: dict[str, Callable[[Prediction, str], bool]] = {
+    "allocated": lambda p, figure: figure == "memory" and p.row.peak_kind == "allocated",
+    "reserved": lambda p, figure: figure == "memory" and p.row.peak_kind == "reserved",
+    "device": lambda p, figure: figure == "memory" and p.row.peak_kind == "device",
+    "one GPU": lambda p, _: _setup(p).layout.gpus == 1,
+    "several GPUs": lambda p, _: _setup(p).layout.gpus > 1,
+    "measured profile": lambda p, _: _setup(p).profiled,
+    "documented profile": lambda p, _: not _setup(p).profiled and _setup(p).framework != UNKNOWN_FRAMEWORK,
+    "unknown framework": lambda p, _: _setup(p).framework == UNKNOWN_FRAMEWORK,
+    "host offload": lambda p, _: bool(_setup(p).states.host_optimizer),
+}
+"""Kinds of measurement whose errors are reported apart: what was read, on how many GPUs, what is known of a framework.
+
+Pooled, one kind of which much is published (Transformers, the bytes that torch has allocated) hides the others."""
+LEAST_OF_KIND = 3
+"""Organisations that a kind needs to be the headline: fewer say more of themselves than of the kind."""
+
+
+def by_kind(predictions: Sequence[Prediction], figure: str) -> dict[str, list[Prediction]]:
+    """Return the rows with the figure of each kind that has some."""
+    measured = [p for p in predictions if compared(p, figure) is not None]
+    found = {name: [p for p in measured if belongs(p, figure)] for name, belongs in KINDS.items()}
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def worst_kind(kinds: Mapping[str, Any]) -> str | None:
+    """Return the kind of enough organisations with the largest mean error; None where none has them."""
+    enough = [name for name, one in kinds.items() if one["n"] >= LEAST_OF_KIND]
+    return max(enough, key=lambda name: float(kinds[name]["mape"]), default=None)
+
+
+def range_of(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
+    """Return the shares inside the 68 and 95 % ranges, and the mean stated spread over the one that 68 % need."""
+    found = [c for p in predictions if (c := compared(p, figure)) is not None]
+    away = [abs(c.spread_error) for c in found]
+    needed = scores.quantile(away, 0.68)
+    return {
+        "interval_68": fmean(size <= c.sigma for size, c in zip(away, found, strict=True)),
+        "interval_95": fmean(size <= 1.96 * c.sigma_tail for size, c in zip(away, found, strict=True)),
+        "width": fmean(c.sigma for c in found) / needed if needed else None,
+    }
 
 
 CLASSES: dict[str, Callable[[Prediction], bool]] = {

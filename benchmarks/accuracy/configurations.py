@@ -35,7 +35,7 @@ from benchmarks.accuracy.recipes import (
     zero_group,
 )
 from benchmarks.accuracy.releases import keeps_inputs_on_card, losses_of_row, pipelined_batch
-from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.coefficients import RecipeCoefficients, head_gradient_bytes, recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.inputs import (
     CHECKPOINT_EVERY_2ND,
@@ -135,7 +135,10 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     states = _states(row, recipe, setup.states)
     if recipe.method == "lora" and fuses_adapters(row, network):
         states = replace(states, adapter_pass_bytes=library.techniques.bytes.adapters["fused"].adapter_pass_bytes)
-    each = [_activations(row, network, setup.activations, states, loss, library) for loss in losses_of_row(row)]
+    each = [
+        _activations(row, network, setup.activations, states, recipe.zero_stage, loss, library)
+        for loss in losses_of_row(row)
+    ]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
     return Configuration(
@@ -304,10 +307,10 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
 
 
 def _activations(
-    row: Row, network: Network, activations: Activations, states: States, loss: str, library: Library
+    row: Row, network: Network, activations: Activations, states: States, zero_stage: int, loss: str, library: Library
 ) -> Activations:
     prepared = bool(states.quantised and states.embedding_bytes == 4.0)
-    changes = _loss(row, network, prepared, loss, library)
+    changes = _loss(row, network, states, zero_stage, loss, library)
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
     if casts_each_product(row):
@@ -330,8 +333,9 @@ def _activations(
     return replace(activations, **changes)
 
 
-def _loss(row: Row, network: Network, prepared: bool, kernel: str, library: Library) -> dict[str, Any]:
+def _loss(row: Row, network: Network, states: States, zero_stage: int, kernel: str, library: Library) -> dict[str, Any]:
     """Return the bytes of the loss kernel that a row allows, as changes of `Activations`."""
+    prepared = bool(states.quantised and states.embedding_bytes == 4.0)
     losses = library.techniques.bytes.loss
     if row.text("framework") == "unsloth" and not keeps_inputs_on_card(row):
         kernel = "liger"
@@ -340,7 +344,14 @@ def _loss(row: Row, network: Network, prepared: bool, kernel: str, library: Libr
     if kernel == "hf" and loss_stays_16bit(row, network):
         kernel = "hf-16bit"
     loss = losses.get(LOSS_ROWS.get(kernel, kernel))
-    return {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)} if loss else {}
+    if loss is None:
+        return {}
+    early = head_gradient_bytes(states, zero_stage) if loss.gradient_in_forward else 0.0
+    return {
+        "logit_bytes": loss.logit_bytes,
+        "logits_materialised": int(loss.materialised),
+        "head_gradient_bytes": early,
+    }
 
 
 def _settings(row: Row, states: States, each: Sequence[Activations]) -> tuple[Setting, ...]:
@@ -357,9 +368,11 @@ def _settings(row: Row, states: States, each: Sequence[Activations]) -> tuple[Se
 def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Library) -> Kernels:
     """Return the kernels of a row; `like` is the framework whose kernels they are."""
     values = library.calibrations["kernels"]
-    # The published mixtures trained under Transformers 4, which looped over experts; its release 5 groups them.
-    profile = library.techniques.frameworks[like].kernels
-    kernels = replace(kernels, naive_experts=values.value(f"{profile}.naive_experts"))
+    # The published mixtures trained under Transformers 4, which looped over experts; its release 5 groups them, and a
+    # row that names its implementation is what it says (Transformers documentation, "Experts backends").
+    profile, stated = library.techniques.frameworks[like].kernels, row.text("experts_implementation")
+    looped = values.value(f"{profile}.naive_experts") if stated in ("", "eager") else 0.0
+    kernels = replace(kernels, naive_experts=looped)
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)

@@ -27,6 +27,7 @@ from planner.estimates.uncertainty import MemorySpread, class_sigmas, efficiency
 from planner.estimates.weights import training_flops
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 
 USUAL_DEVIATION = 0.8
 """Coefficient of variation of sample lengths where a source names the mean alone: the scenario's own default."""
@@ -34,7 +35,7 @@ MOST_UNKNOWN = 2
 """Of precision, checkpointing and attention at most this many may be blank where a speed is predicted."""
 KNOWN_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Shares of the margin that states may have: a calibration chooses one."""
-USUAL_CONFIDENCE = 0.95
+USUAL_CONFIDENCE = DEFAULT_MEMORY_CONFIDENCE
 """A scenario's own default for memory."""
 LEAST_UNCERTAIN = -10.0
 """Ln of measured over predicted uncertain bytes, where what was measured is less than what counts as certain."""
@@ -67,7 +68,11 @@ class Prediction:
         """Probability that it fits, by the spread that is claimed; None where the row judges no fit."""
         if self.need_bytes is None or self.fit_spread is None:
             return None
-        return float(fit_probability(self.widest_margins[self.fit_spread.known_share], self.fit_spread.sigma))
+        return float(
+            fit_probability(
+                self.widest_margins[self.fit_spread.known_share], self.fit_spread.sigma, self.fit_spread.most
+            )
+        )
 
     @property
     def fits(self) -> bool:
@@ -177,7 +182,7 @@ class Predictor:
             name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
             each = [(share, float(getattr(estimate, name))) for share, estimate in estimates]
             predicted, known = sum(share * size for share, size in each), _mean(estimates, "known")
-            spread = framework_spread(found.framework, self.library)
+            spread = _spread_of(found, self.library)
             left_open = _open_spread(prediction.row, each)
             peak = Comparison(measured, predicted, 0, 0, left_open, known, spread.known_share)
             peak = peak.with_sigmas(*memory_sigmas(self.library.calibrations["memory"].values, prediction.row, found))
@@ -186,7 +191,7 @@ class Predictor:
             return prediction
         if not checkpointing_known(prediction.row):
             return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
-        spread = framework_spread(found.framework, self.library)
+        spread = _spread_of(found, self.library)
         widest = {
             known: sum(share * float(estimate.widest_margin(known)) for share, estimate in estimates)
             for known in (*KNOWN_SHARES, spread.known_share)
@@ -241,13 +246,18 @@ class Predictor:
             found.layout.gpus,
             nodes,
             found.layout.micro_batch * found.layout.sequence,
-            # What lies in host memory is as uncertain as a mixture of experts.
-            mixture=int(found.network.experts > 0 or bool(found.states.host_optimizer)),
+            mixture=int(found.network.experts > 0),
+            offload=int(bool(found.states.host_optimizer)),
             efficiency=efficiency_sigma(self.spreads, found.host.efficiency_basis),
             network_unknown=found.host.network_unknown,
             shape_unknown=int(not found.network.shape_known),
         )
         return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))
+
+
+def _spread_of(found: Configuration, library: Library) -> MemorySpread:
+    """Return the spread that decides whether a row is said to fit."""
+    return framework_spread(found.framework, library, bool(found.states.host_optimizer))
 
 
 def _mean(estimates: Sequence[tuple[float, MemoryEstimate]], name: str) -> float:

@@ -435,7 +435,7 @@ def optimizer_bytes(row: Row) -> dict[str, Any]:
         changes = {"optimizer_bytes": 0.0}
     if re.search(r"in(to)? backward", text):
         changes |= {"step_bytes": 0.0, "steps_in_backward": 1}
-    elif "fused" in text:
+    elif "fused" in text or row.text("adamw") == "fused":  # PyTorch's own column: fused kernels have no temporary
         changes |= {"step_bytes": 0.0}
     if "paged" in text:
         changes |= {"paged_optimizer": 1}

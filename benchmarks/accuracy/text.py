@@ -9,12 +9,14 @@ LEAST_PREDICTED = 0.95
 """Share of complete rows that are meant to have a prediction."""
 MOST_GROUPS = 12
 _NAME = 38
+_KIND = 34
 SPLIT_NAMES = {"configuration": "config", "source": "source", "source_unknown": "unknown"}
 
 
 def text_of(answer: Mapping[str, Any], table: str, brief: bool = False) -> str:
     """Return the whole report, or its headlines; `answer` is what `benchmarks.accuracy.report` returns."""
-    parts = [_verdict(answer, table), _errors(answer), _fit(answer["fit"]), _order(answer["throughput"])]
+    parts = [_verdict(answer, table), _kinds(answer), _errors(answer), _fit(answer["fit"])]
+    parts.append(_order(answer["throughput"]))
     if brief:
         return "\n\n".join((*parts, _baselines(answer)))
     parts += [_groups(answer, figure) for figure in ("memory", "throughput")]
@@ -63,6 +65,30 @@ def _share_predicted(errors: Mapping[str, Any]) -> str:
     if found is None:
         return "-"
     return f"{percent(found)} ({100 * LEAST_PREDICTED:g}) {'met' if found >= LEAST_PREDICTED else 'missed'}"
+
+
+def _kinds(answer: Mapping[str, Any]) -> str:
+    """Return the headline, the worst kind, and each kind with its range."""
+    lines = []
+    for figure in ("memory", "throughput"):
+        kinds, worst = answer[figure]["kinds"], answer[figure]["worst_kind"]
+        if worst is not None:
+            found = kinds[worst]
+            lines.append(
+                f"Headline, {figure}: {percent(found['mape'])} % is the mean over the {found['n']} organisations of\n"
+                f"  the worst kind, {worst} (median {percent(found['median_ape'])})."
+            )
+    columns = f"{'orgs':>4}{'rows':>6}{'median':>9}{'MAPE':>8}{'in 68 %':>8}{'in 95 %':>8}{'width':>8}"
+    lines += ["", f"{'Means over organisations':<{_KIND}}{columns}"]
+    for figure in ("memory", "throughput"):
+        for name, one in answer[figure]["kinds"].items():
+            inside, width = one["range"], one["range"]["width"]
+            lines.append(
+                f"{f'{figure}, {name}':<{_KIND}}{one['n']:>4}{one['rows']:>6}{percent(one['median_ape']):>9}"
+                f"{percent(one['mape']):>8}{percent(inside['interval_68']):>8}{percent(inside['interval_95']):>8}"
+                f"{'-' if width is None else f'{width:.2f}':>8}"
+            )
+    return "\n".join([*lines, "Width: mean stated spread over the one that 68 % of the rows need."])
 
 
 def _errors(answer: Mapping[str, Any]) -> str:

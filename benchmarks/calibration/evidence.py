@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,22 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.predictions import Prediction
 from benchmarks.accuracy.splits import organisation
-from benchmarks.calibration.fitting import source_weights
 from planner.arrays import Floats
 
 MEASURES = (("sigma", 0.68, 1.0), ("sigma_tail", 0.96, 1.96))
 """Name of a spread, share of rows in its range (in the middle of what is asked for), reach of the range in spreads."""
 EXTRA_ROWS, EXTRA_SOURCES = 25, 2
 """A class is drawn towards all rows as if so many of their rows, or organisations, belonged to it."""
+SHARED = 0.5
+"""Share of the variance of errors that rows of one organisation have in common (the spread of what a stranger's rows
+share over that of all its rows). So n rows of it say as much as n / (1 + (n - 1) / 2) rows of as many organisations:
+never more than two, and a table of 164 rows does not decide what the next stranger is told."""
+
+
+def stranger_weights(owners: Sequence[str]) -> Floats:
+    """Return the weight of each row for what a new organisation will see: 1 / (1 + (n - 1) * SHARED), n rows of it."""
+    counts = Counter(owners)
+    return np.array([1.0 / (1.0 + (counts[owner] - 1) * SHARED) for owner in owners])
 
 
 @dataclass(frozen=True)
@@ -25,15 +35,34 @@ class Evidence:
     """Counts rows where new ones come from the same sources, else organisations."""
 
     of_sources: bool
+    blind: frozenset[str] = frozenset()
+    """Organisations of which no row was there when forms, priors and coefficients were chosen. Of the others even a fit
+    that leaves one out is no stranger's: who chose had looked at all of them."""
+
+    def share_of_another(self, share: float) -> float:
+        """Return the share of what was seen below which one more organisation lies with probability `share`.
+
+        Of n organisations (n + 1) / n * share, as in conformal prediction (Vovk, Gammerman and Shafer 2005): of 11,
+        0.742 for 0.68. Where that is 1 or more, too few are there to say, and the share stays.
+        """
+        wider = share * (1.0 + 1.0 / len(self.blind)) if self.blind else share
+        return wider if wider < 1.0 else share
+
+    def is_blind(self, predictions: Sequence[Prediction]) -> NDArray[np.bool_]:
+        """Return which rows are of organisations that nothing was chosen by; all where none is known to be."""
+        each = np.array([organisation(p.row) in self.blind for p in predictions], dtype=bool)
+        return each if self.blind else np.ones(len(predictions), dtype=bool)
 
     def weights(self, predictions: Sequence[Prediction]) -> Floats:
         """Return the weight of each row: all equal, or smaller in large organisations."""
         if self.of_sources:
-            return source_weights([organisation(p.row) for p in predictions])
+            return stranger_weights([organisation(p.row) for p in predictions])
         return np.ones(len(predictions))
 
     def believed(self, predictions: Sequence[Prediction]) -> float:
         """Return the share, 0 to 1, that the rows of a class have in its spread."""
+        if not predictions:
+            return 0.0
         if self.of_sources:
             publishers = len({organisation(p.row) for p in predictions})
             return publishers / (publishers + EXTRA_SOURCES)

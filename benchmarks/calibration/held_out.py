@@ -32,13 +32,23 @@ of thirteen left out and 0.25 for two; the two are equal in the end, and the con
 
 
 class Table:
-    """The rows of a table, made into setups once and for all."""
+    """The rows of a table, made into setups once and for all; `strangers` are judged and take part in no fit."""
 
-    def __init__(self, rows: Sequence[Row], library: Library, fitted_figures: Sequence[str] = FIGURES):
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        library: Library,
+        fitted_figures: Sequence[str] = FIGURES,
+        strangers: Sequence[Row] = (),
+    ):
         predictor = Predictor(traced_library(library))
         self.fitted_figures = tuple(fitted_figures)  # coefficients of the others stay as they ship
         self.library = library
-        self.rows = tuple(rows)
+        self.fits_on: NDArray[np.bool_] = np.arange(len(rows) + len(strangers)) < len(rows)
+        rows = (*rows, *strangers)
+        self.rows = rows
+        seen = {organisation(row) for row, fits in zip(rows, self.fits_on, strict=True) if fits}
+        self.blind = frozenset(organisation(row) for row in rows) - seen
         self.known = tuple(predictor.predict(rows))
         self.unknown = tuple(predictor.predict(rows, as_unknown=True))
         self.fixed = shipped_values(library)
@@ -47,6 +57,7 @@ class Table:
 
     def fit(self, chosen: NDArray[np.bool_]) -> Fit:
         """Return the free coefficients of the estimates, fitted on the chosen rows of the headline."""
+        chosen = chosen & self.fits_on
         key = chosen.tobytes()
         if key not in self._fits:
             one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
@@ -63,6 +74,35 @@ class Table:
         rows = MemoryRows.of(counted, self.library) if figure == "memory" else SpeedRows.of(counted)
         sources = [family(p.row) for p in counted]
         return fitted(rows.predicted, rows.measured, sources, self.free[files], self.fixed, LOSSES[files])
+
+
+class Shipped:
+    """The rows of a table as the shipped coefficients judge them, without a fit: what spreads are taken from.
+
+    Rows of organisations that were there when the estimates were made tell how classes differ, those of `strangers`
+    how far off an estimate is for somebody whom it has not seen (`Evidence.blind`).
+    """
+
+    def __init__(self, rows: Sequence[Row], library: Library, strangers: Sequence[Row]):
+        predictor = Predictor(library)
+        self.library, self.fixed = library, shipped_values(library)
+        self.fits_on: NDArray[np.bool_] = np.arange(len(rows) + len(strangers)) < len(rows)
+        self.rows = (*rows, *strangers)
+        self.blind = frozenset(map(organisation, strangers)) - frozenset(map(organisation, rows))
+        either = (predictor.predict(self.rows, as_unknown) for as_unknown in (False, True))
+        self.known, self.unknown = (
+            tuple(p if lengths_known(p) else replace(p, speed=None) for p in predictions) for predictions in either
+        )
+
+    def parts(self) -> list[Part]:
+        """Return the rows of each organisation with a figure; a framework is a stranger's where no other one has it."""
+        found, everything = [], np.ones(len(self.rows), dtype=bool)
+        for part in folds(self, everything, "organisation"):
+            places = np.flatnonzero(part).tolist()
+            if any(counts(self.known[i], figure) for i in places for figure in FIGURES):
+                either = ({i: rows[i] for i in places} for rows in (self.known, self.unknown))
+                found.append(Part(*either, strangers(self, everything, part)))
+        return found
 
 
 def counts(prediction: Prediction, figure: str) -> bool:
@@ -148,13 +188,13 @@ def unfitted(table: Table, forgotten: frozenset[int] = frozenset()) -> list[Pred
     return judged(table, prior, either)
 
 
-def strangers(table: Table, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
+def strangers(table: Table | Shipped, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
     """Return the rows of a part with a framework that no other chosen row informs."""
     seen = frameworks(table, chosen & ~part)
     return frozenset(i for i in np.flatnonzero(part).tolist() if table.rows[i].text("framework") not in seen)
 
 
-def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
+def folds(table: Table | Shipped, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
     """Return the parts of the chosen rows, each of which the others can judge as the split judges its rows."""
     name_of = inner_side if split == "configuration" else organisation
     parts = [str(name_of(row)) for row in table.rows]
@@ -198,13 +238,15 @@ def _judges(prediction: Prediction) -> bool:
     return headline(prediction, "memory") and has_verdict(prediction)
 
 
-def frameworks(table: Table, chosen: NDArray[np.bool_]) -> frozenset[str]:
+def frameworks(table: Table | Shipped, chosen: NDArray[np.bool_]) -> frozenset[str]:
     """Return the frameworks that the chosen rows inform: those of rows that are fitted."""
-    rows = [table.known[i] for i in np.flatnonzero(chosen)]
+    rows = [table.known[i] for i in np.flatnonzero(chosen & table.fits_on)]
     return frozenset(p.row.text("framework") for p in rows if any(counts(p, figure) for figure in FIGURES))
 
 
-def spreads(table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()) -> dict[str, float]:
+def spreads(
+    table: Table | Shipped, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()
+) -> dict[str, float]:
     """Return the spreads that these judged rows show; `of_sources` where new rows come from new organisations.
 
     Those of an unknown framework come from strangers, where there are any. What a fit is worth that has the framework
@@ -214,7 +256,7 @@ def spreads(table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequen
     strange = [(i, part) for part in parts for i in part.strangers]
     everybody = [p for part in parts for p in part.forgotten.values()]
     forgotten = [part.forgotten[i] for i, part in strange] or everybody
-    evidence = Evidence(of_sources=of_sources)
+    evidence = Evidence(of_sources=of_sources, blind=table.blind if of_sources else frozenset())
     there = {i for i, _ in strange}
     known = [p for part in parts for i, p in part.named.items() if i not in there]
     known += [part.named[i] for part in inner for i in part.named if i in there and i not in part.strangers]
@@ -259,4 +301,4 @@ def _halves(table: Table) -> list[Prediction]:
         again = judged(table, table.fit(train), [table.known[i] for i in chosen])
         values = {**table.fixed, **stated}
         found |= dict(zip(chosen.tolist(), with_spreads(again, values, table.library), strict=True))
-    return [found[i] for i in range(len(table.rows))]
+    return [found[i] for i in np.flatnonzero(table.fits_on).tolist()]

@@ -15,19 +15,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.memory_spread import USUAL_FRAMEWORKS, memory_classes, memory_sigmas
-from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
+from benchmarks.accuracy.memory_spread import KINDS, USUAL_FRAMEWORKS, memory_classes, memory_sigmas
+from benchmarks.accuracy.predictions import KNOWN_SHARES, Prediction
+from benchmarks.accuracy.splits import organisation
 from benchmarks.calibration.evidence import MEASURES, Evidence, class_factors, quantile_of_new_group, weighted_quantile
+from benchmarks.calibration.fitting import source_weights
 from benchmarks.calibration.traced import key_of
 from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, groups_of, has_verdict, scatter_of
 from planner.arrays import Floats
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, memory_spread
 from planner.library.schema import Library
 
-FACTORS = ("one_gpu", "several_gpus", "full", "lora", "quantised")
-"""Classes of the number of GPUs and of the method, which are factors on the spread of an accounting."""
-_UPPER = NormalDist().inv_cdf(USUAL_CONFIDENCE)
-"""Deviations of the normal at the confidence at which spreads of the upper side are taken."""
+FACTORS = ("one_gpu", "several_gpus", "full", "lora", "quantised", "documented", "unknown", "offload")
+"""Classes which are factors on the spread of a kind of figure, next to each other profiled framework by name."""
+_UPPER_SHARE = 0.95
+"""Share of errors below the quantile from which spreads of the upper side are taken."""
+_UPPER = NormalDist().inv_cdf(_UPPER_SHARE)
+"""Deviations of the normal there."""
 LEAST_LEFT = 1e-3
 """Of a measured figure, what is at least taken as uncertain."""
 
@@ -45,9 +49,9 @@ class JudgedRows(NamedTuple):
 def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> dict[str, float]:
     """Return the spreads and known shares by full key; nothing where there are no rows.
 
-    A spread is a product of class factors of the honest rows: of the accounting (by kind of figure for Transformers, by
-    name for each other profiled framework, together for those that are documented and were not measured), of the number
-    of GPUs and of the method.
+    A spread is a product of class factors of the honest rows: of the kind of figure, the number of GPUs, the method,
+    the accounting (by name for each profiled framework but Transformers, together for those that are documented and
+    were not measured), and of states in host memory.
     """
     profiled = [p for p in _measured(rows.named) if p.configuration is not None and p.configuration.profiled]
     unknown = _measured(rows.forgotten)
@@ -75,10 +79,11 @@ def _sigmas(
     alone, and, where no row is a stranger, the unknown one.
     """
     absent = [name for name in _classes(more) if name not in _classes(honest)]
-    without = dict.fromkeys((*FACTORS, "allocated", "reserved", *own_classes(library), "documented", "unknown"), 1.0)
+    without = dict.fromkeys((*KINDS, *FACTORS, *own_classes(library)), 1.0)
     values = {}
     for suffix, covered, reach in MEASURES:
         overall, factors = _factors(honest, covered, evidence)
+        factors.pop(_SEEN, None)
         factors = {**without, **factors}
         for name in absent:
             rows = [p for p in more if name in _names(p)]
@@ -86,21 +91,36 @@ def _sigmas(
             own = weighted_quantile(_sizes(rows) / np.array(rest), covered, evidence.weights(rows))
             factors[name] = own ** evidence.believed(rows)
         for name, factor in factors.items():
-            size = 1.0 if name in FACTORS else overall / reach
+            size = overall / reach if name in KINDS else 1.0
             values[key_of("memory", f"{suffix}_{name}")] = factor * size
     return values
 
 
+_SEEN = "seen"
+"""A class that no estimate has: rows of organisations that were there when the estimates were made."""
+SEEN_SHARE = 0.2
+"""Weight of their rows. What fits them best says little of what fits strangers best: adapters on one GPU are met within
+2 % where the accounting was written for them, and no better than anything else where it was not."""
+
+
 def _factors(rows: Sequence[Prediction], covered: float, evidence: Evidence) -> tuple[float, dict[str, float]]:
-    classes = _classes(rows)
+    """Return the size of errors of a stranger's rows, and the factors of their classes.
+
+    Rows of organisations that were seen tell how classes differ, `SEEN_SHARE` as much as strangers'; a factor of their
+    own takes up how much better they are met.
+    """
+    classes, seen, weights = _classes(rows), ~evidence.is_blind(rows), evidence.weights(rows)
+    if seen.any() and not seen.all():
+        classes[_SEEN] = seen
+        weights = np.where(seen, SEEN_SHARE, 1.0) * weights
     believed = {
         name: evidence.believed([p for p, there in zip(rows, members, strict=True) if there])
         for name, members in classes.items()
     }
-    return class_factors(_sizes(rows), classes, believed, covered, evidence.weights(rows))
+    return class_factors(_sizes(rows), classes, believed, evidence.share_of_another(covered), weights)
 
 
-def _names(prediction: Prediction) -> tuple[str, str, str]:
+def _names(prediction: Prediction) -> tuple[str, ...]:
     assert prediction.configuration is not None
     return memory_classes(prediction.row, prediction.configuration)
 
@@ -125,11 +145,15 @@ def upper_sigmas(
 ) -> dict[str, float]:
     """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
 
-    A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
-    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
-    unknown one that of a further group, drawn towards the documented ones.
+    It is that of an organisation of which nothing was seen (`Evidence.blind`), as far as there are some. A framework
+    that fits have seen is drawn towards all that they have seen; what is documented towards frameworks other than
+    Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
+    unknown one that of a further group, drawn towards the documented ones. States in host memory are a class of their
+    own, of any framework.
     What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
+    offloaded = [p for p in _measured([*known, *strangers]) if _offloads(p)]
+    known, strangers, unknown = ([p for p in rows if not _offloads(p)] for rows in (known, strangers, unknown))
     profiled = [p for p in _measured(known) if _class_of(p) is None]
     usual, others = _by_accounting(profiled)
     strange = _by_accounting(strangers)[1] or others
@@ -140,7 +164,7 @@ def upper_sigmas(
     drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
     found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
     believed = evidence.believed(_measured(unknown))
-    drawn = believed * _reach_of_new(_measured(unknown), evidence) + (1.0 - believed) * found["documented"]
+    drawn = believed * _reach_of_new(_measured(unknown)) + (1.0 - believed) * found["documented"]
     found["unknown"] = max(drawn, found["documented"])
     for name, own in _own(others, library).items():
         believed = evidence.believed(own)
@@ -150,6 +174,14 @@ def upper_sigmas(
         if not own:
             expected = _reach(expected_errors(judged, between)) if judged else found["documented"]
             found[name] = max(expected, everything)
+    # What strangers are further off than the rest, at the same confidence, as far as they are evidence.
+    blind = [p for p, is_blind in zip(profiled, evidence.is_blind(profiled), strict=True) if is_blind]
+    ratio = _reach(_exact(blind, evidence)) / everything if blind and everything > 0.0 else 1.0
+    further = max(ratio, 1.0) ** evidence.believed(blind)
+    found = {name: further * reach for name, reach in found.items()}
+    believed = evidence.believed(offloaded)
+    of_hosts = _reach(_exact(offloaded, evidence)) if offloaded else 0.0
+    found["offload"] = max(believed * of_hosts + (1.0 - believed) * found["unknown"], found["documented"])
     return {name: max(reach, 0.0) / _UPPER for name, reach in found.items()}
 
 
@@ -174,21 +206,22 @@ def _all_errors(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
     return errors_of(some, evidence.weights(some) * _fills(some), scatter_of(_measured(some)))
 
 
-def _reach_of_new(rows: Sequence[Prediction], evidence: Evidence) -> float:
+def _reach_of_new(rows: Sequence[Prediction]) -> float:
     """Return the error that a run of a framework without any measured run stays below at the usual confidence.
 
     From peaks alone: publishers print what ran, so verdicts would say too little of what fails.
     """
-    weight_of = {id(p): weight for p, weight in zip(rows, evidence.weights(rows) * _fills(rows), strict=True)}
+    weights = source_weights([organisation(p.row) for p in rows]) * _fills(rows)
+    weight_of = {id(p): weight for p, weight in zip(rows, weights, strict=True)}
     groups = []
     for some in groups_of(rows).values():
         errors: Floats = np.array([p.peak.spread_error for p in some if p.peak is not None])
         groups.append((errors, np.array([weight_of[id(p)] for p in some])))
-    return quantile_of_new_group(groups, USUAL_CONFIDENCE)
+    return quantile_of_new_group(groups, _UPPER_SHARE)
 
 
 def _reach(errors: Errors) -> float:
-    return weighted_quantile(errors.values, USUAL_CONFIDENCE, errors.weights)
+    return weighted_quantile(errors.values, _UPPER_SHARE, errors.weights)
 
 
 def _measured(rows: Sequence[Prediction]) -> list[Prediction]:
@@ -249,7 +282,9 @@ def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[f
 def fit_spread(prediction: Prediction, values: Mapping[str, float]) -> MemorySpread:
     """Return the spread that decides whether a row is said to fit."""
     assert prediction.configuration is not None
-    return memory_spread(_bare(values), _framework(prediction), prediction.configuration.profiled)
+    return memory_spread(
+        _bare(values), _framework(prediction), prediction.configuration.profiled, _offloads(prediction)
+    )
 
 
 def _bare(values: Mapping[str, float]) -> dict[str, float]:
@@ -263,6 +298,11 @@ def _class_of(prediction: Prediction) -> str | None:
     if _framework(prediction) == UNKNOWN_FRAMEWORK:
         return "unknown"
     return None if prediction.configuration.profiled else "documented"
+
+
+def _offloads(prediction: Prediction) -> bool:
+    assert prediction.configuration is not None
+    return bool(prediction.configuration.states.host_optimizer)
 
 
 def _framework(prediction: Prediction) -> str:

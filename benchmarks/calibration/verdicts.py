@@ -19,7 +19,6 @@ from benchmarks.accuracy.predictions import Prediction
 from benchmarks.accuracy.splits import organisation
 from benchmarks.calibration.fitting import source_weights
 from planner.arrays import Floats
-from planner.estimates.memory.memory_fit import fit_probability
 
 GRID = np.linspace(-2.0, 2.0, 201)
 """Errors, and shared parts of them, that are told apart."""
@@ -32,6 +31,7 @@ FARTHEST = 3.0
 
 
 _TINY = 1e-300
+_error_function_tail = np.frompyfunc(math.erfc, 1, 1)
 
 
 class Scatter(NamedTuple):
@@ -128,7 +128,8 @@ def surprise(prediction: Prediction, scatter: Scatter) -> float:
 
 def _log_normal(deviations: Floats) -> Floats:
     """Return ln of the probability that a standard normal stays below."""
-    return np.asarray(np.log(np.maximum(fit_probability(np.expm1(deviations), 1.0), _TINY)))
+    below = 0.5 * np.asarray(_error_function_tail(-np.asarray(deviations) / math.sqrt(2.0)), dtype=float)
+    return np.asarray(np.log(np.maximum(below, _TINY)))
 
 
 def _edge(prediction: Prediction) -> float:

@@ -575,7 +575,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads),
         technique_sigma(recipe, library),
     )
-    spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library, kind)
+    spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length

@@ -23,7 +23,7 @@ from planner.analysis.estimate_question import (
 )
 from planner.arrays import Floats, Integers
 from planner.configurations.grid import network_of, row_inputs
-from planner.configurations.memory_margin import framework_spread
+from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas
 from planner.documents.overrides import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
@@ -40,7 +40,7 @@ from planner.estimates.memory.memory_fit import (
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import MemorySpread, display_factors
 from planner.estimates.work import PACKED_FILL
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
@@ -417,11 +417,10 @@ def _figures(
     recipes = [cells[cell][1] for cell in taken.tolist()]
     setup, usable = memory.at(taken, micro, rounds), memory.usable_bytes(taken)
     estimate = estimate_memory(setup, memory.coefficients, usable)
-    spreads = {name: framework_spread(name, library) for name in {recipe.framework for recipe in recipes}}
-    sigma = np.asarray([spreads[recipe.framework].sigma for recipe in recipes])
-    certain = np.asarray([spreads[recipe.framework].known_share for recipe in recipes])
+    known = {recipe: recipe_spread(recipe, library) for recipe in recipes}
+    spreads = [known[recipe] for recipe in recipes]
     columns = {"trainable_parameters": np.rint(np.asarray(setup.states.trainable, dtype=float)).astype(np.int64)}
-    columns |= _memory_columns(estimate, usable, sigma, certain)
+    columns |= _memory_columns(estimate, usable, spreads)
     host = host_bytes(with_paging(setup, memory.coefficients), memory.coefficients)
     host_gb = np.broadcast_to(np.asarray(host) * setup.layout.gpus_per_node / GB, (len(runs),))
     columns["host_memory_gb"] = np.where(host_gb > 0, host_gb, None)  # type: ignore[call-overload]
@@ -430,8 +429,9 @@ def _figures(
     return {name: np.broadcast_to(column, (len(runs),)).tolist() for name, column in columns.items()}
 
 
-def _memory_columns(estimate: MemoryEstimate, usable: Floats, sigma: Floats, certain: Floats) -> dict[str, Any]:
+def _memory_columns(estimate: MemoryEstimate, usable: Floats, spreads: Sequence[MemorySpread]) -> dict[str, Any]:
     """Return the memory of one GPU in GiB; the interval is that of the bytes that are not certain, log-normal."""
+    sigma, certain, most = (np.asarray(side) for side in zip(*spreads, strict=True))
     need, allocated = np.asarray(estimate.need), np.asarray(estimate.allocated)
     uncertain = allocated - estimate.known + certain * estimate.known
     low, high = display_factors(sigma)
@@ -439,7 +439,7 @@ def _memory_columns(estimate: MemoryEstimate, usable: Floats, sigma: Floats, cer
         "fits": need / GIB <= usable / GIB,
         "vram_gib": need / GIB,
         "usable_gib": usable / GIB,
-        "fit_probability": fit_probability(estimate.widest_margin(certain), sigma),
+        "fit_probability": fit_probability(estimate.widest_margin(certain), sigma, most),
         "allocated_gib": allocated / GIB,
         "allocated_gib_low": (allocated + uncertain * (low - 1.0)) / GIB,
         "allocated_gib_high": (allocated + uncertain * (high - 1.0)) / GIB,
@@ -464,8 +464,7 @@ def _speed_columns(
         ]
     )
     tokens = micro * _processed(runs, every, micro)
-    frameworks = [recipe.framework for recipe in recipes]
-    spread = configuration_sigmas(frameworks, runs[0].architecture, machines, every, tokens, library, kinds)
+    spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)
     low, high = display_factors(spread.display)
     each, ranks = [], []
     for run in runs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import Floats
-from planner.configurations.memory_margin import framework_spread
+from planner.configurations.memory_margin import memory_margin, recipe_spread
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import (
@@ -36,8 +36,12 @@ from planner.estimates.inputs import (
     States,
 )
 from planner.estimates.memory.activations import parked_bytes
-from planner.estimates.memory.memory_fit import confidence_margin
-from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS, MemoryCoefficients
+from planner.estimates.memory.memory_states import (
+    FSDP2_MIXTURE,
+    LIVE_PARAMETERS,
+    REDUCE_BUCKET_ELEMENTS,
+    MemoryCoefficients,
+)
 from planner.estimates.time.device import encode_seconds
 from planner.estimates.time.stage_seconds import StageCoefficients, step_bytes
 from planner.estimates.weights import lora_parameters
@@ -170,7 +174,7 @@ def recipe_coefficients(
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
-    of_stack = (recipe.framework, recipe.caches_latents)
+    of_stack = (recipe.framework, recipe.caches_latents, recipe.offloads)
     if of_stack not in shared:
         shared[of_stack] = _stack(recipe, job, network, library)
     of_kernels = (
@@ -192,6 +196,7 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "load_whole": int(framework.load_whole and fully_sharded),
         "reducer_copies": int(not framework.megatron),
         "bucket_bytes": bucket * table.compute(recipe.precision).element_bytes,
+        "live_parameters": LIVE_PARAMETERS if fully_sharded and bucket else 0.0,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
         "paged_optimizer": int(optimizer.paged),
@@ -263,6 +268,7 @@ def _lora_states(
         trainable=trainable,
         adapter_inputs=float(count.inputs_per_layer),
         adapted_linears=float(count.linears_per_layer),
+        idle_adapted_linears=float(count.idle_linears_per_layer),
         gathered_bytes=weight if quantised else 2.0,
         magnitude_output_bytes=recipe.dora * magnitudes.output_copies * base * count.outputs_per_layer,
         magnitude_passing_bytes=recipe.dora * magnitudes.passing_bytes,
@@ -323,6 +329,9 @@ def _full_training_states(
     if sharded or framework.compiles_graphs:
         row["added_bytes"] = 0.0  # shards alone are added; a graph adds in the product
     row["handed_bytes"] = _HANDED_BYTES if sharded and not framework.compiles_graphs else 0.0
+    deepspeed = _runs_deepspeed(recipe, framework, table)
+    if network.experts and sharded and not deepspeed and not framework.compiles_graphs:
+        row |= FSDP2_MIXTURE
     row["embedding_bytes"], row["trainable"] = row["weight_bytes"], network.parameters
     return States(frozen=0, quantised=0, **row, **_where_states_are(recipe, framework, table))
 
@@ -343,6 +352,7 @@ def _activations(
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
         logit_bytes=loss.logit_bytes,
         logits_materialised=int(loss.materialised),
+        head_gradient_bytes=head_gradient_bytes(states, recipe.zero_stage) if loss.gradient_in_forward else 0.0,
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
         keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
@@ -367,6 +377,15 @@ def _copied_bytes(network: Network, states: States, activations: Activations, li
     return float(parked_bytes(network, one, states, activations, memory)) / _COPIED_TOKENS
 
 
+def head_gradient_bytes(states: States, zero_stage: int) -> float:
+    """Return the bytes per weight of the gradient of the head that Liger's loss makes in the forward pass.
+
+    It has the type of the weight, which ZeRO-3 and FSDP gather in 16 bit; 0 where the head is frozen. Source:
+    Liger-Kernel, ops/fused_linear_cross_entropy.py: `grad_weight = torch.zeros_like(weight)` where it needs one.
+    """
+    return 0.0 if states.frozen else float(states.gathered_bytes if zero_stage == 3 else states.weight_bytes)
+
+
 def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
@@ -381,15 +400,14 @@ def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stac
     memory, megatron = library.calibrations["memory"], framework_of(library, recipe.framework).megatron
     # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
     frozen_gib = 0.0 if recipe.caches_latents else 2.0 * network.frozen_parameters / GIB
-    spread = framework_spread(recipe.framework, library)
-    margin = confidence_margin(spread.sigma, job.memory_confidence)
+    margin = memory_margin(recipe.framework, job.memory_confidence, library, recipe.offloads)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
         margin=margin,
-        known_margin=spread.known_share * margin,
+        known_margin=recipe_spread(recipe, library).known_share * margin,
         phi=memory.value("phi"),
     )
 

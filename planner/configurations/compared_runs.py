@@ -15,7 +15,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, first_least
 from planner.configurations.coefficients import fastest_precision, peaks_of
 from planner.configurations.grid import Configurations, JobShape, Machine, grid_inputs, shape_of
-from planner.configurations.memory_margin import framework_spread
+from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.memory_peaks import (
     MemoryCorrection,
     ObservedPeak,
@@ -39,6 +39,7 @@ from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
 from planner.estimates.time.step_time import step_seconds
 from planner.estimates.uncertainty import (
+    MemorySpread,
     Sigmas,
     corrected_fit_sigma,
     corrected_sigmas,
@@ -367,12 +368,13 @@ class Correction:
             for seen in self.runs
         )
 
-    def fit_sigma(self, before: float, recipe: Recipe, gpus: int, library: Library) -> float:
-        """Return the spread of ln(measured / predicted) of the memory of a recipe on so many GPUs."""
+    def fit_spread(self, before: MemorySpread, recipe: Recipe, gpus: int, library: Library) -> MemorySpread:
+        """Return the spread of the memory of a recipe on so many GPUs: own peaks are evidence of its own."""
         probed = self.probed.get(memory_setting(recipe, gpus))
         if probed is None:
             return before
-        return corrected_fit_sigma(before, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
+        sigma = corrected_fit_sigma(before.sigma, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
+        return before._replace(sigma=sigma, most=1.0)
 
 
 NO_CORRECTION = Correction()
@@ -403,6 +405,6 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
             peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
     found = {}
     for setting, several in peaks.items():
-        spread = framework_spread(setting[0].framework, library)
+        spread = recipe_spread(setting[0], library)
         found[setting] = learn_memory_correction(several, spread, job.memory_confidence, library)
     return found

@@ -84,6 +84,11 @@ class Recipe:
         return bool(states or self.parks_checkpoints)
 
     @property
+    def offloads(self) -> bool:
+        """Whether optimizer states lie in host memory by request."""
+        return bool(read_techniques().values.offload.values[self.offload].optimizer)
+
+    @property
     def parks_checkpoints(self) -> bool:
         """Whether the inputs of layers that checkpointing keeps lie in host memory."""
         table, kept = read_techniques(), self.activation_checkpointing

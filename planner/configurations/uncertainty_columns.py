@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def configuration_sigmas(
-    frameworks: Sequence[str],
+    recipes: Sequence[Recipe],
     architecture: Architecture,
     machines: Sequence[Machine],
     machine: Integers,
@@ -32,10 +32,11 @@ def configuration_sigmas(
 ) -> Sigmas:
     """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`.
 
-    `frameworks`: the name of each configuration's; `unmeasured`: what `chip_sigma` adds to each.
+    `recipes`: that of each configuration; `unmeasured`: what `chip_sigma` adds to each.
     """
     values = library.calibrations["uncertainty"].values
-    names, index = distinct_names([str(name) for name in frameworks])
+    names, index = distinct_names([recipe.framework for recipe in recipes])
+    hosted = {id(recipe): float(recipe.offloads) for recipe in {id(recipe): recipe for recipe in recipes}.values()}
     rows = [framework_of(library, name) for name in names]
     profiles = [class_sigmas(values, "unknown" if row.unknown else row.kernels) for row in rows]
     profile = Sigmas(
@@ -57,6 +58,7 @@ def configuration_sigmas(
         tokens_per_micro_batch,
         # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
         mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
+        offload=np.asarray([hosted[id(recipe)] for recipe in recipes]),
         efficiency=np.hypot(
             column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]), unmeasured
         ),
@@ -125,9 +127,9 @@ def spread_of(
     """
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
-    frameworks = [ways.recipes[index].framework for index in ways.recipe]
+    recipes = [ways.recipes[index] for index in ways.recipe]
     unmeasured = _unmeasured_sigmas(physics, library)
-    found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
+    found = configuration_sigmas(recipes, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
     cards = [m.gpu for m in ways.machines]
     several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
     methods = [r.method for r in ways.recipes]

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.memory_margin import framework_spread
+from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.recipe import Recipe
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory.memory_fit import (
@@ -58,13 +58,14 @@ class MemoryEvaluator:
         inputs = learned.correct_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine])
         if headroom is not None:
             inputs = replace(inputs, stack=inputs.stack.with_margin(headroom))
-        before = framework_spread(recipe.framework, library)
+        before = recipe_spread(recipe, library)
+        spread = learned.fit_spread(before, recipe, machine.gpus, library)
         return cls(
             inputs,
             MemoryCoefficients.of(library.calibrations["memory"].values),
             as_scalar(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
-            before._replace(sigma=learned.fit_sigma(before.sigma, recipe, machine.gpus, library)),
+            spread,
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:
@@ -105,7 +106,7 @@ class MemoryEvaluator:
             peak=need / GIB,
             allocated=allocated / GIB,
             usable=self.usable_gib,
-            fit_probability=as_scalar(fit_probability(widest, self.spread.sigma)),
+            fit_probability=as_scalar(fit_probability(widest, self.spread.sigma, self.spread.most)),
             phase=PHASES[int(as_scalar(estimate.phase))],
             parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
         )

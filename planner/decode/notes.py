@@ -14,10 +14,11 @@ from planner.configurations.coefficients import (
 )
 from planner.configurations.compared_runs import ComparedRun, Correction
 from planner.configurations.grid import JobShape, parts_of_card, stand_ins
-from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
+from planner.configurations.memory_margin import margin_text, memory_margin, recipe_spread
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, technique_notes
 from planner.decode.chosen import ChosenCandidate
+from planner.estimates.memory.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
@@ -36,7 +37,7 @@ from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.scenario import Scenario
 from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS
-from planner.units import GB, HOUR, MINUTE, figure_text
+from planner.units import GB, GIB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
     import datetime
@@ -198,6 +199,7 @@ def build_notes(
         *([] if observed else _on_estimates(chosen, vram, limits, library)),
         *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
+        *_on_evaluation(chosen, vram, library),
         *_on_work(chosen, limits),
     )
 
@@ -375,14 +377,38 @@ def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
     return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
 
 
+USUAL_EVALUATION_BATCH = 8
+"""Sequences per GPU of a batch of evaluation where nobody sets it (Transformers, `per_device_eval_batch_size`)."""
+
+
+def _on_evaluation(chosen: ChosenCandidate, vram: Vram, library: Library) -> list[str]:
+    """Return a note where a usual batch of evaluation needs more memory than the states leave on the GPU."""
+    stage, shape = chosen.job.stages.evaluation, chosen.candidates.physics.shape
+    vocab = library.architecture(chosen.job.architecture).vocab
+    of_trainer = framework_of(library, chosen.recipe.framework).loss in ("hf", "liger")
+    if stage is None or stage.answers_prompts or "machine" not in stage.on or not of_trainer or not vocab:
+        return []
+    held = math.fsum(vram.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer", "cast_weights"))
+    each = evaluation_logit_bytes(1.0, float(shape.sequence), vocab) / GIB
+    fits = int(max((vram.usable - held) / each, 0.0))
+    if fits >= USUAL_EVALUATION_BATCH:
+        return []
+    how = f"set per_device_eval_batch_size to {fits}" if fits else "shorten its sequences, or evaluate elsewhere"
+    return [
+        f"evaluation holds the logits of a whole batch, {each:,.1f} GiB a sequence: {how} "
+        f"({USUAL_EVALUATION_BATCH} by default)"
+    ]
+
+
 def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: Library) -> list[str]:
     """Return how tight memory is, whether its estimate is calibrated, and the assumptions of the estimated speed."""
     machine, framework, headroom, notes = chosen.machine, chosen.recipe.framework, limits.vram_headroom, []
     if vram.fit_probability < TIGHT_FIT_PROBABILITY:
         notes.append("memory is tight: --set limits.vram_headroom=0.15 reserves more memory")
     if not framework_of(library, framework).profiled:
-        margin = memory_margin(framework, chosen.job.memory_confidence, library) if headroom is None else headroom
-        share = framework_spread(framework, library).known_share if headroom is None else 1.0
+        usual = memory_margin(framework, chosen.job.memory_confidence, library, chosen.recipe.offloads)
+        margin = usual if headroom is None else headroom
+        share = recipe_spread(chosen.recipe, library).known_share if headroom is None else 1.0
         notes.append(f"framework {framework} has no measured memory profile: {margin_text(margin, share * margin)}")
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")

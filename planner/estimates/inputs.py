@@ -179,6 +179,7 @@ class States:
     adapter_inputs: Numbers = 0  # sum of d_in over the adapted linears of one layer
     adapter_copies: Numbers = 0  # 4: fp32 cast + dropout copy, 2: 16-bit adapters, 0: fused LoRA kernels
     adapted_linears: Numbers = 0  # n_t, per layer
+    idle_adapted_linears: Numbers = 0  # of the experts of a layer that a token does not meet: launched where they loop
     adapter_pass_bytes: Numbers = 26  # per adapted linear and unit of width, moved by a forward pass; 26: fp32 adapters
     gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
     reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
@@ -211,6 +212,11 @@ class States:
     extra_sharded_bytes: Numbers = 0
     reducer_copies: Numbers = 1  # 0: plain data parallelism reduces gradients where they are
     bucket_bytes: Numbers = 0  # of the bucket in which gradients wait until DeepSpeed reduces them
+    # Under stage 3: weights that DeepSpeed leaves gathered (0: FSDP, which frees a layer's); the fewest layers that
+    # FSDP has gathered at once, and bytes per gradient of a layer of the copy that it reduces from.
+    live_parameters: Numbers = 0
+    gathered_layers: Numbers = 0
+    reduction_copy_bytes: Numbers = 0
 
 
 @record(frozen=True)
@@ -221,6 +227,7 @@ class Activations:
     attention: Numbers  # an ATTENTION_ code
     logit_bytes: Numbers  # l(kernel), per token and vocabulary entry
     logits_materialised: Numbers = 1  # 0: chunked or fused linear + loss (Liger)
+    head_gradient_bytes: Numbers = 0  # per weight of the head, whose gradient Liger's loss makes in the forward pass
     element_bytes: Numbers = 2  # c
     residual_bytes: Numbers = 2  # res, per element of a checkpointed layer input
     norm_units: Numbers = 8  # hu

@@ -197,6 +197,7 @@ class LoraCount(NamedTuple):
     linears_per_layer: float  # number of adapted linears that one token meets in one layer, on average
     outputs: int = 0  # sum of d_out over all adapted linears of the network
     outputs_per_layer: float = 0.0  # the same over those that one token meets in one layer, on average
+    idle_linears_per_layer: float = 0.0  # adapted linears of the experts that one token does not meet, on average
 
 
 def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
@@ -265,6 +266,7 @@ def lora_parameters(
         linears_per_layer=sum(linear.met for linear in chosen) / network.layers,
         outputs=sum(linear.copies * linear.outputs for linear in chosen),
         outputs_per_layer=sum(linear.met * linear.outputs for linear in chosen) / network.layers,
+        idle_linears_per_layer=sum(linear.copies - linear.met for linear in chosen) / network.layers,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from planner.estimates.uncertainty import (
     efficiency_sigma,
     log_speed_correction,
     memory_spread,
+    student_2_deviations,
     time_sigmas,
 )
 from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
@@ -85,8 +85,8 @@ def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterato
 # Speed and memory of one configuration in plain floats: work, seconds per step, bytes on one GPU, spread.
 
 
-_DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64
-"""Reach of the search for the chance that a configuration fits, and how often it is divided: to the twelfth digit."""
+_FARTHEST, _ROUNDS, _PARTS = 100.0, 9, 64
+"""Reach in ln of the search for the chance that a configuration fits, and how often it is divided: to 12 digits."""
 
 
 @record(frozen=True)
@@ -323,9 +323,9 @@ def _fit(
     if context.scenario.limits.vram_headroom is not None:
         stack = stack.with_margin(context.scenario.limits.vram_headroom)
     estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
-    before = memory_spread(context.values("memory"), recipe.framework, context.framework.profiled)
-    sigma = learned.fit_sigma(before.sigma, recipe, context.machine.gpus, context.library)
-    chance = _chance_of_fitting(replace(setup, inputs=inputs), stack, MemorySpread(sigma, before.known_share))
+    before = memory_spread(context.values("memory"), recipe.framework, context.framework.profiled, recipe.offloads)
+    spread = learned.fit_spread(before, recipe, context.machine.gpus, context.library)
+    chance = _chance_of_fitting(replace(setup, inputs=inputs), stack, spread)
     return estimate, chance
 
 
@@ -375,20 +375,21 @@ def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[Smalle
 def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread) -> float:
     """Return the highest confidence whose margins the fit rule still admits, by division into ever smaller parts.
 
-    At z deviations what is uncertain is exp(z * sigma) times as large, of states the known share of that more.
+    At an error of e, in ln, what is uncertain is exp(e) times as large, of states the known share of that more. Its
+    tails are those of Student's t with 2 degrees of freedom, as of speed, and `spread.most` is the highest chance.
     """
     usable = float(setup.inputs.hardware.usable_bytes)
     values = MemoryCoefficients.of(setup.library.calibrations["memory"].values)
-    low, high = -_DEVIATIONS, _DEVIATIONS
+    low, high = -_FARTHEST, _FARTHEST
     for _ in range(_ROUNDS):
         ends = low + (high - low) * np.arange(_PARTS + 1) / _PARTS
-        margin = np.exp(ends[1:-1] * spread.sigma) - 1.0
+        margin = np.exp(ends[1:-1]) - 1.0
         wider = replace(stack, margin=margin, known_margin=spread.known_share * margin)
         lines = memory_lines(replace(setup.inputs, stack=wider), values)
         need = np.broadcast_to(lines.need(setup.inputs.layout.micro_batch, usable), margin.shape)
         most = int(np.argmin(np.append(need <= usable, False)))  # those before it fit
         low, high = float(ends[most]), float(ends[most + 1])
-    return NormalDist().cdf(low)
+    return float(min(student_2_deviations(spread.sigma, low), spread.most))
 
 
 def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
@@ -407,6 +408,7 @@ def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> S
         float(layout.micro_batch * layout.sequence),
         # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
         mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
+        offload=int(np.any(setup.inputs.states.host_optimizer)),
         efficiency=math.hypot(
             efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
             *of_another_kind(context, values),

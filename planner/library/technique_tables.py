@@ -272,6 +272,7 @@ class LossBytes(Row):
 
     logit_bytes: float = Field(alias="bytes")
     materialised: bool
+    gradient_in_forward: bool = False
 
 
 class Bytes(Row):

@@ -27,6 +27,7 @@ PART_NAMES = {
     "gathered_gradients": "gathered gradients",
     "bucket": "gradients to reduce",
     "input_gradients": "gradients of inputs",
+    "head_gradient": "gradient of the head",
     "dequantised": "dequantised matrix",
     "working_set": "one layer recomputed",
     "margin": "margin of the estimate",

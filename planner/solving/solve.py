@@ -43,6 +43,7 @@ from planner.solving.excluded_plans import adapters_another_way, best_by_framewo
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.winners_curse import curse_note
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
 
 LOG = logging.getLogger("planner")
@@ -268,6 +269,7 @@ def _plan(
             *budget_warnings(scenario, chance),
             *budget_notes(scenario, solved, shown),
             *_warnings(scenario, jobs),
+            *(curse_note(prepared) if explains else ()),
         ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.accuracy import scores
+from benchmarks.accuracy.benchmark import worst_kind
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.scores import Speed
 
@@ -172,3 +173,10 @@ def test_a_table_without_verdicts_has_no_rates() -> None:
     found = scores.fit_scores([])
     assert found["false_fit"] is None
     assert found["n_oom"] == 0
+
+
+def test_the_headline_is_the_worst_kind_of_enough_organisations() -> None:
+    """40 % of two organisations says more of them than of the kind; 20 % of three is the headline, not 5 % of nine."""
+    kinds = {"a": {"n": 9, "mape": 0.05}, "b": {"n": 3, "mape": 0.2}, "c": {"n": 2, "mape": 0.4}}
+    assert worst_kind(kinds) == "b"
+    assert worst_kind({"c": kinds["c"]}) is None

@@ -14,9 +14,9 @@ pytest.importorskip("scipy")
 from benchmarks.accuracy.measurements import read_measurements
 from benchmarks.accuracy.memory_spread import memory_classes, memory_sigmas
 from benchmarks.accuracy.predictions import Predictor
-from benchmarks.calibration.evidence import MEASURES, class_factors
+from benchmarks.calibration.evidence import MEASURES, Evidence, class_factors, stranger_weights
 from benchmarks.calibration.held_out import Table, counts, parts_judged, spreads
-from benchmarks.calibration.intervals import ADDED, Side, Timed
+from benchmarks.calibration.intervals import ADDED, Side, Timed, _widen
 from benchmarks.calibration.memory_intervals import FACTORS
 from planner.documents.files import data_folder
 from planner.library.reading import read_library
@@ -34,8 +34,8 @@ def rows_of_speed(errors: list[float], nodes: int, network_unknown: int) -> Time
     """Runs of an unknown framework on cards that were measured, with micro-batches of many tokens."""
     n = len(errors)
     numbers: dict[str, Any] = {
-        "gpus": 8.0 * nodes, "nodes": nodes, "tokens": 1e5, "mixture": 0, "network_unknown": network_unknown,
-        "shape_unknown": 0,
+        "gpus": 8.0 * nodes, "nodes": nodes, "tokens": 1e5, "mixture": 0, "offload": 0,
+        "network_unknown": network_unknown, "shape_unknown": 0,
     }  # fmt: skip
     columns = {name: np.full(n, value, dtype=float) for name, value in numbers.items()}
     words: dict[str, Any] = {"profiles": ("unknown",) * n, "cards": ("A100-SXM-80GB",) * n, "bases": ("measured",) * n}
@@ -127,3 +127,28 @@ def test_spreads_of_speed_come_from_judged_rows_in_each_split(split: str) -> Non
     rows = Timed.of([p for part in parts for p in part.honest() if counts(p, "throughput")], table.library)
     stated = rows.sigmas({key.partition(":")[2]: v for key, v in values.items() if key.startswith("uncertainty:")})
     assert 0.6 <= np.mean(np.abs(rows.errors) <= stated.display) <= 0.8
+
+
+def test_large_tables_do_not_decide_what_strangers_are_told() -> None:
+    """One row of an organisation counts 1, three 1 / (1 + 2 x 0.5) = 0.5 each, so that n rows count less than two."""
+    assert stranger_weights(["a", "b", "b", "b"]).tolist() == [1.0, 0.5, 0.5, 0.5]
+    assert stranger_weights(["c"] * 101).sum() == pytest.approx(101 / 51)
+
+
+def test_a_range_is_that_of_one_organisation_more() -> None:
+    """Of 11 the share 0.68 x 12 / 11 = 0.742; of three 0.96 x 4 / 3 is more than all, so it stays."""
+    eleven = Evidence(of_sources=True, blind=frozenset("abcdefghijk"))
+    assert eleven.share_of_another(0.68) == pytest.approx(0.7418, abs=1e-4)
+    assert Evidence(of_sources=True, blind=frozenset("abc")).share_of_another(0.96) == 0.96
+    assert Evidence(of_sources=True).share_of_another(0.68) == 0.68
+
+
+def test_strangers_widen_the_speed_of_all_classes() -> None:
+    """Strangers at twice the stated range: all classes double where they are believed, half as much, in ln, by half."""
+    strangers = Side(rows_of_speed([0.3, 0.3, 0.3], 1, 0), np.ones(3), {}, {})
+    for believed, factor in ((1.0, 2.0), (0.5, math.sqrt(2.0))):
+        values = shipped() | {"unknown.sigma": 0.15, "one_node.sigma": 0.1, "unknown.sigma_tail": 1.0}
+        _widen(values, ["unknown", "one_node"], strangers, believed)
+        assert values["unknown.sigma"] == pytest.approx(0.15 * factor)
+        assert values["one_node.sigma"] == pytest.approx(0.1 * factor)
+        assert values["unknown.sigma_tail"] == 1.0  # the wider range holds them

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from planner.library.reading import read_library
+from planner.loading.scenario_file import parse_scenario
+from planner.solving.solve import SolveOptions, solve
 from tests.helpers.stage_scenarios import JOB, RENTED, planned
 
 SEEN = [{"gpu": "A100-80GB", "gpus": 1, "hours": 2}]
@@ -40,3 +43,26 @@ def test_a_service_next_to_observed_hours_says_who_stops_early() -> None:
     for changed in ({"early_stopping": 0.5}, {"measured": SEEN}):
         other = planned(RENTED, service, techniques={"method": "lora"}, **changed)
         assert other.provider == "svc" and not any(note.startswith(told) for note in other.notes)
+
+
+def test_evaluation_has_memory_of_its_own() -> None:
+    """32,768 tokens of 32,000 entries at 10 bytes are 9.8 GiB a sequence: not eight next to the weights."""
+    scenario = """
+name: x
+offers: [{provider: a, gpu: A100-80GB, gpus: 1, usd_per_hour: 1}]
+jobs:
+- {name: j, architecture: mistral-7b, work: {tokens: 5M}, sequence_length: 32768, global_batch: 4,
+   techniques: {method: lora, weight_bits: 16}, stages: {evaluation: {share: 0.1, on: PLACE}}}
+"""
+    notes = [
+        solve(parse_scenario(scenario.replace("PLACE", place)), SolveOptions(), read_library(["mistral-7b"]))
+        .jobs[0]
+        .notes
+        for place in ("machine", "[machine, one_gpu]")
+    ]
+    for told in notes:
+        (note,) = (note for note in told if note.startswith("evaluation holds"))
+        assert note == (
+            "evaluation holds the logits of a whole batch, 9.8 GiB a sequence: "
+            "set per_device_eval_batch_size to 6 (8 by default)"
+        )

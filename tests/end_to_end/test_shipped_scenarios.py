@@ -16,6 +16,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 from planner.report.plan_text import render
 from planner.results.plan import Plan
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
@@ -138,10 +139,10 @@ def test_llama_2_70b_from_scratch_takes_about_the_reported_gpu_hours() -> None:
 
 @pytest.mark.slow
 def test_quickstart_ends_for_a_few_dollars() -> None:
-    """The first thing a user sees: 4-bit LoRA of a 7B model on one GPU, sure to fit, under five dollars."""
+    """The first thing a user sees: 4-bit LoRA of a 7B model on one GPU, likely to fit, under five dollars."""
     (job,) = plan_of("quickstart").jobs
     assert (job.techniques.method, job.techniques.weight_bits) == ("lora", 4)
-    assert job.gpus == 1 and job.vram_gib.fit_probability >= 0.95
+    assert job.gpus == 1 and job.vram_gib.fit_probability >= DEFAULT_MEMORY_CONFIDENCE
     assert job.cost_usd < 5
 
 

@@ -17,6 +17,7 @@ from planner.estimates.uncertainty import (
     efficiency_sigma,
     interval,
     memory_spread,
+    student_2_deviations,
     student_2_quantile,
     time_sigmas,
 )
@@ -44,6 +45,7 @@ def test_largest_class_counts_for_each_sigma() -> None:
     assert sigmas("tuned", gpus=8) == pytest.approx((0.13, 0.16))
     assert sigmas("hf", gpus=16, nodes=2) == pytest.approx((0.20, 0.25))
     assert sigmas("hf", mixture=1) == pytest.approx((0.50, 0.53))
+    assert sigmas("hf", offload=1) == pytest.approx(class_sigmas(VALUES, "offload"))
 
 
 def test_cards_with_a_class_of_their_own() -> None:
@@ -118,10 +120,29 @@ def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
     """A class of its own comes first, then that of Transformers, of documented frameworks, of what nobody knows."""
     values = {"sigma_over_usual": 0.08, "sigma_over_documented": 0.2, "sigma_over_unknown": 0.3}
     values |= {"sigma_over_litgpt": 0.15, "known_share": 0.5, "known_share_unknown": 1.0}
-    assert memory_spread(values, "litgpt", True) == (0.15, 0.5)
-    assert memory_spread(values, "hf", True) == (0.08, 0.5)
-    assert memory_spread(values, "unsloth", False) == (0.2, 0.5)
-    assert memory_spread(values, "unknown", False) == (0.3, 1.0)
+    values["sigma_over_offload"] = 0.25
+    assert memory_spread(values, "litgpt", True) == (0.15, 0.5, 1.0)
+    assert memory_spread(values, "hf", True) == (0.08, 0.5, 1.0)
+    assert memory_spread(values, "unsloth", False) == (0.2, 0.5, 0.98)
+    assert memory_spread(values, "unknown", False) == (0.3, 1.0, 0.98)
+
+
+def test_states_in_host_memory_make_no_estimate_surer() -> None:
+    """At least as wide as such runs show, of any framework; of one that is less sure, as wide as that."""
+    values = {"sigma_over_usual": 0.08, "sigma_over_documented": 0.2, "known_share": 0.5, "sigma_over_offload": 0.15}
+    assert memory_spread(values, "hf", True, offload=True).sigma == 0.15
+    assert memory_spread(values, "deepspeed", False, offload=True).sigma == 0.2
+
+
+@pytest.mark.parametrize(("deviations", "below"), [(0.0, 0.5), (0.1645, 0.95), (0.329, 0.98595), (-0.1645, 0.05)])
+def test_memory_has_the_tails_of_speed(deviations: float, below: float) -> None:
+    """0.1645 is the 95 % quantile of spread 0.1; twice as far t is 5.84: 0.5 + 5.84 / (2 sqrt(2 + 5.84^2)) = 0.986."""
+    assert float(student_2_deviations(0.1, deviations)) == pytest.approx(below, abs=1e-4)
+
+
+def test_what_cannot_fit_has_no_chance() -> None:
+    """Minus and plus infinity are the ends of the distribution."""
+    assert student_2_deviations(0.1, np.array([-np.inf, np.inf])).tolist() == [0.0, 1.0]
 
 
 def test_an_interval_holds_the_error_of_the_speed_and_the_luck_of_the_market() -> None:

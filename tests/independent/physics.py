@@ -131,6 +131,7 @@ class Facts:
         layers = self.P - self.V * self.h * (1 if a["tied_embeddings"] else 2)
         self.whole = self.E / layers if self.quantised and t["experts_16_bit"] else 0.0  # experts left in 16 bits
         self.scaled = 0.0  # bytes per token of a layer that DoRA keeps
+        self.idle_linears = 0
         self.adapted_weights, self.adapted_inputs, self.adapted_linears = self._adapters() if self.lora else (0, 0, 0)
         self.trained = self.adapted_weights if self.lora else self.P
 
@@ -163,6 +164,7 @@ class Facts:
             each += copies * sum(shapes[name])
             out, made = out + copies * shapes[name][1], made + used * shapes[name][1]
             met, linears = met + used * shapes[name][0], linears + used
+            self.idle_linears += copies - used
         weights = self.L * self.t["lora_rank"] * each
         if self.t["adapt_head"]:  # one more linear of the whole network
             weights += self.t["lora_rank"] * (h + self.V)
@@ -259,8 +261,17 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
     wide = max(layer, 2.0)
     root = wide * (stage if kept else embedding) / x.tp if gathers else 0.0
-    U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
-    Ug = wide * each / x.tp if gathers and not x.lora else 0.0
+    # FSDP2 has two whole layers of a mixture, and an fp32 copy of a layer's gradients, while it trains all of it.
+    blocks = x.arch["experts"] and not x.lora and x.z == 3 and not x.deepspeed and not x.frame.get("compiles_graphs")
+    ahead = max(k["n_uns"], 2.0) if blocks else k["n_uns"]
+    at_loss = root
+    U = (root if kept else ahead * each * layer / x.tp + root) if gathers else 0.0
+    if gathers and x.deepspeed and not kept:  # a thousand million weights stay gathered, and the matrix in use
+        U = at_loss = (min(1e9, stage - embedding) * layer + wide * min(x.V * x.h, embedding)) / x.tp
+    Ug = (wide + (4.0 if blocks else 0.0)) * each / x.tp if gathers and not x.lora else 0.0
+    # Liger's loss makes the gradient of the head in the forward pass, in the type of the weight that it is given.
+    in_forward = x.bytes["loss"][x.frame["loss"]].get("gradient_in_forward") and not x.lora
+    ahead_of_time = x.V * x.h / x.tp * (x.row["gathered"] if x.z == 3 else x.row["w"]) if in_forward else 0.0
     D = (2 * x.h * x.f if x.quantised else 0.0) + (x.rounded["passing"] * x.h * x.f if x.rounded else 0.0)
     D += 12 * x.h * x.f if x.scaled else 0.0  # three fp32 copies of the matrix whose norm is taken
     bucket = 5e8 * (4 if x.wide else 2) if x.deepspeed else 0.0
@@ -271,21 +282,23 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     B = W + A + states
     # Bytes of each phase: states, and all else.
     phases = [
-        (B + AMP + early, root + last + Lg + bucket),
-        (B + AMP + early, U + Ug + D + max(first, last) + Ws + bucket),
+        (B + AMP + early, at_loss + last + Lg + bucket + ahead_of_time),
+        (B + AMP + early, U + Ug + D + max(first, last) + Ws + bucket + ahead_of_time),
         (B + AMP + G, U + Ug + Ws + bucket),
         (B + left + Tm, 0.0),
         (load, 0.0),
     ]
     allocated = max(states_alive + rest for states_alive, rest in phases)
-    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg + bucket
+    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg + bucket + ahead_of_time
     image = x.arch.get("image") or {}
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
     sigma, share = spread_of_memory(x, k)
-    # The quantile of the normal at 0.95, the confidence of memory where a job states none.
-    margin = math.exp(1.6448536269514722 * sigma) - 1
+    # The 85 % quantile, the confidence of memory where a job states none: of Student's t with 2 degrees of freedom, at
+    # the scale at which the 95 % quantile is that of a normal.
+    scale = sigma * 1.645 / 2.92
+    margin = math.exp(scale * student_2(0.85)) - 1
     on_states = share * margin
     if x.s.headroom is not None:
         margin = on_states = x.s.headroom
@@ -301,24 +314,32 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
         need = rule(k["phi"], margin, on_states)
         return rule(0.5, margin, on_states) if x.z == 3 and need > 0.8 * usable else need
 
-    # The chance to fit: the largest deviation of what is uncertain that the rule still admits.
-    below, above = -30.0, 30.0
+    # The chance to fit: the largest error of what is uncertain that the rule still admits.
+    below, above = -100.0, 100.0
     for _ in range(60):
         z = (below + above) / 2
-        more = math.exp(z * sigma) - 1
+        more = math.exp(z) - 1
         below, above = (z, above) if needed(more, share * more) <= usable else (below, z)
+    t = below / scale
+    chance = min(0.5 + 0.5 * t / math.sqrt(2 + t * t), 1.0 if x.frame["profiled"] else 0.98)
     # Pages have what allocator and context leave; half a GiB is never reserved unless live tensors take it.
     reserved = min(allocated + k["rho"] * (together - allocated) + fragments, max(allocated, usable - GIB / 2))
     away = max(pages - max(usable - reserved - context, 0.0), 0.0)
-    return needed(margin, on_states), allocated, NormalDist().cdf(below), away
+    return needed(margin, on_states), allocated, chance, away
+
+
+def student_2(p: float) -> float:
+    """Quantile of Student's t with 2 degrees of freedom."""
+    return (2 * p - 1) / math.sqrt(2 * p * (1 - p))
 
 
 def spread_of_memory(x: Facts, k: dict[str, float]) -> tuple[float, float]:
     """Spread of what memory exceeds its estimate by, and the share of it that states have."""
+    least = 0.0 if x.offload == "none" else k["sigma_over_offload"]
     if x.frame.get("unknown"):
-        return k["sigma_over_unknown"], k["known_share_unknown"]
+        return max(k["sigma_over_unknown"], least), k["known_share_unknown"]
     usual = k["sigma_over_usual"] if x.frame["profiled"] else k["sigma_over_documented"]
-    return k.get(f"sigma_over_{x.s.framework}", usual), k["known_share"]
+    return max(k.get(f"sigma_over_{x.s.framework}", usual), least), k["known_share"]
 
 
 def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]:
@@ -424,9 +445,10 @@ def step(x: Facts, sequence: float, away: float) -> float:
         kind = x.frame["context_parallel"]
         work += {"ring": max(moved - attention, 0.0), "heads": swapped, "gather": moved}[kind]
     if x.ep > 1:
-        sent = 2 * tokens * x.routed() * x.h * (1 - 1 / x.ep) / (across if x.ep > s.gpus_per_node else inside)
-        sent /= x.tp if x.folded else 1
-        work += k["expert_traffic_factor"] * (4 + 2 * rc) * sent * x.L / x.pp
+        # Over the network once to each node with one of the experts, inside a node to each expert on another GPU.
+        hosts = min(max(math.ceil(x.ep * (1 if x.folded else x.tp) / s.gpus_per_node), 1), x.ep)
+        copies = x.routed() * (1 - hosts / x.ep) / inside + (hosts - 1) * (1 - (1 - 1 / hosts) ** x.routed()) / across
+        work += k["expert_traffic_factor"] * (4 + 2 * rc) * 2 * tokens * x.h / x.tp * copies * x.L / x.pp
     if x.tp > 1:
         each = 4 * tokens * x.h * (x.tp - 1) / x.tp / inside + k["tensor_latency_seconds"]
         fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
@@ -525,14 +547,16 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
     device = matmul + head + moved / BW + attention + dequantised + gradient_bytes(x) / BW
     launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
-    launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * scaling * speeds.get(f"host.{name}", 1.0)
+    whole = x.whole or not x.quantised
+    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and whole)
+    looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
+    adapted = x.adapted_linears + (looped * x.idle_linears / x.ep if experts and x.lora else 0)
+    launch = (launch + adapted * k["adapter_launch_seconds"]) * scaling * speeds.get(f"host.{name}", 1.0)
     launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
     # Matrices and norms whose gradients DeepSpeed takes from a hook each.
     hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
     launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
-    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and (x.whole or not x.quantised))
-    looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
     launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
     return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention
 

@@ -108,7 +108,7 @@ def test_headroom_replaces_the_confidence() -> None:
 def test_a_number_is_the_confidence_of_the_deadline() -> None:
     """That of memory has its own default, and its own bound."""
     given = asked("jobs.j.confidence=0.8").jobs[0]
-    assert (given.confidence, given.memory_confidence) == (0.8, 0.95)
+    assert (given.confidence, given.memory_confidence) == (0.8, 0.85)
     both = asked("jobs.j.confidence={deadline: 0.6, memory: 0.99}").jobs[0]
     assert (both.confidence, both.memory_confidence) == (0.6, 0.99)
     assert Job.model_fields["confidence_given"].default == Confidence()
@@ -130,9 +130,10 @@ name: x
 offers: [{provider: a, gpu: A5000, gpus: 1, usd_per_hour: 0.16}, {provider: a, gpu: A5000, gpus: 2, usd_per_hour: 0.32}]
 jobs: [{name: j, architecture: mistral-7b, work: {tokens: 5M}, techniques: {method: lora, weight_bits: 16}}]
 """
-    strict = solve(parse_scenario(scenario, set_=["solve.ties=0"]), OPTIONS, LIBRARY)
+    sure = "jobs.j.confidence.memory=0.95"
+    strict = solve(parse_scenario(scenario, set_=[sure, "solve.ties=0"]), OPTIONS, LIBRARY)
     (riskier,) = strict.jobs[0].riskier
     setting = riskier.note.partition("--set ")[2]
     with_setting = solve(parse_scenario(scenario, set_=[setting, "solve.ties=0.05"]), OPTIONS, LIBRARY)
     assert with_setting.jobs[0].gpus != riskier.gpus
-    assert not solve(parse_scenario(scenario, set_=["solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].riskier
+    assert not solve(parse_scenario(scenario, set_=[sure, "solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].riskier

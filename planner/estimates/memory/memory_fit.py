@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, reduce
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from planner.estimates.memory.memory_states import (
     hosted_states,
     static_terms,
 )
+from planner.estimates.uncertainty import confidence_factor, student_2_deviations
 from planner.records import record
 from planner.units import GIB
 
@@ -213,11 +213,12 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
     network, layout, states, stack = setup.network, setup.layout, setup.states, setup.stack
     static = static_terms(network, layout, states, coefficients)
     moving = activation_terms(network, layout, states, setup.activations, coefficients)
+    head = float(network.vocab * network.hidden)
     several = np.greater(layout.gpus, 1) & np.equal(stack.megatron_context, 0)
     context_gib = stack.context_gib + np.where(several, stack.fit_nccl_gib, 0.0)
     return MemoryLines(
         known=_known_parts(static),
-        held=_held_parts(static),
+        held=_held_parts(static, setup.activations.head_gradient_bytes * head / layout.tensor),
         grown=_grown_parts(moving),
         fragments_slope=moving.fragments,
         rho=coefficients.rho,
@@ -242,13 +243,16 @@ def _known_parts(static: StaticTerms) -> tuple[Parts, ...]:
     )
 
 
-def _held_parts(static: StaticTerms) -> tuple[Parts, ...]:
-    """Return what else is alive in each phase whatever the micro-batch: how much depends on the framework."""
-    bucket = {"bucket": static.bucket}
+def _held_parts(static: StaticTerms, head_gradient: Numbers) -> tuple[Parts, ...]:
+    """Return what else is alive in each phase whatever the micro-batch: how much depends on the framework.
+
+    `head_gradient`: bytes that a loss makes in the forward pass, before the backward pass adds them to the gradients.
+    """
+    bucket, early = {"bucket": static.bucket}, {"head_gradient": head_gradient}
     gathered = {"gathered_weights": static.gathered_weights, "gathered_gradients": static.gathered_gradients}
     return (
-        {"gathered_weights": static.gathered_root, **bucket},  # allocated before the backward pass of the loss
-        {**gathered, **bucket, "dequantised": static.dequantised},
+        {"gathered_weights": static.gathered_root, **bucket, **early},  # before the backward pass of the loss
+        {**gathered, **bucket, **early, "dequantised": static.dequantised},
         {**gathered, **bucket},
         {},
         {},
@@ -268,28 +272,45 @@ def _grown_parts(moving: ActivationTerms) -> tuple[Parts, ...]:
     )
 
 
-def fit_probability(margin: Numbers, sigma: Numbers) -> Floats:
+def fit_probability(margin: Numbers, sigma: Numbers, most: Numbers = 1.0) -> Floats:
     """Return the probability that the measured peak stays within a margin on what is uncertain, elementwise.
 
-    ln(1 + margin) / sigma deviations of the normal: measured over predicted is taken as log-normal with median 1, once
-    the bytes that are certain are taken off both. `margin`: `MemoryLines.widest_margin`; -1 and below is hopeless.
-    A margin of 0.2 and sigma 0.111: ln(1.2) / 0.111 = 1.64, a probability of 0.95.
+    ln(measured / predicted) has median 0 and heavy tails, once the bytes that are certain are taken off both: those of
+    speed (`confidence_factor`). `margin`: `MemoryLines.widest_margin`; -1 and below is hopeless. At most `most`.
+    A margin of 0.2 and sigma 0.111: ln(1.2) / 0.111 = 1.64, a probability of 0.95; one of 0.44, twice as far: 0.986.
     """
     with np.errstate(divide="ignore"):
-        deviations = np.log(np.maximum(1.0 + np.asarray(margin, dtype=float), 0.0)) / np.asarray(sigma, dtype=float)
-    return np.asarray(_error_function_tail(-deviations / math.sqrt(2.0)), dtype=float) * 0.5
+        deviations = np.log(np.maximum(1.0 + np.asarray(margin, dtype=float), 0.0))
+    return np.asarray(np.minimum(student_2_deviations(sigma, deviations), most), dtype=float)
 
 
-def confidence_margin(sigma: float, confidence: float) -> float:
+def confidence_margin(sigma: float, confidence: float, most: float = 1.0) -> float:
     """Return the margin on uncertain bytes within which the measured peak stays with probability `confidence`.
 
-    exp(z(p) * sigma) - 1, z the quantile of the normal: the fit rule with this margin holds just where
-    `fit_probability` of the widest margin is at least p. Negative below one half.
+    The fit rule with this margin holds just where `fit_probability` of the widest margin is at least p. Negative below
+    one half; beyond `most` nothing fits: `NEVER_FITS`.
     """
-    return math.exp(sigma * NormalDist().inv_cdf(confidence)) - 1.0
+    return float(confidence_factor(sigma, confidence)) - 1.0 if confidence <= most else NEVER_FITS
 
 
-_error_function_tail = np.frompyfunc(math.erfc, 1, 1)
+NEVER_FITS = 1e6
+"""A margin that no memory has, and a number still."""
+
+
+# Evaluation between training steps has memory of its own: logits of a whole batch, with nothing fused.
+
+
+EVALUATION_LOGIT_BYTES = 10.0
+"""Per token and vocabulary entry of a forward pass with labels: the logits in 16 bit, an fp32 copy, its log-softmax.
+
+Whatever fuses the loss in training does not here. Sources: Transformers, loss/loss_utils.py: `ForCausalLMLoss`
+(logits.float()); Liger-Kernel, transformers/model/llama.py: `lce_forward` (skip_logits only while the model trains).
+"""
+
+
+def evaluation_logit_bytes(sequences: float, tokens: float, vocab: int) -> float:
+    """Return the bytes of the logits of one batch of evaluation: 8 x 2,048 tokens of 128,256 are 21.0 GB."""
+    return EVALUATION_LOGIT_BYTES * sequences * tokens * vocab
 
 
 # Memory of one GPU while training: peak, limiting phase, breakdown, what the driver shows, what must fit.
@@ -352,6 +373,7 @@ PARTS = (
     "gathered_weights",  # unsharded under stage 3
     "gathered_gradients",
     "bucket",  # of gradients that wait for their reduction
+    "head_gradient",
     "dequantised",
     "stored_activations",
     "working_set",

@@ -23,6 +23,22 @@ never frees it, and under ZeRO-1, although releases before 2025 have none there.
 """
 
 
+LIVE_PARAMETERS = 1e9
+"""Weights that ZeRO-3 of DeepSpeed keeps gathered before it frees any, `stage3_max_live_parameters` by default.
+
+What a module in use has comes on top. Sources: DeepSpeed's documentation, ZeRO optimisation for FP16 training;
+`PartitionedParameterCoordinator` of runtime/zero/partitioned_param_coordinator.py.
+"""
+FSDP2_MIXTURE = {"gathered_layers": 2.0, "reduction_copy_bytes": 4.0}
+"""What FSDP2 has of whole layers of a mixture of experts that is trained in full.
+
+The layer at work and the prefetched one, each with all its experts; and gradients are copied in the type of the
+reduction, fp32, before they are scattered. Source: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py:
+`foreach_reduce` (reduce_scatter_input), and `_fsdp_param_group.py` (prefetch in the backward pass). Layers of dense
+networks are so small next to what else is held that published runs fit `n_uns` instead.
+"""
+
+
 @record(frozen=True)
 class MemoryCoefficients(Coefficients):
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
@@ -106,7 +122,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
     away = _elsewhere(experts, layout, 1.0) * tensor
     each = per_layer - away / layers
-    gathered = _gathered(each, in_stage - away, embedding, states, keeps_full, coefficients)
+    gathered = _gathered(each, in_stage - away, embedding, network, states, keeps_full, coefficients)
     stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
     optimizer = stepped * states.optimizer_bytes / over_1
     return StaticTerms(
@@ -141,17 +157,31 @@ def _in_work(network: Network, states: States) -> Numbers:
 
 
 def _gathered(
-    each: Numbers, whole: Numbers, root: Numbers, states: States, keeps_full: Numbers, coefficients: MemoryCoefficients
+    each: Numbers,
+    whole: Numbers,
+    root: Numbers,
+    network: Network,
+    states: States,
+    keeps_full: Numbers,
+    coefficients: MemoryCoefficients,
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return the gathered bytes of weights, of weights at the loss, and of the gradients of a layer.
 
-    From the parameters of a layer, a stage and its root unit (embedding and head), which stays gathered while layers
-    are gathered one by one. FSDP frees a layer's weights once its forward pass is over: the root is left at the loss.
+    From the parameters of a layer, a stage, its root unit (embedding and head) and one matrix of the vocabulary. The
+    root stays gathered while layers are gathered one by one. FSDP frees a layer's weights once its forward pass is
+    over: the root is left at the loss. DeepSpeed's ZeRO-3 frees nothing up to `live_parameters`.
     """
     wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
-    by_layer = coefficients.n_uns * each * states.gathered_bytes + wide * root
-    all_of_it = wide * whole
-    return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, wide * root), wide * each
+    by_layer = np.maximum(coefficients.n_uns, states.gathered_layers) * each * states.gathered_bytes + wide * root
+    all_of_it, at_loss = wide * whole, wide * root
+    if np.any(states.live_parameters):
+        # DeepSpeed leaves weights of the layers around gathered, and the matrix of the vocabulary that is in use.
+        layers = np.minimum(states.live_parameters, whole - root) * states.gathered_bytes
+        kept = np.greater(states.live_parameters, 0)
+        live = layers + wide * np.minimum(float(network.vocab * network.hidden), root)
+        by_layer, at_loss = np.where(kept, live, by_layer), np.where(kept, live, at_loss)
+    gradients = (wide + states.reduction_copy_bytes) * each
+    return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, at_loss), gradients
 
 
 def _alive_share(network: Network, states: States, per_layer: Numbers, in_stage: Numbers) -> Numbers:

@@ -192,8 +192,8 @@ def test_the_widest_margin_is_the_one_that_just_fits(case: Case, usable_gib: flo
 
 
 def test_probability_of_one_spread_of_room() -> None:
-    """One standard deviation of room is a probability of 84.13 %, and no room is none."""
-    assert fit_probability(np.exp(0.08) - 1.0, 0.08) == pytest.approx(0.841345, abs=1e-6)
+    """One spread of room is t = 2.92 / 1.645 = 1.775: 0.5 + 1.775 / (2 sqrt(2 + 1.775^2)) = 89.1 %; no room is none."""
+    assert fit_probability(np.exp(0.08) - 1.0, 0.08) == pytest.approx(0.89106, abs=1e-5)
     assert fit_probability(0.2, 0.1108) == pytest.approx(0.95, abs=1e-3)
     assert fit_probability(-1.5, 0.30) == 0.0
 

@@ -102,3 +102,37 @@ def test_zero_groups_cut_states_over_one_node() -> None:
     grouped = static_terms(TINY, replace(plan, hybrid=1), full_states(), PLAIN)
     assert grouped.optimizer == pytest.approx(300_000 * 4 / 8)
     assert static_terms(TINY, plan, full_states(), PLAIN).optimizer == pytest.approx(300_000 * 4 / 64)
+
+
+def test_zero_3_of_deepspeed_leaves_a_thousand_million_weights_gathered() -> None:
+    """Of 8.03e9 weights 1e9 of layers stay, and the head of 128,256 x 4,096 is in use: 2 x (1e9 + 0.525e9) bytes."""
+    plan = layout(gpus=8, zero_stage=3)
+    found = static_terms(network(), plan, full_states(live_parameters=1e9), PLAIN)
+    assert found.gathered_weights == pytest.approx(2 * (1e9 + 128_256 * 4096))
+    assert found.gathered_root == pytest.approx(found.gathered_weights)
+
+
+def test_zero_3_of_deepspeed_gathers_no_more_than_there_is() -> None:
+    """300,000 weights: two layers of 50,000 and one of the two matrices of 100,000."""
+    found = static_terms(TINY, layout(gpus=2, zero_stage=3), full_states(live_parameters=1e9), PLAIN)
+    assert found.gathered_weights == pytest.approx(2 * (100_000 + 100_000))
+
+
+def test_fsdp2_has_two_layers_of_a_mixture_and_copies_gradients_in_fp32() -> None:
+    """At n_uns 1.2: two layers of 50,000 in place of 1.2, and 2 + 4 bytes for each gradient of a layer."""
+    plan, near = layout(gpus=4, zero_stage=3), replace(PLAIN, n_uns=1.2)
+    dense = static_terms(TINY, plan, full_states(), near)
+    mixed = static_terms(TINY, plan, full_states(gathered_layers=2, reduction_copy_bytes=4), near)
+    assert dense.gathered_weights == pytest.approx(2 * (1.2 * 50_000 + 200_000))
+    assert mixed.gathered_weights == pytest.approx(2 * (2 * 50_000 + 200_000))
+    assert (dense.gathered_gradients, mixed.gathered_gradients) == (2 * 50_000, 6 * 50_000)
+
+
+def test_a_loss_that_makes_the_gradient_of_the_head_holds_it_before_the_backward_pass() -> None:
+    """1,000 x 100 weights of 2 bytes at the loss and at the start of the backward pass, and not in the step."""
+    plan = layout(gpus=1)
+    plain = Case(TINY, plan, full_states(trainable=300_000.0), HF, Stack())
+    early = replace(plain, activations=replace(HF, head_gradient_bytes=2))
+    phases = [estimate_memory(**case.arguments()).phases for case in (plain, early)]
+    more = [float(after) - float(before) for before, after in zip(*phases, strict=True)]
+    assert more == pytest.approx([200_000, 200_000, 0, 0, 0])

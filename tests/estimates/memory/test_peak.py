@@ -18,7 +18,7 @@ from planner.estimates.inputs import (
     Activations,
     Stack,
 )
-from planner.estimates.memory.memory_fit import PHASES
+from planner.estimates.memory.memory_fit import PHASES, evaluation_logit_bytes
 from planner.estimates.memory.memory_states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
@@ -232,3 +232,8 @@ def test_grid_equals_its_elements() -> None:
             one = {**LARGE.arguments(), "layout": layout(micro_batch=2, gpus=count, zero_stage=stage)}
             assert grid.allocated[row, column] == estimate_memory(**one).allocated
             assert grid.need[row, column] == pytest.approx(need_bytes(**one))
+
+
+def test_a_batch_of_evaluation_holds_all_of_its_logits() -> None:
+    """Eight sequences of 2,048 tokens and 128,256 entries at 2 + 4 + 4 bytes: 21.0 GB, whatever fuses the loss."""
+    assert evaluation_logit_bytes(8, 2048, 128_256) == pytest.approx(21.01e9, rel=1e-3)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.estimates.time.communication import hybrid_group, link_bandwidths, pipeline_seconds
+from planner.estimates.time.communication import expert_seconds, hybrid_group, link_bandwidths, pipeline_seconds
+from planner.estimates.time.device import recompute_shares
 from tests.helpers.time_cases import Case, case_of, golden_cases
 
 GOLDEN = golden_cases()
@@ -163,3 +164,36 @@ def test_hybrid_sharding_reduces_once_across_nodes() -> None:
 def test_optimizer_by_hand() -> None:
     """Sharded states update 1/8 of the parameters per GPU at 30 bytes each and 5 % over the pure traffic."""
     assert float(parts("m0112")["optimizer"]) == pytest.approx(30 * 1.3139e9 / 8 * 1.05 / 2039e9)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expert", "inside", "across"), [(8, 8, 8 * 7 / 8, 0.0), (32, 32, 8 * 7 / 8, 3 * (1 - 0.75**8))]
+)
+def test_tokens_go_to_the_experts_of_a_node_and_once_to_each_other_node(
+    gpus: int, expert: int, inside: float, across: float
+) -> None:
+    """Of 8 experts of a token 7 are on other GPUs of a node; on 4 nodes 3 (1 - (3/4)^8) = 2.7 others hold some."""
+    case = slow_network(case_of({**GOLDEN["m0252"], "gpus": gpus}))
+    mixture = replace(case.network, experts=128, experts_per_token=8)
+    spread = replace(case, network=mixture, layout=replace(case.layout, expert=expert, gpus_per_node=8))
+    reached = link_bandwidths(spread.layout, spread.hardware, spread.coefficients)
+    setup, coefficients = spread.arguments()
+    copy = 2.0 * spread.layout.micro_batch * spread.layout.sequence * mixture.hidden
+    seconds = copy * (inside / float(reached.inside) + across / float(reached.across))
+    passes = mixture.layers * (4.0 + 2.0 * float(recompute_shares(spread.activations.checkpointing).matmul))
+    found = float(expert_seconds(setup, coefficients, reached))
+    assert found == pytest.approx(coefficients.expert_traffic_factor * passes * seconds)
+
+
+def test_tensor_parallel_ranks_send_a_part_of_the_tokens_each() -> None:
+    """Four ranks: a quarter of the tokens, whether the experts are cut over them or not."""
+    case = case_of({**GOLDEN["m0252"], "gpus": 32})
+    mixture = replace(case.network, experts=128, experts_per_token=8)
+    for expert in (8, 4):
+        seconds = []
+        for tensor in (1, 4):
+            spread = replace(case, network=mixture, layout=replace(case.layout, expert=expert, tensor=tensor))
+            spread = replace(spread, layout=replace(spread.layout, gpus_per_node=64))
+            reached = link_bandwidths(spread.layout, spread.hardware, spread.coefficients)
+            seconds.append(float(expert_seconds(*spread.arguments(), reached)))
+        assert seconds[0] == pytest.approx(4 * seconds[1])

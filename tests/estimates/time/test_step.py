@@ -193,6 +193,19 @@ def test_looped_experts_cost_launches() -> None:
     assert float(np.asarray(spread.time().parts["expert_parallel"])) > 0.0
 
 
+def test_a_loop_over_experts_launches_the_adapters_of_all_of_them() -> None:
+    """Two of 8 experts with 3 adapters each are met; the 18 of the others are launched too: 18 x 0.13 ms a layer."""
+    case = case_of(GOLDEN["m0462"])
+    network = replace(case.network, parameters=46.7e9, active_parameters=12.9e9, experts=8, experts_per_token=2)
+    met = replace(case, network=network, states=replace(case.states, adapted_linears=6))
+    all_of_them = replace(met, states=replace(met.states, idle_adapted_linears=18))
+    grouped = replace(all_of_them, kernels=replace(case.kernels, naive_experts=0))
+    looped, alone, once = (float(np.asarray(one.time().parts["launch"])) for one in (all_of_them, met, grouped))
+    more = network.layers * 18 * case.coefficients.adapter_launch_seconds * float(case.hardware.host_factor)
+    assert looped - alone == pytest.approx(more * float(case.layout.accumulation))
+    assert once < alone
+
+
 def test_crooked_widths_are_slower() -> None:
     """A hidden size that is no multiple of 64 after sharding slows matrix products by a third or more."""
     case = case_of(GOLDEN["m0252"])

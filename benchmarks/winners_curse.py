@@ -1,0 +1,64 @@
+"""How much the cheapest of many uncertain estimates flatters: `python -m benchmarks.winners_curse [SCENARIO.yaml ...]`.
+
+The plan is the cheapest of all candidates by estimate, so it is more often one whose speed is overestimated. What is
+simulated: planner/solving/winners_curse.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.library.reading import read_library
+from planner.loading.scenario_file import read_scenario
+from planner.solving.prepare import prepare
+from planner.solving.winners_curse import own_parts, priced, simulate
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+DEFAULT = ("quickstart", "llama-2-7b-full-vs-lora", "seven-b-billion-tokens", "pretrain-1b")
+
+
+def curses(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Return the figures of scenarios of one job, by name."""
+    found = {}
+    for path in paths:
+        scenario = read_scenario(path)
+        library = read_library([job.architecture for job in scenario.jobs])
+        parts = own_parts(library.calibrations["uncertainty"].values)
+        found[path.stem] = simulate(priced(prepare(scenario, library, with_policies=False)), parts)._asdict()
+    return found
+
+
+def text_of(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a table."""
+    lines = [f"{'scenario':<32}{'candidates':>12}{'truly dearer, %':>18}{'than the best, %':>18}"]
+    for name, one in found.items():
+        dearer, best = math.expm1(one["flattery"]) * 100, one["regret"] * 100
+        lines.append(f"{name:<32}{one['candidates']:>12,}{dearer:>18.1f}{best:>18.1f}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 2 where a scenario cannot be read."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.winners_curse", description=__doc__)
+    parser.add_argument("scenarios", metavar="SCENARIO.yaml", nargs="*")
+    parser.add_argument("--json", action="store_true", help="one JSON document in place of text")
+    chosen = parser.parse_args(arguments)
+    paths = [Path(name) for name in chosen.scenarios] or [SCENARIOS / f"{name}.yaml" for name in DEFAULT]
+    try:
+        found = curses(paths)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(found) if chosen.json else text_of(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
