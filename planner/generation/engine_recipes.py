@@ -71,20 +71,24 @@ class Serving:
     keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
 
 
-def served_model(architecture: Architecture, weights: WeightFormat, rounds_head: bool = False) -> ServedModel:
-    """Return the dimensions of an architecture; embeddings kept in another format than the rest weigh in its bytes.
+def served_model(
+    architecture: Architecture, weights: WeightFormat, rounds_head: bool = False, padded: float = 1.0
+) -> ServedModel:
+    """Return the dimensions of an architecture; matrices kept in another format than the rest weigh in its bytes.
 
-    `rounds_head`: the output head has the format of the rest where it is a matrix of its own.
+    `rounds_head`: the output head has the format of the rest where it is a matrix of its own. `padded`: bytes of an
+    expert with what its kernels add, over those of its weights.
     """
     a = architecture
     table = float(a.vocab * a.hidden)
     matrices = 2 if a.gated else 1
     each_expert = (matrices + 1.0) * a.hidden * a.ffn
     experts = a.experts * each_expert * (a.layers - a.dense_layers) if a.experts else 0.0
+    as_16_bit = 2.0 / weights.bytes if weights.experts_only and a.experts else 1.0
     scale = weights.head / 8.0 / weights.bytes if weights.head else 1.0  # bytes of the head over those of a weight
     extra = 0.0 if a.tied_embeddings else table * scale
     head = table if rounds_head and not a.tied_embeddings else table * scale
-    body = a.parameters - experts - table * (1 if a.tied_embeddings else 2)
+    body = as_16_bit * (a.parameters - experts - table * (1 if a.tied_embeddings else 2))
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
     latent = a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0
     each = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
@@ -102,10 +106,10 @@ def served_model(architecture: Architecture, weights: WeightFormat, rounds_head:
         window_share=kept.window_share if a.parts else a.sliding_layer_share,
         state_tokens=kept.state / kept.elements,
         dense_weights=body + head,
-        expert_weights=experts,
+        expert_weights=experts * padded,
         experts=a.experts,
         experts_per_token=a.experts_per_token,
-        stored_weights=body + experts + head + extra,
+        stored_weights=body + experts * padded + head + extra,
         met_weights=met,
     )
 
@@ -167,7 +171,10 @@ def serving_of(
         "sequences": by_engine("sequences"),
     }  # fmt: skip
     held = GROWING_SHARE if profile is None else profile.held_share
-    model = served_model(architecture, form, profile is not None and profile.rounds_head)
+    padded = 1.0
+    if profile is not None and mixed:
+        padded = profile.expert_padding(weights, capability(gpu), architecture.hidden, architecture.ffn / division[0])
+    model = served_model(architecture, form, profile is not None and profile.rounds_head, padded)
     return Serving(model, *division, form.bytes, kv_bits / 8.0, held, base, keys)
 
 
@@ -274,6 +281,18 @@ class ReplicaMemory(NamedTuple):
         }
 
 
+class EngineStart(NamedTuple):
+    """How an engine is started, as far as its memory hangs on it."""
+
+    release: str | None = None  # None: what holds for every release
+    use: str = "server"  # or offline, where a script hands over all prompts
+    share: float | None = None  # of a GPU's memory that it may take; None: its default
+    headroom: float = 0.0  # share of the GPU that stays free, where that is more than the engine leaves
+
+
+DEFAULT_START = EngineStart()
+
+
 def replica_memory(
     serving: Serving,
     architecture: Architecture,
@@ -281,22 +300,53 @@ def replica_memory(
     engine: Engine,
     prompt: float,
     coefficients: Mapping[str, Coefficient],
-    headroom: float | None = None,
+    start: EngineStart = DEFAULT_START,
+    bound: str = "value",
 ) -> ReplicaMemory:
     """Return the memory of one GPU where prompts have `prompt` tokens at most.
 
-    `headroom`: a share of the GPU that stays free, where that is more than the engine leaves by itself.
+    `bound`: `low` or `high` in place of `value`, of what the engine takes besides weights and profile.
     """
     gpus = serving.tensor * serving.pipeline
-    usable = gpu.usable_gib * GIB * min(engine.share, 1.0 - (headroom or 0.0))
+    release = engine.release_of(start.release)
+    default = release.share if release is not None and start.release is not None else engine.share
+    share = min(start.share or default, 1.0 - start.headroom)
     weights = float(serving.model.stored_weights) * serving.weight_bytes / gpus
-    a = architecture
-    chunk = min(CHUNK_TOKENS, max(prompt, 1) * min(engine.sequences, MOST_PROMPTS_AT_ONCE))
-    activations = float(activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, engine.sequences, serving.tensor))
-    entry = coefficients.get("overhead_bytes")
-    overhead = entry.value if entry else 0.0
+    activations = profile_bytes(serving, architecture, gpu, engine, prompt, start)
+    overhead = overhead_bytes(engine, gpus, coefficients, bound) + (release.graph_gib * GIB if release else 0.0)
+    usable = engine.usable(gpu.usable_gib * GIB, share, weights, activations + overhead)
     cache = float(cache_bytes(usable, weights, activations, overhead))
     return ReplicaMemory(usable, weights, cache, activations, overhead)
+
+
+def profile_bytes(
+    serving: Serving, architecture: Architecture, gpu: GpuSpec, engine: Engine, prompt: float, start: EngineStart
+) -> float:
+    """Return the bytes on one GPU at the peak of the widest pass.
+
+    An engine with known releases tries its largest step before it sizes the cache: a pass over all tokens of a step,
+    and then the sampler with all sequences, whose logits lie whole on each GPU. The larger of the two counts. Example:
+    Llama 3.1 8B on H100 with vLLM 0.11: 1.0 GB and 1,024 * 128,256 * 38.5 bytes = 5.06 GB (4.8 GiB are printed).
+    """
+    a, limits = architecture, engine.limits_on(gpu)
+    release = engine.release_of(start.release)
+    if release is None:
+        chunk = min(CHUNK_TOKENS, max(prompt, 1) * min(limits.sequences, MOST_PROMPTS_AT_ONCE))
+        return float(activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, limits.sequences, serving.tensor))
+    tokens = limits.offline if start.use == "offline" else limits.server
+    forward = float(activation_bytes(a.hidden, widest_values(a), tokens, 0.0, 0.0, serving.tensor))
+    return max(forward, limits.sequences * a.vocab * release.logit_bytes)
+
+
+def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coefficient], bound: str = "value") -> float:
+    """Return the bytes on one GPU that are neither weights nor tensors of a pass: libraries, buffers of exchanges.
+
+    Of an engine with known releases on one GPU or several, else of any engine with its graphs.
+    """
+    kind = (".profiled" if gpus == 1 else ".profiled-shared") if engine.releases else ""
+    entry = coefficients.get(f"overhead_bytes{kind}")
+    found = getattr(entry, bound) if entry is not None else 0.0
+    return float(found if found is not None else getattr(entry, "value", 0.0))
 
 
 def widest_values(architecture: Architecture) -> int:

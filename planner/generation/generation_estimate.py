@@ -30,6 +30,8 @@ from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import display_factors
 from planner.generation.engine_recipes import (
+    EngineStart,
+    ReplicaMemory,
     Serving,
     ServingColumns,
     coefficient_factors,
@@ -293,12 +295,12 @@ def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
         else None,
         prices=_prices(setup, flight, cycle, library),
         sigma=sigma,
-        evidence="prior" if prior else "calibrated",
+        evidence="prior" if prior else "fitted",
         conversion=conversion(
             setup.architecture, served.format_name, served.engine, False, setup.gpu.usable_gib * asked.gpus
         ),
         assumed=served.assumed,
-        notes=_notes(setup, prior, fits, flight),
+        notes=_notes(setup, prior, memory, fits, flight),
     )
 
 
@@ -310,7 +312,7 @@ def _spread(value: float, sigma: float) -> Spread:
 def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     """Return the memory of one GPU and the requests that fit; `ScenarioError` where not one does."""
     asked, served, model = setup.asked, setup.served, setup.model
-    found = replica_memory(setup.serving, setup.architecture, setup.gpu, served.engine, asked.input, setup.coefficients)
+    found = _replica(setup, asked.engine_release)
     usable, cache = found.usable, found.cache
     per_token = float(kv_bytes_per_token(model, setup.stack.kv_bytes, served.tensor, served.pipeline)[0])
 
@@ -332,6 +334,8 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
         parts={name: size / GIB for name, size in found.parts.items()},
         kv_bytes_per_token=per_token,
         kv_tokens=int(cache // per_token),
+        kv_tokens_range=_cache_range(setup, cache, per_token),
+        state_sequences=int(cache // state) if (state := float(np.atleast_1d(model.state_tokens)[0]) * per_token) else None,
     )
     typical = fitting(asked.input + asked.output * setup.serving.held_share)
     return memory, RequestsThatFit(
@@ -339,9 +343,32 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     )
 
 
+def _replica(setup: _Setup, release: str | None, bound: str = "value") -> ReplicaMemory:
+    """Return the memory of one GPU with a release of the engine and a bound of what is not known of it."""
+    asked = setup.asked
+    start = EngineStart(release, asked.use, asked.memory_share, asked.vram_headroom or 0.0)
+    prompt, known = asked.input, setup.coefficients
+    return replica_memory(setup.serving, setup.architecture, setup.gpu, setup.served.engine, prompt, known, start, bound)
+
+
+def _cache_range(setup: _Setup, cache: float, per_token: float) -> Spread:
+    """Return the tokens of the cache: at least with the most that the engine may take besides, at most with the least.
+
+    A release that is not given may be any of those that are known.
+    """
+    engine, given = setup.served.engine, setup.asked.engine_release
+    releases = [given] if given else [None, *(row.version for row in engine.releases)]
+    low, high = (
+        choose(_replica(setup, release, bound).cache for release in releases)
+        for choose, bound in ((min, "high"), (max, "low"))
+    )
+    return Spread(expected=cache // per_token, low=low // per_token, high=high // per_token)
+
+
 def _in_flight(setup: _Setup, fits: RequestsThatFit) -> tuple[int, str]:
     """Return the sequences in flight and what holds their number."""
-    limits = [(fits.typical, "memory"), (setup.served.engine.sequences, f"default of {setup.served.engine.label}")]
+    most = setup.served.engine.limits_on(setup.gpu).sequences
+    limits = [(fits.typical, "memory"), (most, f"default of {setup.served.engine.label}")]
     if setup.asked.concurrency is not None:
         limits[1:] = [(setup.asked.concurrency, "--concurrency")]
     if setup.asked.requests is not None:
@@ -388,10 +415,16 @@ def _priors_of(setup: _Setup) -> list[str]:
     return list(prior_parts(setup.coefficients, served.name, served.engine.label, setup.gpu.name, served.format_name))
 
 
-def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:
+def _notes(
+    setup: _Setup, prior: list[str], memory: ServingMemory, fits: RequestsThatFit, flight: int
+) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = attention_stand_ins(parts_of_card(setup.architecture))
     notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
+    most, states = served.engine.limits_on(setup.gpu).sequences, memory.state_sequences
+    if states is not None and states < most:
+        what = f"the state of linear attention of {states:,} sequences fits"
+        notes.append(f"{what}: {served.engine.label} does not start with its default of {most:,}, give it at most that")
     if fits.longest < 1:
         longest = setup.architecture.max_sequence
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")
