@@ -45,6 +45,16 @@ OTHER_ENGINE = "other"
 TIMED_ATTENTION = ("Ampere", "Ada", "Hopper", "Blackwell")
 """Generations whose attention of prompts has a coefficient of its own; others start from that of training."""
 
+LINKED_GPUS = (2, 4, 8)
+"""Numbers of GPUs whose exchange without NVLink has a coefficient: more of them share one way through the host."""
+
+
+class Network(NamedTuple):
+    """What joins the machines of one replica."""
+
+    bytes_per_second: float  # of one machine, one direction
+
+
 EXPERT_LAUNCHES = 10 / 40
 """Kernels of one expert over those of a dense layer, of an engine that loops over experts: the tokens that chose it are
 found, gathered, multiplied with three matrices, weighted and added back; a layer has about forty."""
@@ -123,19 +133,26 @@ def serving_of(
     weights: str,
     kv_bits: float = 16,
     division: tuple[int, int] = (1, 1),
+    link: str | None = None,
+    network: Network | None = None,
 ) -> Serving:
     """Return a configuration with its sheet figures and the keys of its coefficients.
 
-    `division`: GPUs that share each layer, and groups among which the layers are divided.
+    `division`: GPUs that share each layer, and groups among which the layers are divided. `link`: what joins the GPUs
+    of a machine (nvlink, pcie, host), by default what they come with. `network`: that of the machines among which each
+    layer is divided; its GPUs exchange at the speed of the slowest link.
     """
     table = read_engines()
     form, profile, fitted = table.formats[weights], table.engines.get(engine), table.fitted_as(weights)
-    link = "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
+    link = "network" if network is not None else link or usual_link(gpu)
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
     attention = gpu.matmul16_tflops * TERA * (1.0 if timed else speeds.value(f"attention.{gpu.generation}"))
     per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
+    if network is not None:
+        per_link = network.bytes_per_second
+    count = next((some for some in LINKED_GPUS if division[0] <= some), LINKED_GPUS[-1])
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
     loops = profile is not None and profile.loops_experts
@@ -160,8 +177,8 @@ def serving_of(
         "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
         "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{fitted}", grouped),
         "attention_flops": (f"attention_flops.{gpu.generation if timed else 'other'}",),
-        "link_bytes_per_second": (f"link.{link}",),
-        "link_seconds": (f"link_seconds.{link}",),
+        "link_bytes_per_second": (f"link.{link}", f"link.{link}.{count}"),
+        "link_seconds": (f"link_seconds.{link}", f"link_seconds.{link}.{count}"),
         "layer_seconds": (*by_engine("layer_seconds"), *host, *kernels),
         "step_seconds": by_engine("step_seconds"),
         "sequence_seconds": by_engine("sequence_seconds"),
@@ -176,6 +193,18 @@ def serving_of(
         padded = profile.expert_padding(weights, capability(gpu), architecture.hidden, architecture.ffn / division[0])
     model = served_model(architecture, form, profile is not None and profile.rounds_head, padded)
     return Serving(model, *division, form.bytes, kv_bits / 8.0, held, base, keys)
+
+
+def usual_link(gpu: GpuSpec) -> str:
+    """Return what joins GPUs of one kind in a machine: NVLink, PCIe with peer access, or the memory of the host."""
+    return "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
+
+
+def asked_link(gpu: GpuSpec, interconnect: str | None) -> str:
+    """Return the link that a user names, as coefficients are called; that of the GPU where none is named."""
+    if interconnect is None or interconnect != "pcie":
+        return "nvlink" if interconnect and gpu.nvlink_gb_s else usual_link(gpu)
+    return "pcie" if has_peer_access(gpu) else "host"
 
 
 def cache_moves(architecture: Architecture) -> float:
