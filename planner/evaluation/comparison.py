@@ -22,6 +22,7 @@ _UNAUDITED = {
     "riskier",
     "frameworks",
     "runner_up",
+    "evidence",  # of what was found, and another configuration
     "model",  # checked with the choice
     *_PROSE,
     *_DECIDED,

@@ -285,7 +285,7 @@ class Replica:
             usd_per_thousand_requests=usd_each / requests * 1e3,
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
-            evidence="measured" if self.measured else "prior" if priors else "calibrated",
+            evidence="measured" if self.measured else "prior" if priors else "fitted",
             api=self._services(bill), priors=priors,
         )  # fmt: skip
 

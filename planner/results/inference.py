@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from planner.results.plan_parts import Part, Spread, html_table
+from planner.results.plan_parts import EvidenceWord, Part, Spread, html_table
 from planner.results.result_tables import Result
 
 
@@ -84,7 +84,7 @@ class BulkGeneration(Part):
     usd_per_thousand_requests: float
     usd_per_million_input_tokens: float
     usd_per_million_output_tokens: float
-    evidence: Literal["measured", "calibrated", "prior"]
+    evidence: EvidenceWord
     api: tuple[ApiPrice, ...] = ()
     """Services that answer prompts with the model, cheapest first."""
     priors: tuple[str, ...] = ()
