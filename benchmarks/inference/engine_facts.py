@@ -24,8 +24,8 @@ OF_AN_OLDER_AMD = {
     "flops": "products",
     "attention_flops": "attention_flops",
 }
-"""What such a generation on AMD's GPUs has another factor for, quantity to the beginning of its key: kernels of ROCm were
-tuned afterwards, so that a row of 2024 says little of a plan of today."""
+"""What such a generation on AMD's GPUs has another factor for, quantity to the beginning of its key: kernels of ROCm
+were tuned afterwards, so that a row of 2024 says little of a plan of today."""
 BARE_LABELS = {
     ("gpt-fast", "int8"): "int8-weights",
     ("hf", "int8"): "bnb-int8",

@@ -27,7 +27,7 @@ from benchmarks.inference.engine_facts import (
     tries_whole_prompts,
 )
 from planner.estimates.generation import activation_bytes, kv_bytes_per_token
-from planner.generation.engine_recipes import OTHER_ENGINE, Network, Serving, serving_of, widest_values
+from planner.generation.engine_recipes import OTHER_ENGINE, Division, Network, Serving, serving_of, widest_values
 from planner.library.engines import Engine, read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.units import GB, GIB
@@ -161,8 +161,8 @@ def measured(row: Row, library: Library) -> Measured:
     )
     kv_bits = row.positive("kv_bits") or (8.0 if (engine, weights) in CACHES_8_BIT else 16.0)
     serving = serving_of(
-        architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline),
-        network=_network(row, gpu, tensor),
+        architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits,
+        division=Division(tensor, pipeline, _network(row, gpu, tensor)),
     )  # fmt: skip
     serving = as_run(serving, row.text("engine"), row.text("engine_version"), gpu)
     if (engine, architecture.name, weights, gpu.vendor) in KEPT_IN_16_BIT:

@@ -4,7 +4,8 @@ Candidates whose dollars are a tie (`solve.ties`) are compared by these steps in
 
     own        0 on an own machine, 1 on any other
     host       0 on the provider's machine, 1 on that of a private host
-    evidence   0 where the job has a run of its own on that GPU, 1 where published runs or products were measured, 2 for a prior
+    evidence   0 where the job has a run of its own on that GPU, 1 where published runs or products were measured, 2
+               for a prior
     stock      0 where the offer says how much there is, 1 where that is unknown
 
 Then fewer machines win, then fewer hours: both are columns of every table already. A timetable counts its pauses

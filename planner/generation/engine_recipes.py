@@ -55,6 +55,16 @@ class Network(NamedTuple):
     bytes_per_second: float  # of one machine, one direction
 
 
+class Division(NamedTuple):
+    """How the GPUs of a replica share a model, and what joins those of one layer."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    link: str | Network | None = None
+    """Of a machine (nvlink, pcie, host), by default what its GPUs come with; or the network of the machines among which
+    each layer is divided: its GPUs exchange at the speed of the slowest link."""
+
+
 EXPERT_LAUNCHES = 10 / 40
 """Kernels of one expert over those of a dense layer, of an engine that loops over experts: the tokens that chose it are
 found, gathered, multiplied with three matrices, weighted and added back; a layer has about forty."""
@@ -132,19 +142,17 @@ def serving_of(
     engine: str,
     weights: str,
     kv_bits: float = 16,
-    division: tuple[int, int] = (1, 1),
-    link: str | None = None,
-    network: Network | None = None,
+    division: Division | tuple[int, int] = (1, 1),
 ) -> Serving:
     """Return a configuration with its sheet figures and the keys of its coefficients.
 
-    `division`: GPUs that share each layer, and groups among which the layers are divided. `link`: what joins the GPUs
-    of a machine (nvlink, pcie, host), by default what they come with. `network`: that of the machines among which each
-    layer is divided; its GPUs exchange at the speed of the slowest link.
+    `division`: GPUs that share each layer, groups among which the layers are divided, and what joins the GPUs.
     """
+    divided = Division(*division)
     table = read_engines()
     form, profile, fitted = table.formats[weights], table.engines.get(engine), table.fitted_as(weights)
-    link = "network" if network is not None else link or usual_link(gpu)
+    network = divided.link if isinstance(divided.link, Network) else None
+    link = "network" if network is not None else str(divided.link or usual_link(gpu))
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
@@ -152,7 +160,7 @@ def serving_of(
     per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
     if network is not None:
         per_link = network.bytes_per_second
-    count = next((some for some in LINKED_GPUS if division[0] <= some), LINKED_GPUS[-1])
+    count = next((some for some in LINKED_GPUS if divided.tensor <= some), max(LINKED_GPUS))
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
     loops = profile is not None and profile.loops_experts
@@ -190,9 +198,11 @@ def serving_of(
     held = GROWING_SHARE if profile is None else profile.held_share
     padded = 1.0
     if profile is not None and mixed:
-        padded = profile.expert_padding(weights, capability(gpu), architecture.hidden, architecture.ffn / division[0])
+        padded = profile.expert_padding(
+            weights, capability(gpu), architecture.hidden, architecture.ffn / divided.tensor
+        )
     model = served_model(architecture, form, profile is not None and profile.rounds_head, padded)
-    return Serving(model, *division, form.bytes, kv_bits / 8.0, held, base, keys)
+    return Serving(model, divided.tensor, divided.pipeline, form.bytes, kv_bits / 8.0, held, base, keys)
 
 
 def usual_link(gpu: GpuSpec) -> str:
@@ -317,6 +327,7 @@ class EngineStart(NamedTuple):
     use: str = "server"  # or offline, where a script hands over all prompts
     share: float | None = None  # of a GPU's memory that it may take; None: its default
     headroom: float = 0.0  # share of the GPU that stays free, where that is more than the engine leaves
+    bound: str = "value"  # or low or high, of what the engine takes besides weights and profile
 
 
 DEFAULT_START = EngineStart()
@@ -330,19 +341,15 @@ def replica_memory(
     prompt: float,
     coefficients: Mapping[str, Coefficient],
     start: EngineStart = DEFAULT_START,
-    bound: str = "value",
 ) -> ReplicaMemory:
-    """Return the memory of one GPU where prompts have `prompt` tokens at most.
-
-    `bound`: `low` or `high` in place of `value`, of what the engine takes besides weights and profile.
-    """
+    """Return the memory of one GPU where prompts have `prompt` tokens at most."""
     gpus = serving.tensor * serving.pipeline
     release = engine.release_of(start.release)
     default = release.share if release is not None and start.release is not None else engine.share
     share = min(start.share or default, 1.0 - start.headroom)
     weights = float(serving.model.stored_weights) * serving.weight_bytes / gpus
     activations = profile_bytes(serving, architecture, gpu, engine, prompt, start)
-    overhead = overhead_bytes(engine, gpus, coefficients, bound) + (release.graph_gib * GIB if release else 0.0)
+    overhead = overhead_bytes(engine, gpus, coefficients, start.bound) + (release.graph_gib * GIB if release else 0.0)
     usable = engine.usable(gpu.usable_gib * GIB, share, weights, activations + overhead)
     cache = float(cache_bytes(usable, weights, activations, overhead))
     return ReplicaMemory(usable, weights, cache, activations, overhead)

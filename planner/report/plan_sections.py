@@ -370,7 +370,7 @@ def prior_text(job: Assignment) -> str:
         return ""
     text, known = "the speed is a prior, not from measurements", rests.known
     if known is None or known.cost_usd is None or known.hours is None:
-        return f"{text}: nothing within the limits has another"
+        return f"{text}: no plan within the limits rests on any"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
     return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
 
