@@ -99,9 +99,7 @@ def test_scripts_profile_a_larger_step_than_servers() -> None:
 @pytest.mark.parametrize(("model", "printed_gib"), [("gpt-oss-20b", 13.47), ("gpt-oss-120b", 64.38)])
 def test_gpt_oss_keeps_all_but_its_experts_in_16_bit(model: str, printed_gib: float) -> None:
     """Experts of 2,880 * 3,072 values in 4.25 bits, all else in 16; printed by vLLM 0.11 on H100."""
-    made = serving_of(
-        LIBRARY.architecture(model), LIBRARY.gpu("H100-80GB"), LIBRARY, engine="vllm", weights="mxfp4"
-    )
+    made = serving_of(LIBRARY.architecture(model), LIBRARY.gpu("H100-80GB"), LIBRARY, engine="vllm", weights="mxfp4")
     stored = float(made.model.stored_weights) * made.weight_bytes / GIB
     assert stored == pytest.approx(printed_gib, rel=0.005)
 
