@@ -75,6 +75,8 @@ QUANTITIES = (
     *("wait_share", "sequences"),
 )
 """What is a sheet figure (or 1) times coefficients of `models/calibration/inference.yaml`."""
+OF_AN_ENGINE = ("step_seconds", "sequence_seconds", "request_seconds", "arrival_seconds", "sequences")
+"""Of these what all share, times a factor of the engine alone."""
 
 
 @record(frozen=True)
@@ -151,15 +153,11 @@ def serving_of(
     divided = Division(*division)
     table = read_engines()
     form, profile, fitted = table.formats[weights], table.engines.get(engine), table.fitted_as(weights)
-    network = divided.link if isinstance(divided.link, Network) else None
-    link = "network" if network is not None else str(divided.link or usual_link(gpu))
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
     attention = gpu.matmul16_tflops * TERA * (1.0 if timed else speeds.value(f"attention.{gpu.generation}"))
-    per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
-    if network is not None:
-        per_link = network.bytes_per_second
+    link, per_link = _exchange(gpu, divided.link)
     count = next((some for some in LINKED_GPUS if divided.tensor <= some), max(LINKED_GPUS))
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
@@ -188,21 +186,24 @@ def serving_of(
         "link_bytes_per_second": (f"link.{link}", f"link.{link}.{count}"),
         "link_seconds": (f"link_seconds.{link}", f"link_seconds.{link}.{count}"),
         "layer_seconds": (*by_engine("layer_seconds"), *host, *kernels),
-        "step_seconds": by_engine("step_seconds"),
-        "sequence_seconds": by_engine("sequence_seconds"),
-        "request_seconds": by_engine("request_seconds"),
-        "arrival_seconds": by_engine("arrival_seconds"),
+        **{name: by_engine(name) for name in OF_AN_ENGINE},
         "wait_share": ("wait_share",),
-        "sequences": by_engine("sequences"),
     }  # fmt: skip
     held = GROWING_SHARE if profile is None else profile.held_share
-    padded = 1.0
+    width = architecture.ffn / divided.tensor
+    hidden, padded = architecture.hidden, 1.0
     if profile is not None and mixed:
-        padded = profile.expert_padding(
-            weights, capability(gpu), architecture.hidden, architecture.ffn / divided.tensor
-        )
+        padded = profile.expert_padding(weights, capability(gpu), hidden, width)
     model = served_model(architecture, form, profile is not None and profile.rounds_head, padded)
     return Serving(model, divided.tensor, divided.pipeline, form.bytes, kv_bits / 8.0, held, base, keys)
+
+
+def _exchange(gpu: GpuSpec, link: str | Network | None) -> tuple[str, float]:
+    """Return the link of an all-reduce as coefficients are called, and bytes/s of its sheet in one direction."""
+    if isinstance(link, Network):
+        return "network", link.bytes_per_second
+    name = link or usual_link(gpu)
+    return name, gpu.nvlink_gb_s * GB / 2 if name == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
 
 
 def usual_link(gpu: GpuSpec) -> str:
