@@ -167,7 +167,7 @@ def measured(row: Row, library: Library) -> Measured:
     serving = as_run(serving, row.text("engine"), row.text("engine_version"), gpu)
     if (engine, architecture.name, weights, gpu.vendor) in KEPT_IN_16_BIT:
         serving = replace(serving, model=kept_in_16_bit(architecture, serving.model, serving.weight_bytes))
-    weight_bytes = serving.model.stored_weights * serving.weight_bytes / (tensor * pipeline)
+    weight_bytes = float(serving.model.stored_weights) * serving.weight_bytes / (tensor * pipeline)
     if weight_bytes > gpu.usable_gib * GIB:
         raise Unpredictable("weights larger than the memory of the GPUs, as with offloading")
     prompt, output = _lengths(row)

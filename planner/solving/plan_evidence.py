@@ -67,7 +67,7 @@ def evidence_of(candidates: JobCandidates, library: Library) -> Integers:
             label = read_engines().engines[recipe.framework].label
             priors = generation.prior_parts(known, recipe.framework, label, machine.gpu, recipe.quant)
             found[place, number] = Evidence.PRIOR if priors else Evidence.PUBLISHED_RUNS
-            if generation.is_measured(job, recipe, machine.gpu):
+            if isinstance(recipe, generation.ServingRecipe) and generation.is_measured(job, recipe, machine.gpu):
                 found[place, number] = Evidence.OWN_RUN
     return found[ways.machine, ways.recipe]
 
