@@ -221,7 +221,7 @@ def test_layers_divide_by_heads(name: str, degree: int, divides: bool) -> None:
 
 
 def test_an_estimate_takes_the_release_and_refuses_what_does_not_exist() -> None:
-    """gpt-oss-120b fits on one 80 GB GPU that vLLM has 0.95 of; other bits and three GPUs are refused with a way out."""
+    """gpt-oss-120b fits on one 80 GB GPU that vLLM has 0.95 of; other bits and three GPUs are refused with a fix."""
     from planner.generation.generation_estimate import estimate_inference
 
     found = estimate_inference("gpt-oss-120b", "H100-80GB", memory_share=0.95)
