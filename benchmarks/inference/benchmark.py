@@ -2,6 +2,7 @@
 
 Rows of quality A and B are judged. With --judge the coefficients are fitted again inside the benchmark, on each half of
 the configurations for the other and with one organisation left out at a time; --fit does that too and writes them.
+A table of caches that engines printed at their start is judged apart.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.inference.cache import cache_figures, cache_lines, is_cache_table
 from benchmarks.inference.files import calibration_text, write
 from benchmarks.inference.fitting import fit
 from benchmarks.inference.judge import by_configuration, by_organisation, figures, judged, spreads
@@ -26,7 +28,8 @@ from planner.library.reading import read_library
 def report(tables: Sequence[str], judge: bool, out: Path | None) -> dict[str, Any]:
     """Return all figures as the JSON document; write a calibration to `out` where it is given."""
     library = read_library()
-    read = [row for table in tables for row in read_rows(table)]
+    caches = [table for table in tables if is_cache_table(table)]
+    read = [row for table in tables if table not in caches for row in read_rows(table)]
     rows, reasons = collect([row for row in read if row.headline], library)
     calibration = library.calibrations.get("inference")
     result: dict[str, Any] = {
@@ -37,6 +40,8 @@ def report(tables: Sequence[str], judge: bool, out: Path | None) -> dict[str, An
         result |= figures(judged(rows, calibration.values))
         for name in FIGURES:
             result[name]["n_complete"] = sum(name in figures_of(row) for row in read if row.headline)
+    if caches:
+        result["cache"] = cache_figures(caches, library)
     if calibration:
         result["memory"] = memory_figures([row for row in read if row.headline], library)
     if judge and rows:
@@ -69,7 +74,8 @@ def text_of(result: Mapping[str, Any]) -> str:
             for group in ("organisation", "engine", "mode"):
                 lines.append(f"  throughput by {group}")
                 lines += [_line(f"    {name}", one) for name, one in found["throughput"]["by"][group].items()]
-    return "\n".join((*lines, *_memory_lines(result.get("memory", {}))))
+    caches = ["", *cache_lines(result["cache"])] if "cache" in result else []
+    return "\n".join((*lines, *_memory_lines(result.get("memory", {})), *caches))
 
 
 def _memory_lines(found: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,14 @@ RENEWED = {"vllm": ((0, 8), "2025-03")}
 of vLLM (V1) became the default (release notes of 0.8.0)."""
 OF_A_GENERATION = ("step_seconds", "sequence_seconds", "request_seconds")
 """What an older generation has a factor of its own for."""
+OF_AN_OLDER_AMD = {
+    "bandwidth": "memory",
+    "cache_bandwidth": "memory",
+    "flops": "products",
+    "attention_flops": "attention_flops",
+}
+"""What such a generation on AMD's GPUs has another factor for, quantity to the beginning of its key: kernels of ROCm
+were tuned afterwards, so that a row of 2024 says little of a plan of today."""
 BARE_LABELS = {
     ("gpt-fast", "int8"): "int8-weights",
     ("hf", "int8"): "bnb-int8",

@@ -30,6 +30,14 @@ ASSUMED = {
         "context of the device and captured graphs: order of magnitude; "
         "llm-d-planner counts 5 GiB with activations (H100, vLLM)",
     ),
+    "overhead_bytes.profiled": (
+        214748365, 53687091, 536870912, "bytes", "assumption",
+        "of an engine that profiles its start, on one GPU: vLLM prints 0.05 to 0.4 GiB as non_torch_memory",
+    ),
+    "overhead_bytes.profiled-shared": (
+        858993459, 429496730, 2254857830, "bytes", "assumption",
+        "the same on several, buffers of NCCL among it: vLLM prints 0.4 to 2.1 GiB on two to eight GPUs",
+    ),
     "spread.prior": (
         0.2, 0.1, 0.4, "1", "assumption", "further spread where engine, GPU or format have no measurements",
     ),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.accuracy.hosts import GPUS_PER_NODE, NETWORK_GB_S, USUAL_GPUS_PER_NODE
 from benchmarks.accuracy.measurements import Row, read_table
 from benchmarks.inference.engine_facts import (
     BARE_LABELS,
@@ -18,6 +19,7 @@ from benchmarks.inference.engine_facts import (
     KEPT_IN_16_BIT,
     LIKE,
     OF_A_GENERATION,
+    OF_AN_OLDER_AMD,
     as_run,
     is_older,
     kept_in_16_bit,
@@ -25,10 +27,10 @@ from benchmarks.inference.engine_facts import (
     tries_whole_prompts,
 )
 from planner.estimates.generation import activation_bytes, kv_bytes_per_token
-from planner.generation.engine_recipes import OTHER_ENGINE, Serving, serving_of, widest_values
-from planner.library.engines import read_engines
+from planner.generation.engine_recipes import OTHER_ENGINE, Division, Network, Serving, serving_of, widest_values
+from planner.library.engines import Engine, read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.units import GIB
+from planner.units import GB, GIB
 
 NEEDED_COLUMNS = ("model", "gpu", "num_gpus", "engine", "mode", "weight_bits", "input_tokens", "output_tokens", "batch")
 FIGURES = ("throughput", "tpot", "ttft")
@@ -36,6 +38,8 @@ FIGURES = ("throughput", "tpot", "ttft")
 
 SINGLE_STREAM_OUTPUT = 128.0
 """Tokens of a single stream whose source names no lengths: short, so that the cache hardly counts."""
+DEFAULT_NETWORK_GB_S = 12.5
+"""Of a machine of which nothing is known, as in the estimates of training."""
 OTHER_SEQUENCES = 256.0
 """In flight at most, of an engine without a profile: the default of vLLM and of SGLang."""
 LEAST_IN_FLIGHT = 0.5
@@ -58,6 +62,7 @@ class Measured:
     row: Row
     engine: str
     serving: Serving
+    gpu: GpuSpec
     usable: float  # bytes of one GPU
     replicas: int
     prompt: float
@@ -75,6 +80,8 @@ class Measured:
     def keys(self) -> Mapping[str, tuple[str, ...]]:
         """Coefficients by quantity; the tail of a finite run and older engines are of measurements, not of plans."""
         older = {name: (f"{name}.{self.engine}-older",) for name in OF_A_GENERATION if self.older}
+        if self.older and self.gpu.vendor == "AMD":
+            older |= {name: (f"{key}.AMD-older",) for name, key in OF_AN_OLDER_AMD.items()}
         found = {name: (*keys, *older.get(name, ())) for name, keys in self.serving.keys.items()}
         return {**found, "tail": () if math.isnan(self.requests) else ("tail",)}
 
@@ -154,12 +161,13 @@ def measured(row: Row, library: Library) -> Measured:
     )
     kv_bits = row.positive("kv_bits") or (8.0 if (engine, weights) in CACHES_8_BIT else 16.0)
     serving = serving_of(
-        architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
-    )
+        architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits,
+        division=Division(tensor, pipeline, _network(row, gpu, tensor)),
+    )  # fmt: skip
     serving = as_run(serving, row.text("engine"), row.text("engine_version"), gpu)
     if (engine, architecture.name, weights, gpu.vendor) in KEPT_IN_16_BIT:
         serving = replace(serving, model=kept_in_16_bit(architecture, serving.model, serving.weight_bytes))
-    weight_bytes = serving.model.stored_weights * serving.weight_bytes / (tensor * pipeline)
+    weight_bytes = float(serving.model.stored_weights) * serving.weight_bytes / (tensor * pipeline)
     if weight_bytes > gpu.usable_gib * GIB:
         raise Unpredictable("weights larger than the memory of the GPUs, as with offloading")
     prompt, output = _lengths(row)
@@ -173,6 +181,7 @@ def measured(row: Row, library: Library) -> Measured:
         row=row,
         engine=engine,
         serving=serving,
+        gpu=gpu,
         usable=usable,
         replicas=max(1, gpus // (tensor * pipeline)),
         prompt=prompt,
@@ -180,12 +189,38 @@ def measured(row: Row, library: Library) -> Measured:
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
         older=older,
-        requests=row.positive("requests") or float("nan"),
-        most=float(profile.sequences) if profile else OTHER_SEQUENCES,
+        requests=row.positive("requests") or _at_once(row),
+        most=_most(profile, gpu, older),
         pool=profile is not None and profile.pool,
         trial=trial,
         figures=figures,
     )
+
+
+def _at_once(row: Row) -> float:
+    """Return how many requests a run was of that were handed over together and ended with the longest answer.
+
+    A mean answer that is no whole number is one of several lengths. nan: answers of one length end together, and others
+    state no batch.
+    """
+    output = row.positive("output_tokens") or 0.0
+    varied = row.text("mode") == "fixed-batch" and not output.is_integer()
+    return (row.positive("batch") or float("nan")) if varied else float("nan")
+
+
+def _most(profile: Engine | None, gpu: GpuSpec, older: bool) -> float:
+    """Return the requests in flight at most: by the GPU since the present generation of an engine."""
+    if profile is None:
+        return OTHER_SEQUENCES
+    return float(profile.sequences if older else profile.limits_on(gpu).sequences)
+
+
+def _network(row: Row, gpu: GpuSpec, tensor: int) -> Network | None:
+    """Return the network of the machines that a layer is divided among; None within one machine."""
+    if tensor <= GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE):
+        return None
+    gbps = row.positive("network_gbps") or 8.0 * NETWORK_GB_S.get(gpu.generation, DEFAULT_NETWORK_GB_S)
+    return Network(gbps * GB / 8.0)
 
 
 def _trial(serving: Serving, architecture: Architecture, room: float) -> float:

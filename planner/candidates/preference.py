@@ -4,7 +4,8 @@ Candidates whose dollars are a tie (`solve.ties`) are compared by these steps in
 
     own        0 on an own machine, 1 on any other
     host       0 on the provider's machine, 1 on that of a private host
-    evidence   0 where the job has a run of its own on that GPU, 1 where published runs were measured, 2 for a prior
+    evidence   0 where the job has a run of its own on that GPU, 1 where published runs or products were measured, 2
+               for a prior
     stock      0 where the offer says how much there is, 1 where that is unknown
 
 Then fewer machines win, then fewer hours: both are columns of every table already. A timetable counts its pauses
@@ -36,6 +37,10 @@ class Evidence(IntEnum):
     PRIOR = 2
 
 
+MEASURED = ("measured", "kernels")
+"""What of a GPU's efficiency is no prior: published training runs, and matrix products that were timed on it."""
+
+
 def offer_steps(offers: Sequence[Offer]) -> Integers:
     """Return the steps (offers, 3) that an offer decides: own, host, stock."""
     steps = [
@@ -60,7 +65,7 @@ def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
         card = library.gpu(machine.gpu)
         if machine.gpu in timed:
             found[place] = Evidence.OWN_RUN
-        elif efficiency_of(card, speeds)[1] != "measured":
+        elif efficiency_of(card, speeds)[1] not in MEASURED:
             found[place] = Evidence.PRIOR
         elif card.chip is not None:
             unknown = [card.chip.unmeasured(method, machine.gpus) is not None for method in methods]

@@ -47,6 +47,9 @@ INFERENCE: OptionTable = {
     "kv-bits": (int, "16|8|4", "Bits of keys and values [16]"),
     "concurrency": (int, None, "Requests in flight [memory, or the engine's default]"),
     "requests": (str, "N", "Requests of a finite batch, which has a start and an end"),
+    "memory-share": (float, None, "Share of a GPU's memory for the engine [that of the engine]"),
+    "engine-release": (str, "VERSION", "Such as 0.11: what its start leaves to the cache [the least of all]"),
+    "use": (None, "server|offline", "Prompts of clients, or all at once from a script [server]"),
     "usd-per-gpu-hour": (float, None, "Price [the least of the shipped market]"),
 }
 """Options of --inference."""
@@ -109,7 +112,17 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
-INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
+INFERENCE_ALSO = {
+    "architecture",
+    "gpu",
+    "gpus",
+    "instances",
+    "weight_bits",
+    "tensor_parallel",
+    "interconnect",
+    "network_gbps",
+    "vram_headroom",
+}
 """Options that training and generation share."""
 
 

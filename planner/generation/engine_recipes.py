@@ -44,6 +44,26 @@ OTHER_ENGINE = "other"
 TIMED_ATTENTION = ("Ampere", "Ada", "Hopper", "Blackwell")
 """Generations whose attention of prompts has a coefficient of its own; others start from that of training."""
 
+LINKED_GPUS = (2, 4, 8)
+"""Numbers of GPUs whose exchange without NVLink has a coefficient: more of them share one way through the host."""
+
+
+class Network(NamedTuple):
+    """What joins the machines of one replica."""
+
+    bytes_per_second: float  # of one machine, one direction
+
+
+class Division(NamedTuple):
+    """How the GPUs of a replica share a model, and what joins those of one layer."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    link: str | Network | None = None
+    """Of a machine (nvlink, pcie, host), by default what its GPUs come with; or the network of the machines among which
+    each layer is divided: its GPUs exchange at the speed of the slowest link."""
+
+
 EXPERT_LAUNCHES = 10 / 40
 """Kernels of one expert over those of a dense layer, of an engine that loops over experts: the tokens that chose it are
 found, gathered, multiplied with three matrices, weighted and added back; a layer has about forty."""
@@ -54,6 +74,8 @@ QUANTITIES = (
     *("wait_share", "sequences"),
 )
 """What is a sheet figure (or 1) times coefficients of `models/calibration/inference.yaml`."""
+OF_AN_ENGINE = ("step_seconds", "sequence_seconds", "request_seconds", "arrival_seconds", "sequences")
+"""Of these what all share, times a factor of the engine alone."""
 
 
 @record(frozen=True)
@@ -70,20 +92,24 @@ class Serving:
     keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
 
 
-def served_model(architecture: Architecture, weights: WeightFormat, rounds_head: bool = False) -> ServedModel:
-    """Return the dimensions of an architecture; embeddings kept in another format than the rest weigh in its bytes.
+def served_model(
+    architecture: Architecture, weights: WeightFormat, rounds_head: bool = False, padded: float = 1.0
+) -> ServedModel:
+    """Return the dimensions of an architecture; matrices kept in another format than the rest weigh in its bytes.
 
-    `rounds_head`: the output head has the format of the rest where it is a matrix of its own.
+    `rounds_head`: the output head has the format of the rest where it is a matrix of its own. `padded`: bytes of an
+    expert with what its kernels add, over those of its weights.
     """
     a = architecture
     table = float(a.vocab * a.hidden)
     matrices = 2 if a.gated else 1
     each_expert = (matrices + 1.0) * a.hidden * a.ffn
     experts = a.experts * each_expert * (a.layers - a.dense_layers) if a.experts else 0.0
+    as_16_bit = 2.0 / weights.bytes if weights.experts_only and a.experts else 1.0
     scale = weights.head / 8.0 / weights.bytes if weights.head else 1.0  # bytes of the head over those of a weight
     extra = 0.0 if a.tied_embeddings else table * scale
     head = table if rounds_head and not a.tied_embeddings else table * scale
-    body = a.parameters - experts - table * (1 if a.tied_embeddings else 2)
+    body = as_16_bit * (a.parameters - experts - table * (1 if a.tied_embeddings else 2))
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
     latent = a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0
     each = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
@@ -101,10 +127,10 @@ def served_model(architecture: Architecture, weights: WeightFormat, rounds_head:
         window_share=kept.window_share if a.parts else a.sliding_layer_share,
         state_tokens=kept.state / kept.elements,
         dense_weights=body + head,
-        expert_weights=experts,
+        expert_weights=experts * padded,
         experts=a.experts,
         experts_per_token=a.experts_per_token,
-        stored_weights=body + experts + head + extra,
+        stored_weights=body + experts * padded + head + extra,
         met_weights=met,
     )
 
@@ -117,20 +143,21 @@ def serving_of(
     engine: str,
     weights: str,
     kv_bits: float = 16,
-    division: tuple[int, int] = (1, 1),
+    division: Division | tuple[int, int] = (1, 1),
 ) -> Serving:
     """Return a configuration with its sheet figures and the keys of its coefficients.
 
-    `division`: GPUs that share each layer, and groups among which the layers are divided.
+    `division`: GPUs that share each layer, groups among which the layers are divided, and what joins the GPUs.
     """
+    divided = Division(*division)
     table = read_engines()
     form, profile, fitted = table.formats[weights], table.engines.get(engine), table.fitted_as(weights)
-    link = "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
     attention = gpu.matmul16_tflops * TERA * (1.0 if timed else speeds.value(f"attention.{gpu.generation}"))
-    per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
+    link, per_link = _exchange(gpu, divided.link)
+    count = next((some for some in LINKED_GPUS if divided.tensor <= some), max(LINKED_GPUS))
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
     loops = profile is not None and profile.loops_experts
@@ -155,19 +182,39 @@ def serving_of(
         "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
         "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{fitted}", grouped),
         "attention_flops": (f"attention_flops.{gpu.generation if timed else 'other'}",),
-        "link_bytes_per_second": (f"link.{link}",),
-        "link_seconds": (f"link_seconds.{link}",),
+        "link_bytes_per_second": (f"link.{link}", f"link.{link}.{count}"),
+        "link_seconds": (f"link_seconds.{link}", f"link_seconds.{link}.{count}"),
         "layer_seconds": (*by_engine("layer_seconds"), *host, *kernels),
-        "step_seconds": by_engine("step_seconds"),
-        "sequence_seconds": by_engine("sequence_seconds"),
-        "request_seconds": by_engine("request_seconds"),
-        "arrival_seconds": by_engine("arrival_seconds"),
+        **{name: by_engine(name) for name in OF_AN_ENGINE},
         "wait_share": ("wait_share",),
-        "sequences": by_engine("sequences"),
     }  # fmt: skip
     held = GROWING_SHARE if profile is None else profile.held_share
-    model = served_model(architecture, form, profile is not None and profile.rounds_head)
-    return Serving(model, *division, form.bytes, kv_bits / 8.0, held, base, keys)
+    width = architecture.ffn / divided.tensor
+    hidden, padded = architecture.hidden, 1.0
+    if profile is not None and mixed:
+        padded = profile.expert_padding(weights, capability(gpu), hidden, width)
+    model = served_model(architecture, form, profile is not None and profile.rounds_head, padded)
+    return Serving(model, divided.tensor, divided.pipeline, form.bytes, kv_bits / 8.0, held, base, keys)
+
+
+def _exchange(gpu: GpuSpec, link: str | Network | None) -> tuple[str, float]:
+    """Return the link of an all-reduce as coefficients are called, and bytes/s of its sheet in one direction."""
+    if isinstance(link, Network):
+        return "network", link.bytes_per_second
+    name = link or usual_link(gpu)
+    return name, gpu.nvlink_gb_s * GB / 2 if name == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
+
+
+def usual_link(gpu: GpuSpec) -> str:
+    """Return what joins GPUs of one kind in a machine: NVLink, PCIe with peer access, or the memory of the host."""
+    return "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
+
+
+def asked_link(gpu: GpuSpec, interconnect: str | None) -> str:
+    """Return the link that a user names, as coefficients are called; that of the GPU where none is named."""
+    if interconnect is None or interconnect != "pcie":
+        return "nvlink" if interconnect and gpu.nvlink_gb_s else usual_link(gpu)
+    return "pcie" if has_peer_access(gpu) else "host"
 
 
 def cache_moves(architecture: Architecture) -> float:
@@ -273,6 +320,19 @@ class ReplicaMemory(NamedTuple):
         }
 
 
+class EngineStart(NamedTuple):
+    """How an engine is started, as far as its memory hangs on it."""
+
+    release: str | None = None  # None: what holds for every release
+    use: str = "server"  # or offline, where a script hands over all prompts
+    share: float | None = None  # of a GPU's memory that it may take; None: its default
+    headroom: float = 0.0  # share of the GPU that stays free, where that is more than the engine leaves
+    bound: str = "value"  # or low or high, of what the engine takes besides weights and profile
+
+
+DEFAULT_START = EngineStart()
+
+
 def replica_memory(
     serving: Serving,
     architecture: Architecture,
@@ -280,22 +340,49 @@ def replica_memory(
     engine: Engine,
     prompt: float,
     coefficients: Mapping[str, Coefficient],
-    headroom: float | None = None,
+    start: EngineStart = DEFAULT_START,
 ) -> ReplicaMemory:
-    """Return the memory of one GPU where prompts have `prompt` tokens at most.
-
-    `headroom`: a share of the GPU that stays free, where that is more than the engine leaves by itself.
-    """
+    """Return the memory of one GPU where prompts have `prompt` tokens at most."""
     gpus = serving.tensor * serving.pipeline
-    usable = gpu.usable_gib * GIB * min(engine.share, 1.0 - (headroom or 0.0))
+    release = engine.release_of(start.release)
+    default = release.share if release is not None and start.release is not None else engine.share
+    share = min(start.share or default, 1.0 - start.headroom)
     weights = float(serving.model.stored_weights) * serving.weight_bytes / gpus
-    a = architecture
-    chunk = min(CHUNK_TOKENS, max(prompt, 1) * min(engine.sequences, MOST_PROMPTS_AT_ONCE))
-    activations = float(activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, engine.sequences, serving.tensor))
-    entry = coefficients.get("overhead_bytes")
-    overhead = entry.value if entry else 0.0
+    activations = profile_bytes(serving, architecture, gpu, engine, prompt, start)
+    overhead = overhead_bytes(engine, gpus, coefficients, start.bound) + (release.graph_gib * GIB if release else 0.0)
+    usable = engine.usable(gpu.usable_gib * GIB, share, weights, activations + overhead)
     cache = float(cache_bytes(usable, weights, activations, overhead))
     return ReplicaMemory(usable, weights, cache, activations, overhead)
+
+
+def profile_bytes(
+    serving: Serving, architecture: Architecture, gpu: GpuSpec, engine: Engine, prompt: float, start: EngineStart
+) -> float:
+    """Return the bytes on one GPU at the peak of the widest pass.
+
+    An engine with known releases tries its largest step before it sizes the cache: a pass over all tokens of a step,
+    and then the sampler with all sequences, whose logits lie whole on each GPU. The larger of the two counts. Example:
+    Llama 3.1 8B on H100 with vLLM 0.11: 1.0 GB and 1,024 * 128,256 * 38.5 bytes = 5.06 GB (4.8 GiB are printed).
+    """
+    a, limits = architecture, engine.limits_on(gpu)
+    release = engine.release_of(start.release)
+    if release is None:
+        chunk = min(CHUNK_TOKENS, max(prompt, 1) * min(limits.sequences, MOST_PROMPTS_AT_ONCE))
+        return float(activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, limits.sequences, serving.tensor))
+    tokens = limits.offline if start.use == "offline" else limits.server
+    forward = float(activation_bytes(a.hidden, widest_values(a), tokens, 0.0, 0.0, serving.tensor))
+    return max(forward, limits.sequences * a.vocab * release.logit_bytes)
+
+
+def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coefficient], bound: str = "value") -> float:
+    """Return the bytes on one GPU that are neither weights nor tensors of a pass: libraries, buffers of exchanges.
+
+    Of an engine with known releases on one GPU or several, else of any engine with its graphs.
+    """
+    kind = (".profiled" if gpus == 1 else ".profiled-shared") if engine.releases else ""
+    entry = coefficients.get(f"overhead_bytes{kind}")
+    found = getattr(entry, bound) if entry is not None else 0.0
+    return float(found if found is not None else getattr(entry, "value", 0.0))
 
 
 def widest_values(architecture: Architecture) -> int:

@@ -144,18 +144,29 @@ class Replica:
         """Bytes on one GPU: what the engine may use, weights, activations, its own, and the cache that is left."""
         a, library, recipe = self.context.architecture, self.context.library, self.context.recipe
         engine, headroom = read_engines().engines[recipe.framework], self.context.scenario.limits.vram_headroom
-        usable = self.context.gpu.usable_gib * GIB * min(engine.share, 1.0 - (headroom or 0.0))
         weights = float(self.serving.model.stored_weights) * self.serving.weight_bytes / self.together
         width = a.ffn * max(1, a.experts_per_token) if a.experts else a.ffn
+        widest = (3 if a.gated else 2) * width
         prompt = max(requests.input_tokens for requests in self.job.work.classes)
-        tokens = min(CHUNK_TOKENS, prompt * min(engine.sequences, _PROMPTS_AT_ONCE))
-        matrices = 3 if a.gated else 2
-        active = float(
-            activation_bytes(a.hidden, matrices * width, tokens, a.vocab, engine.sequences, recipe.tensor_parallel)
-        )
-        overhead = library.calibrations["inference"].values.get("overhead_bytes", 0.0)
+        limits, start = engine.limits_on(self.context.gpu), engine.release_of(None)
+        if start is None:
+            tokens, kind = min(CHUNK_TOKENS, prompt * min(limits.sequences, _PROMPTS_AT_ONCE)), ""
+            active = activation_bytes(a.hidden, widest, tokens, a.vocab, limits.sequences, recipe.tensor_parallel)
+        else:  # the engine tries a whole step, and then samples for all sequences
+            kind = ".profiled" if self.together == 1 else ".profiled-shared"
+            step = activation_bytes(a.hidden, widest, limits.server, 0.0, 0.0, recipe.tensor_parallel)
+            active = max(step, limits.sequences * a.vocab * start.logit_bytes)
+        overhead = library.calibrations["inference"].values.get(f"overhead_bytes{kind}", 0.0)
+        overhead += start.graph_gib * GIB if start is not None else 0.0
+        active, share = float(active), min(engine.share, 1.0 - (headroom or 0.0))
+        usable = engine.usable(self.context.gpu.usable_gib * GIB, share, weights, active + overhead)
         cache = max(0.0, usable - weights - active - overhead)
         return {"usable": usable, "weights": weights, "activations": active, "overhead": overhead, "cache": cache}
+
+    @cached_property
+    def most(self) -> int:
+        """Requests in flight that the engine allows by itself."""
+        return read_engines().engines[self.context.recipe.framework].limits_on(self.context.gpu).sequences
 
     @cached_property
     def token_bytes(self) -> float:
@@ -190,8 +201,7 @@ class Replica:
         """Seconds until all requests are answered, and requests in flight."""
         replicas = self.context.machine.gpus / self.together
         each = math.ceil(self.job.work.total_requests / replicas)
-        most = min(self.fitting, read_engines().engines[self.context.recipe.framework].sequences)
-        flight = min(most, each)
+        flight = min(self.fitting, self.most, each)
         full, rest = divmod(each, flight)
         seconds = full * self.cycle(flight) + (self.cycle(rest) if rest else 0.0)
         alone = self._cycle_of(max(self.job.work.classes, key=lambda one: one.output_tokens), 1.0)
@@ -248,7 +258,7 @@ class Replica:
         usd = math.fsum(line.usd for line in bill)
         (model, hardware, stack), work, flight = self.inputs, self.job.work, self.run[1]
         recipe, requests, prefix = self.context.recipe, work.total_requests, float(work.prefix_tokens)
-        engine, priors = read_engines().engines[recipe.framework], self.priors
+        priors = self.priors
         mean = work.total_input_tokens / requests
         taken_in = math.fsum(
             one.count * float(prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
@@ -262,20 +272,20 @@ class Replica:
         each = (self.cycle(flight) - first) / (written - 1.0) if written > 1 else 0.0
         shares = time_shares(model, hardware, stack, flight, seen, taken_in, written)
         usd_each, usd_in = usd / self.job.trials.count, shares["prompts"] * usd / self.job.trials.count
-        fitting, rest = max(1, self.fitting), min(self.fitting, engine.sequences)
+        fitting, rest = max(1, self.fitting), min(self.fitting, self.most)
         return BulkGeneration(
             engine=recipe.framework, weight_format=recipe.quant, kv_bits=self.kv_bits,
             replicas=self.context.machine.gpus // self.together, gpus_per_replica=self.together,
             requests=requests, input_tokens=mean, output_tokens=written, prefix_tokens=work.prefix_tokens,
             in_flight=flight, requests_that_fit=fitting,
-            binds="requests" if flight < rest else "engine" if flight >= engine.sequences else "memory",
+            binds="requests" if flight < rest else "engine" if flight >= self.most else "memory",
             time_shares=shares,
             output_tokens_per_second=work.total_output_tokens / (self.run[0] / self.job.efficiency),
             ttft_seconds=first, tpot_seconds=each,
             usd_per_thousand_requests=usd_each / requests * 1e3,
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
-            evidence="measured" if self.measured else "prior" if priors else "calibrated",
+            evidence="measured" if self.measured else "prior" if priors else "fitted",
             api=self._services(bill), priors=priors,
         )  # fmt: skip
 

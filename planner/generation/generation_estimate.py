@@ -30,8 +30,13 @@ from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import display_factors
 from planner.generation.engine_recipes import (
+    Division,
+    EngineStart,
+    Network,
+    ReplicaMemory,
     Serving,
     ServingColumns,
+    asked_link,
     coefficient_factors,
     divisions,
     has_kernels,
@@ -51,7 +56,7 @@ from planner.results.inference import InferenceEstimate, RequestsThatFit, Servin
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
 from planner.scenario.techniques import WHERE
-from planner.units import GIB, HOUR, MEGA
+from planner.units import GB, GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,10 +140,10 @@ def _division(
 ) -> tuple[int, int]:
     """Return the GPUs that share each layer and those among which layers are divided; a fault where they cannot.
 
-    A replica stays within a machine, as in every plan: across machines its exchanges would go over the network.
+    A replica stays within a machine, as in every plan, unless the network that joins its machines is given.
     """
     machines = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
-    if machines > 1:
+    if machines > 1 and asked.network_gbps is None:
         what = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
         most = max(1, asked.gpus // machines)
         each = (
@@ -149,12 +154,20 @@ def _division(
         fix = f"estimate one of {each} GPU{'s' * (each != 1)}"
         if not engine.tensor or architecture.split_fault(asked.gpus) is None:
             fix += f", or give --instances 1 for a machine that has {asked.gpus}"
+        fix += ", or --network-gbps of each machine"
         faults.append(Fault(WHERE, 0, "gpus", what, fix))
-    why = architecture.split_fault(asked.gpus) if engine.tensor else None
-    if why is not None and machines == 1:
+    wanted = asked.tensor_parallel
+    if wanted is not None and asked.gpus % wanted:
+        what, fix = f"{wanted} does not divide {asked.gpus} GPUs", "the rest of the GPUs divide the layers"
+        faults.append(Fault(WHERE, 0, "tensor_parallel", what, fix))
+    if wanted is not None and wanted > 1 and not engine.tensor:
+        what, fix = f"{engine.label} does not split layers among GPUs", "leave it out, or choose vllm, sglang, trt-llm"
+        faults.append(Fault(WHERE, 0, "tensor_parallel", what, fix))
+    tensor = (wanted or asked.gpus) if engine.tensor else 1
+    why = architecture.split_fault(tensor) if engine.tensor else None
+    if why is not None and (machines == 1 or asked.network_gbps is not None):
         fix = f"give {' or '.join(map(str, divisions(architecture)))} GPUs for each replica"
-        faults.append(Fault(WHERE, 0, "gpus", why, fix))
-    tensor = asked.gpus if engine.tensor else 1
+        faults.append(Fault(WHERE, 0, "gpus" if wanted is None else "tensor_parallel", why, fix))
     return tensor, asked.gpus // tensor
 
 
@@ -246,13 +259,21 @@ def estimate_inference(
     served = resolve_request(asked, network, card)
     serving = serving_of(
         network, card, library, engine=served.name, weights=served.format_name, kv_bits=asked.kv_bits,
-        division=(served.tensor, served.pipeline),
+        division=Division(served.tensor, served.pipeline, _link(asked, served, card)),
     )  # fmt: skip
     calibration = library.calibrations["inference"]
     model, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], calibration.values))
     coefficients = calibration.coefficients
     setup = _Setup(asked, served, network, card, serving, model, hardware, stack, coefficients)
     return _estimate(setup, library)
+
+
+def _link(asked: InferenceRequest, served: Served, gpu: GpuSpec) -> str | Network | None:
+    """Return what joins the GPUs of one layer: the link of their machine, or the network of several machines."""
+    machines = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    if served.tensor > asked.gpus // machines and asked.network_gbps is not None:
+        return Network(asked.network_gbps * GB / 8.0)
+    return asked_link(gpu, asked.interconnect)
 
 
 def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
@@ -293,12 +314,12 @@ def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
         else None,
         prices=_prices(setup, flight, cycle, library),
         sigma=sigma,
-        evidence="prior" if prior else "calibrated",
+        evidence="prior" if prior else "fitted",
         conversion=conversion(
             setup.architecture, served.format_name, served.engine, False, setup.gpu.usable_gib * asked.gpus
         ),
         assumed=served.assumed,
-        notes=_notes(setup, prior, fits, flight),
+        notes=_notes(setup, prior, memory, fits, flight),
     )
 
 
@@ -310,7 +331,7 @@ def _spread(value: float, sigma: float) -> Spread:
 def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     """Return the memory of one GPU and the requests that fit; `ScenarioError` where not one does."""
     asked, served, model = setup.asked, setup.served, setup.model
-    found = replica_memory(setup.serving, setup.architecture, setup.gpu, served.engine, asked.input, setup.coefficients)
+    found = _replica(setup, asked.engine_release)
     usable, cache = found.usable, found.cache
     per_token = float(kv_bytes_per_token(model, setup.stack.kv_bytes, served.tensor, served.pipeline)[0])
 
@@ -332,6 +353,10 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
         parts={name: size / GIB for name, size in found.parts.items()},
         kv_bytes_per_token=per_token,
         kv_tokens=int(cache // per_token),
+        kv_tokens_range=_cache_range(setup, cache, per_token),
+        state_sequences=int(cache // state)
+        if (state := float(np.atleast_1d(model.state_tokens)[0]) * per_token)
+        else None,
     )
     typical = fitting(asked.input + asked.output * setup.serving.held_share)
     return memory, RequestsThatFit(
@@ -339,9 +364,32 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     )
 
 
+def _replica(setup: _Setup, release: str | None, bound: str = "value") -> ReplicaMemory:
+    """Return the memory of one GPU with a release of the engine and a bound of what is not known of it."""
+    asked = setup.asked
+    start = EngineStart(release, asked.use, asked.memory_share, asked.vram_headroom or 0.0, bound)
+    engine, known = setup.served.engine, setup.coefficients
+    return replica_memory(setup.serving, setup.architecture, setup.gpu, engine, asked.input, known, start)
+
+
+def _cache_range(setup: _Setup, cache: float, per_token: float) -> Spread:
+    """Return the tokens of the cache: at least with the most that the engine may take besides, at most with the least.
+
+    A release that is not given may be any of those that are known.
+    """
+    engine, given = setup.served.engine, setup.asked.engine_release
+    releases = [given] if given else [None, *(row.version for row in engine.releases)]
+    low, high = (
+        choose(_replica(setup, release, bound).cache for release in releases)
+        for choose, bound in ((min, "high"), (max, "low"))
+    )
+    return Spread(expected=cache // per_token, low=low // per_token, high=high // per_token)
+
+
 def _in_flight(setup: _Setup, fits: RequestsThatFit) -> tuple[int, str]:
     """Return the sequences in flight and what holds their number."""
-    limits = [(fits.typical, "memory"), (setup.served.engine.sequences, f"default of {setup.served.engine.label}")]
+    most = setup.served.engine.limits_on(setup.gpu).sequences
+    limits = [(fits.typical, "memory"), (most, f"default of {setup.served.engine.label}")]
     if setup.asked.concurrency is not None:
         limits[1:] = [(setup.asked.concurrency, "--concurrency")]
     if setup.asked.requests is not None:
@@ -388,10 +436,16 @@ def _priors_of(setup: _Setup) -> list[str]:
     return list(prior_parts(setup.coefficients, served.name, served.engine.label, setup.gpu.name, served.format_name))
 
 
-def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:
+def _notes(
+    setup: _Setup, prior: list[str], memory: ServingMemory, fits: RequestsThatFit, flight: int
+) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = attention_stand_ins(parts_of_card(setup.architecture))
     notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
+    most, states = served.engine.limits_on(setup.gpu).sequences, memory.state_sequences
+    if states is not None and states < most:
+        what = f"the state of linear attention of {states:,} sequences fits"
+        notes.append(f"{what}: {served.engine.label} does not start with its default of {most:,}, give it at most that")
     if fits.longest < 1:
         longest = setup.architecture.max_sequence
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")

@@ -85,7 +85,7 @@ def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list
     its longest context holds the longest prompt with the longest answer.
     """
     job, made, asked = given.job, generation_of(given), asked_of(given)
-    engine = read_engines().engines[made.engine]
+    engine, card = read_engines().engines[made.engine], read_library([]).gpu(job.gpu)
     model, made_here = _weights(given, tool, wishes)
     per_machine = job.gpus_per_instance // made.gpus_per_replica
     rate = made.output_tokens_per_second / made.output_tokens / made.replicas  # requests per second of a replica
@@ -99,7 +99,7 @@ def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list
         "kv_bits": made.kv_bits,
         "tensor_parallel": job.techniques.tensor_parallel,
         "pipeline_parallel": job.techniques.pipeline_parallel,
-        "max_num_seqs": engine.sequences,
+        "max_num_seqs": (most := engine.limits_on(card).sequences),
         "max_model_len": max(request_class.input_tokens for request_class in asked.work.classes) + longest,
         "memory_share": round(min(engine.share, 1.0 - (given.scenario.limits.vram_headroom or 0.0)), 3),
         "prefix_caching": made.prefix_tokens > 0,
@@ -111,7 +111,7 @@ def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list
         "machines": job.instances,
         "first_port": 8000,
         "in_flight": made.in_flight,
-        "concurrency": math.ceil(QUEUED * engine.sequences),
+        "concurrency": math.ceil(QUEUED * most),
         "max_tokens": longest,
         "sampling": {},
         "prompts_per_part": max(1, round(PART_SECONDS * rate * per_machine), math.ceil(made.requests / MOST_PARTS)),

@@ -49,7 +49,10 @@ def _memory(estimate: InferenceEstimate) -> list[str]:
     counts = f"{fits.typical:,} requests fit at their mean length, {fits.whole:,} at their full length"
     longest = f"{fits.longest:,} at the model's longest context"
     room = f"{memory.kv_tokens:,} tokens of {memory.kv_bytes_per_token / 1024:,.4g} KiB in the cache"
-    return [*lines, *words.wrap_all([f"{counts}, {longest}", room], line_room(), 2)]
+    if memory.kv_tokens_range is not None:
+        room += f" ({memory.kv_tokens_range.low:,.0f} to {memory.kv_tokens_range.high:,.0f})"
+    states = [] if memory.state_sequences is None else [f"state of {memory.state_sequences:,} sequences"]
+    return [*lines, *words.wrap_all([f"{counts}, {longest}", room, *states], line_room(), 2)]
 
 
 def _speed(estimate: InferenceEstimate) -> list[str]:

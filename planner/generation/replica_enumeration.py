@@ -47,6 +47,7 @@ from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.estimates.weights import lora_parameters
 from planner.generation.engine_recipes import (
+    EngineStart,
     ReplicaMemory,
     Serving,
     ServingColumns,
@@ -207,6 +208,7 @@ class ReplicaSpeeds:
     means: BatchMeans  # of all requests
     alone_seconds: Floats  # of the request with the longest answer, alone
     token_bytes: Floats  # of the cache on one GPU, per token
+    most: Floats  # requests at one time that the engine allows by itself
     factor: Floats  # measured over estimated speed
 
     def cycle(self, chosen: Sequence[int], sequences: Floats) -> Floats:
@@ -244,7 +246,7 @@ def replica_speeds(
     memory = tuple(
         replica_memory(
             serving, architecture, library.gpu(served_gpu.gpu), served_gpu.recipe.engine, longest_prompt,
-            calibration.coefficients, headroom,
+            calibration.coefficients, EngineStart(headroom=headroom or 0.0),
         )
         for serving, served_gpu in zip(servings, which, strict=True)
     )  # fmt: skip
@@ -261,7 +263,9 @@ def replica_speeds(
     cache, fixed = (np.asarray([getattr(replica, name) for replica in memory]) for name in ("cache", "fixed"))
     longest = means.longest_tokens * per_token
     fits = cache >= longest
-    most = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in which], dtype=float)
+    most = np.asarray(
+        [served_gpu.recipe.engine.limits_on(library.gpu(served_gpu.gpu)).sequences for served_gpu in which], dtype=float
+    )
     flight = np.where(fits, np.clip(np.floor(cache / (means.cached_tokens * per_token)), 1.0, most), 0.0)
     weights = np.asarray([replica.weights for replica in memory])
     sigma = memory_spread(library.calibrations["memory"].values, UNKNOWN_FRAMEWORK, False).sigma
@@ -273,7 +277,7 @@ def replica_speeds(
     return ReplicaSpeeds(
         tuple(which), memory, flight, fixed + longest, np.asarray(chance, dtype=float), lengths.requests,
         inputs, means, np.asarray(alone_seconds, dtype=float), np.asarray(per_token, dtype=float),
-        factor,
+        most, factor,
     )  # fmt: skip
 
 

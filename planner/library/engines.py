@@ -1,8 +1,10 @@
 """Facts of inference engines, weight formats and load profiles: `models/techniques`."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal, Protocol
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
@@ -19,6 +21,7 @@ class WeightFormat(Row):
     compute: int
     native: float
     head: int
+    experts_only: bool = False
     capability: float
     trained: str
     maker: str
@@ -29,6 +32,73 @@ class WeightFormat(Row):
 
 GROWING_SHARE = 0.5
 """`held_share` of an engine whose cache grows with the text, and of one without a profile."""
+
+
+class NamedGpu(Protocol):
+    """A GPU as limits of engines see it: its name, and the GiB that a program sees."""
+
+    @property
+    def name(self) -> str:
+        """Name as in `models/gpus`."""
+
+    @property
+    def usable_gib(self) -> float:
+        """GiB that a program sees."""
+
+
+class StepLimits(Row):
+    """What an engine lets into one step on GPUs of `gib` and more, those whose name holds a word of `but` excepted."""
+
+    gib: float = 0.0
+    but: tuple[str, ...] = ()
+    sequences: int
+    server: int
+    """Prompt tokens of a step of a server."""
+    offline: int
+    """The same where a script hands over all prompts (vLLM: class LLM)."""
+
+    def holds_for(self, gpu: str, gib: float) -> bool:
+        """Return whether these limits hold on a GPU."""
+        return gib >= self.gib and not any(word in gpu for word in self.but)
+
+
+class EngineRelease(Row):
+    """What a release of an engine takes at its start, and the releases after it until the next that is listed."""
+
+    version: str
+    share: float
+    """Of the memory of a GPU, weights, profile and cache together."""
+    logit_bytes: float
+    """Of one logit while the sampler is profiled."""
+    graph_gib: float = 0.0
+    """Of captured graphs, where the engine takes them from the cache."""
+    source: str
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The version as numbers."""
+        return tuple(map(int, self.version.split(".")))
+
+
+class ExpertPadding(Row):
+    """Multiples to which kernels of experts in one format round their matrices, from a compute capability on."""
+
+    format: str
+    capability: float
+    hidden: int
+    width: int
+
+    def ratio(self, hidden: int, width: float) -> float:
+        """Return the bytes of a padded expert of so many inputs and so wide on one GPU, over those of its weights.
+
+        Example: gpt-oss of 2,880 and 2,880 to multiples of 256 and 64: 3,072 * 2,880 / 2,880^2 = 1.067.
+        """
+        padded = math.ceil(hidden / self.hidden) * self.hidden * math.ceil(width / self.width) * self.width
+        return padded / (hidden * width)
+
+
+PROMPT_TOKENS = 8192
+"""Prompt tokens of a step of an engine that no limits are known of: vLLM's default on large GPUs."""
 
 
 class Engine(Row):
@@ -48,8 +118,46 @@ class Engine(Row):
     reserves: bool = False
     copies_cache: bool = False
     rounds_head: bool = False
+    steps: tuple[StepLimits, ...] = ()
+    releases: tuple[EngineRelease, ...] = ()
+    account: Literal["whole", "static", "free"] = "whole"
+    padding: tuple[ExpertPadding, ...] = ()
     names: tuple[str, ...]
     source: str
+
+    def limits_on(self, gpu: NamedGpu) -> StepLimits:
+        """Return what one step takes in on a GPU: the first entry of `steps` that holds for it."""
+        found = next((limits for limits in self.steps if limits.holds_for(gpu.name, gpu.usable_gib)), None)
+        return found or StepLimits(sequences=self.sequences, server=PROMPT_TOKENS, offline=PROMPT_TOKENS)
+
+    def usable(self, memory: float, share: float, weights: float, others: float) -> float:
+        """Return the bytes that weights, cache and what else is alive (`others`) may take of `memory` on one GPU.
+
+        whole: a share of the memory for all of them. static: a share for weights and cache, the others lie outside.
+        free: a share of what weights and others leave is the cache. Example of 80 with weights of 16, others of 4 and a
+        share of 0.9: 72, 76 and 74; the cache has 52, 56 and 54.
+        """
+        if self.account == "static":
+            return min(memory, share * memory + others)
+        if self.account == "free":
+            return memory - (1.0 - share) * max(memory - weights - others, 0.0)
+        return share * memory
+
+    def expert_padding(self, form: str, capability: float, hidden: int, width: float) -> float:
+        """Return the bytes of a padded expert over those of its weights; 1 where kernels do not round."""
+        rows = (row for row in self.padding if row.format == form and capability >= row.capability)
+        return next((row.ratio(hidden, width) for row in rows), 1.0)
+
+    def release_of(self, version: str | None) -> EngineRelease | None:
+        """Return the row that holds for a version such as 0.11.2.
+
+        Of a version that is not said the row that leaves the least to the cache, so that what is planned starts with
+        every release; None of an engine without rows, or of a version before the first.
+        """
+        if version is None:
+            return max(self.releases, key=lambda row: (row.logit_bytes, -row.share), default=None)
+        wanted = tuple(map(int, version.split(".")))
+        return next((row for row in reversed(self.releases) if row.order <= wanted), None)
 
     @property
     def held_share(self) -> float:

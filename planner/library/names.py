@@ -99,8 +99,17 @@ def find_architecture(wanted: str, by_label: Mapping[str, str]) -> str | None:
     return best.pop() if len(best) == 1 else None
 
 
+_NUMBERED = re.compile(r"([a-z]{3,})(\d+(?:\.\d+)?)")
+"""A family with its number joined on: llama2, qwen2.5."""
+
+
 def _words(text: str) -> list[str]:
-    return [word for word in re.split(r"[-_ :]+", text.casefold().rpartition("/")[2]) if word]
+    """Return the words of a name in small letters; a family and its number are two, however they are joined."""
+    found: list[str] = []
+    for word in re.split(r"[-_ :]+", text.casefold().rpartition("/")[2]):
+        joined = None if _SAME_SHAPE.fullmatch(word) else _NUMBERED.fullmatch(word)
+        found += joined.groups() if joined else [word] if word else []
+    return found
 
 
 def _is_base(parts: list[str], words: list[str]) -> bool:

@@ -360,6 +360,32 @@ def old_prices(plan: Plan) -> list[str]:
     return [f"  (prices {plan.price_age_days:,} days old) newer ones: planner prices update"]
 
 
+def on_a_prior(job: Assignment) -> list[str]:
+    """Return the lines below the first that say which figure of a plan is a guess, and the best plan without it."""
+    return words.second_lines(prior_text(job))
+
+
+def prior_text(job: Assignment) -> str:
+    """Return which figure of a job is a guess, and the best plan whose speed is none; empty where none is."""
+    rests = job.evidence
+    if rests is None or rests.speed != "prior":
+        return ""
+    text, known = "the speed is a prior, not from measurements", rests.known
+    if known is None or known.cost_usd is None or known.hours is None:
+        return f"{text}: no plan within the limits rests on any"
+    machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
+    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
+
+
+def evidence(job: Assignment) -> list[str]:
+    """Return what the figures of a job rest on, one line; none in plans of older versions."""
+    rests = job.evidence
+    if rests is None:
+        return []
+    named = {"speed": rests.speed, "memory": rests.memory, "price": rests.price, "spot market": rests.spot}
+    return [", ".join(f"{name} {word}" for name, word in named.items() if word)]
+
+
 def prices(job: Assignment) -> list[str]:
     """Return the age and the source of the price."""
     return words.wrap_lines(price_text(job), line_room(), 4)

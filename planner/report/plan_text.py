@@ -60,6 +60,7 @@ def _single(plan: Plan) -> list[str]:
     summary = [
         _summary_line(plan.scenario, *texts),
         *plan_sections.old_prices(plan),
+        *plan_sections.on_a_prior(job),
         *(open_choices.answer_lines(job.model) if job.model else []),
         *plan_alternatives.conversion(job),
         *plan_alternatives.lossy(job),
@@ -96,6 +97,7 @@ def _single(plan: Plan) -> list[str]:
             [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
         ),
         *words.section("Prices", plan_sections.prices(job)),
+        *words.section("Evidence", plan_sections.evidence(job)),
         *words.section("Scope", plan_alternatives.scope(plan)),
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
@@ -131,6 +133,8 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
     lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
+    priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
+    lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from planner.results.plan_parts import Part, Spread, html_table
+from planner.results.plan_parts import EvidenceWord, Part, Spread, html_table
 from planner.results.result_tables import Result
 
 
@@ -14,6 +14,10 @@ class ServingMemory(Part):
     kv_bytes_per_token: float
     kv_tokens: int
     """Tokens whose keys and values fit, over all requests."""
+    kv_tokens_range: Spread | None = None
+    """The same with what is not known of the engine's own memory and, where it was not given, of its release."""
+    state_sequences: int | None = None
+    """Sequences whose state of linear attention fits; None of a model without such layers."""
 
 
 class RequestsThatFit(Part):
@@ -80,7 +84,7 @@ class BulkGeneration(Part):
     usd_per_thousand_requests: float
     usd_per_million_input_tokens: float
     usd_per_million_output_tokens: float
-    evidence: Literal["measured", "calibrated", "prior"]
+    evidence: EvidenceWord
     api: tuple[ApiPrice, ...] = ()
     """Services that answer prompts with the model, cheapest first."""
     priors: tuple[str, ...] = ()
@@ -121,7 +125,7 @@ class InferenceEstimate(Result):
     prices: TokenPrices | None = None
     sigma: float
     """Standard deviation of ln(speed)."""
-    evidence: Literal["calibrated", "prior"]
+    evidence: Literal["fitted", "prior"]
     """Whether published measurements stand behind engine, GPU and format."""
     conversion: str | None = None
     """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""

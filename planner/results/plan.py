@@ -29,6 +29,7 @@ from planner.results.plan_parts import (
     Option,
     Part,
     Pause,
+    PlanEvidence,
     Purchase,
     QualityNote,
     Reservation,
@@ -82,6 +83,7 @@ class ExportedResult(Part):
 
 
 NOT_OF_ALL = (
+    "evidence",
     "host_memory",
     "inference",
     "purchase",
@@ -177,6 +179,8 @@ class Assignment(Part):
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""
     runner_up: tuple[Option, ...] = ()
+    evidence: PlanEvidence | None = None
+    """None in plans of older versions, and of services."""
     compared_by: str = ""
     """Objective by which alternatives are compared, if it is not plain dollars or hours."""
     binding: tuple[str, ...] = ()

@@ -153,6 +153,25 @@ class Option(Part):
     note: str = ""
 
 
+EvidenceWord = Literal["measured", "fitted", "prior"]
+"""What a figure rests on: a measurement of the very thing, formulas fitted to measurements of its kind, or a guess."""
+
+
+class PlanEvidence(Part):
+    """What the figures of a job rest on."""
+
+    speed: EvidenceWord
+    """measured: a run of its own on that GPU; fitted: published runs or timed products of that GPU; else prior."""
+    memory: EvidenceWord
+    """measured: an observed peak; fitted: runs of that framework, or what its engine prints; else prior."""
+    price: EvidenceWord
+    """measured: read at its source at a date; else prior."""
+    spot: EvidenceWord | None = None
+    """Of the statistics of its spot market: stated for the offer, or a prior; None where it is never on spot."""
+    known: Option | None = None
+    """The best plan whose speed is no prior, where that of the job is one and there is another."""
+
+
 class Pause(Part):
     """A time in which a run stands still, because its machine may not be used."""
 

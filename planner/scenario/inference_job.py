@@ -53,6 +53,20 @@ class InferenceRequest(BaseModel):
     """GPUs of one replica."""
     instances: Annotated[int, Field(ge=1, le=64)] | None = None
     """Machines; None: of eight GPUs each."""
+    tensor_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+    """GPUs that share each layer; None: all of the replica."""
+    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    """Link between the GPUs of a machine; None: that of the GPU."""
+    network_gbps: Annotated[float, Field(gt=0.0, le=100_000.0)] | None = None
+    """Network of one machine in Gbit/s, of a replica that lies on several."""
+    memory_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Share of a GPU's memory for the engine; None: its default."""
+    vram_headroom: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    """Share of a GPU's memory that stays free, where that is more than the engine leaves by itself."""
+    engine_release: Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,4}){0,3}$")] | None = None
+    """Release of the engine, such as 0.11; None: what holds for every one of its releases."""
+    use: Literal["server", "offline"] = "server"
+    """How the engine gets its prompts: from clients of a server, or all at once from a script."""
     concurrency: Count | None = None
     """Requests in flight at one time; None: as many as fit."""
     requests: Count | None = None

@@ -26,7 +26,6 @@ from planner.estimates.request_arrivals import (
     wait_points,
 )
 from planner.estimates.uncertainty import confidence_factor
-from planner.library.engines import read_engines
 from planner.records import record
 from planner.scenario.service_load import ServeJob
 from planner.services.queue_limits import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
@@ -92,7 +91,7 @@ class ReplicaQueue:
         if not self.replica.fitting:
             raise ValueError("the longest request does not fit")
         tokens = float(self.means.cached_tokens[0])
-        most = read_engines().engines[self.replica.context.recipe.framework].sequences
+        most = self.replica.most
         return float(min(max(math.floor(self.replica.memory["cache"] / (tokens * self.replica.token_bytes)), 1), most))
 
     @cached_property

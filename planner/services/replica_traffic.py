@@ -69,8 +69,7 @@ class Traffic:
         share = np.asarray(lengths.count, dtype=float) / lengths.requests
         most = (seconds @ share) / float(np.maximum(own, 1.0) @ share) * CHUNK_TOKENS
         cache = np.asarray([replica.cache for replica in speeds.memory])
-        engine = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in speeds.which], dtype=float)
-        held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, engine)
+        held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, speeds.most)
         return cls(
             job, speeds, slow, lengths, means, PromptMix(share, seconds, parts, most),
             np.where(speeds.flight > 0, held, 0.0),

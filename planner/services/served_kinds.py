@@ -306,7 +306,7 @@ def _settings(given: GivenService, made: FleetKind, tool: EngineMap) -> dict[str
     return {
         "tensor_parallel": made.gpus_per_replica // made.pipeline_parallel,
         "pipeline_parallel": made.pipeline_parallel,
-        "max_num_seqs": engine.sequences,
+        "max_num_seqs": engine.limits_on(card).sequences,
         "max_model_len": longest_request(given),
         "memory_share": round(min(engine.share, 1.0 - (given.scenario.limits.vram_headroom or 0.0)), 3),
         "dtype": "bfloat16" if capability >= 8 else "float16",  # older ones have no 16-bit brain floats

@@ -369,7 +369,7 @@ def speeds_of(job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats) -> 
     lengths = generation.lengths_of(job)
     plain_model, plain_hardware, plain_stack = speeds.inputs
     model, hardware, stack = columns(plain_model), columns(plain_hardware), columns(plain_stack)
-    most = np.asarray([served.recipe.engine.sequences for served in speeds.which], dtype=np.int64)
+    most = speeds.most.astype(np.int64)
     count, kinds = np.arange(int(np.max(most)) + 1, dtype=float)[None, :], len(slow)
     own = np.asarray(lengths.prompt, dtype=float) - lengths.prefix
     taken = prompt_seconds(model, hardware, own[None, :], lengths.prefix) + stack.request_seconds

@@ -42,6 +42,7 @@ from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
+from planner.solving.plan_evidence import find_evidence
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.winners_curse import curse_note
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
@@ -351,6 +352,7 @@ def _assignment(
     return made.model_copy(
         update={
             **others,
+            "evidence": find_evidence(prepared, index, made, chosen_row, len(prepared.scenario.jobs) <= MOST_COMPARED),
             "quality": _quality(made, chosen.recipe),
             "purchase": compare_purchase(made, prepared.scenario.for_sale),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,

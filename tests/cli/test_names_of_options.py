@@ -35,6 +35,7 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("estimate", "--architecture"): (("estimate", "--gpu", "RTX3090"), "TinyLlama_1.1B"),
     ("estimate", "--engine"): (SERVED, "VLLM"),
     ("estimate", "--weight-format"): (SERVED, "AWQ"),
+    ("estimate", "--use"): (SERVED, "Offline"),
     ("estimate", "--framework"): (ESTIMATE, "HF Fused"),
     ("estimate", "--method"): (ESTIMATE, "LoRA"),
     ("estimate", "--activation-checkpointing"): (ESTIMATE, "Full"),
@@ -96,6 +97,7 @@ NO_NAME = {
         "--dataset",
         "--date",
         "--deadline",
+        "--engine-release",
     ),
     *("--epochs", "--from", "--global-batch", "--inventory", "--kv-bits", "--lengths", "--model-id", "--name", "--now"),
     *(

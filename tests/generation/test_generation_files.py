@@ -47,12 +47,12 @@ def test_every_setting_that_the_estimate_assumed_is_written() -> None:
     made, found = plan.jobs[0].inference, settings(plan)
     assert made is not None
     assert (found["engine"], found["weight_format"], found["kv_bits"]) == ("vllm", made.weight_format, 16)
-    assert found["max_num_seqs"] == 256 and found["memory_share"] == 0.9 and found["prefix_caching"]
+    assert found["max_num_seqs"] == 1024 and found["memory_share"] == 0.9 and found["prefix_caching"]
     assert found["max_tokens"] == 600 and found["max_model_len"] == 1500
     assert found["replicas_per_machine"] * found["machines"] == made.replicas
     serve = found["serve"]
     assert serve[:3] == ["vllm", "serve", "{model}"] and found["model"] == "meta-llama/Llama-3.1-8B"
-    for word in ("--tensor-parallel-size=1", "--max-num-seqs=256", "--max-model-len=1500", "--enable-prefix-caching"):
+    for word in ("--tensor-parallel-size=1", "--max-num-seqs=1024", "--max-model-len=1500", "--enable-prefix-caching"):
         assert word in serve
     assert ("--quantization=fp8" in serve) == (made.weight_format == "fp8")
     assert {"--random-input-len=600", "--random-prefix-len=300", "--random-output-len=150"} <= set(found["measure"])

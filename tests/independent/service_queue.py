@@ -416,7 +416,7 @@ class ServiceReplica:
     @cached_property
     def places(self) -> float:
         """Requests in flight that memory and engine allow in the mean."""
-        most = read_engines().engines[self.named.engine].sequences
+        most = read_engines().engines[self.named.engine].limits_on(self.library.gpu(self.gpu)).sequences
         return min(max(1.0, math.floor(self.cache / (self.of_places(self.blocks) * self.token_bytes))), most)
 
     def tpot(self, rate: float) -> float:

@@ -36,6 +36,11 @@ ARCHITECTURES, GPUS = CardNames("architectures"), CardNames("gpus")
         ("unsloth/gpt-oss-20b-BF16", "gpt-oss-20b-bf16"),
         ("ibm-granite/granite-3.3-8b-instruct", "granite-3.3-8b"),
         ("EleutherAI/pythia-6.9b-deduped", "pythia-6.9b"),
+        ("Llama2-70B", "llama-2-70b"),
+        ("llama2-7b", "llama-2-7b"),
+        ("Llama3.1 8B", "llama-3.1-8b"),
+        ("gemma2-9b-it", "gemma-2-9b"),
+        ("MiniMaxAI/MiniMax-M2.5", "minimax-m2"),
     ],
 )
 def test_repositories_and_fine_tunes_lead_to_their_base(repository: str, name: str) -> None:

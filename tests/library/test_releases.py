@@ -221,10 +221,10 @@ def test_layers_divide_by_heads(name: str, degree: int, divides: bool) -> None:
 
 
 def test_an_estimate_takes_the_release_and_refuses_what_does_not_exist() -> None:
-    """gpt-oss-120b fits on one 80 GB GPU in its own format; other bits and three GPUs are refused with a way out."""
+    """gpt-oss-120b fits on one 80 GB GPU that vLLM has 0.95 of; other bits and three GPUs are refused with a fix."""
     from planner.generation.generation_estimate import estimate_inference
 
-    found = estimate_inference("gpt-oss-120b", "H100-80GB")
+    found = estimate_inference("gpt-oss-120b", "H100-80GB", memory_share=0.95)
     assert (found.weight_format, found.weight_bits, found.conversion) == ("mxfp4", 4, None)
     assert not any("rounds the weights" in note for note in found.notes)
     assert estimate_inference("deepseek-ai/DeepSeek-R1", "H200", gpus=8).weight_format == "fp8"

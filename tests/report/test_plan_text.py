@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from planner.report import plan_alternatives as others
 from planner.report.infeasible_text import format_relaxation
-from planner.report.plan_sections import bill, price_text, techniques
+from planner.report.plan_sections import bill, price_text, prior_text, techniques
 from planner.report.plan_text import LINES, colorize, render
 from planner.report.words import WIDTH
-from planner.results.plan_parts import Relaxation
+from planner.results.plan_parts import Option, PlanEvidence, Relaxation
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -359,3 +359,18 @@ def test_no_line_of_an_infeasible_answer_is_wider_than_80(
     """Long limits and reasons wrap or end in dots."""
     lines = render(make_infeasible(infeasible={"relax": relax, "nearest": nearest})).splitlines()
     assert max(map(len, lines)) <= WIDTH
+
+
+def test_a_speed_that_is_a_prior_is_said_below_the_first_line_with_the_best_plan_without() -> None:
+    """The answer names the plan that rests on published measurements, and one line has a word for each figure."""
+    known = Option(label="vast RTX3090", provider="vast", gpu="RTX3090", gpus=2, cost_usd=3.5, hours=9.0)
+    rests = PlanEvidence(speed="prior", memory="fitted", price="measured", known=known)
+    job = make_assignment().model_copy(update={"evidence": rests})
+    text = render(make_plan(job))
+    second = " ".join(line.strip() for line in text.splitlines()[1:4])
+    assert "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, 9.0 h" in second
+    assert "Evidence speed prior, memory fitted, price measured" in text
+    alone = job.model_copy(update={"evidence": rests.model_copy(update={"known": None})})
+    assert "no plan within the limits rests on any" in prior_text(alone)
+    fitted = job.model_copy(update={"evidence": rests.model_copy(update={"speed": "fitted"})})
+    assert not prior_text(fitted) and not prior_text(make_assignment())

@@ -34,7 +34,7 @@ OWN = {"power_watts": 1000, "usd_per_kwh": 0.5}
 BETTER_AND_WORSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     # What is worse is better in later steps.
     "own": ({"own": OWN, "usd_per_hour": None, "gpu": "A6000"}, {"gpus": 2}),
-    "evidence": ({"gpu": "RTX3090", "stock": None}, {"gpu": "A6000", "gpus": 2}),
+    "evidence": ({"gpu": "RTX3090", "stock": None}, {"gpu": "L40", "gpus": 2}),
 }
 
 

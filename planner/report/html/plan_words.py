@@ -38,8 +38,11 @@ def headline(plan: Plan) -> str:
 
 
 def warnings(plan: Plan) -> list[str]:
-    """Return what of the job asked for the plan leaves out: it stands right below the headline."""
-    return [words.sanitise(plan_sections.cut_text(cut)) for cut in plan.cut]
+    """Return what the plan leaves out, and which figure is a guess: it stands right below the headline."""
+    cut = [plan_sections.cut_text(cut) for cut in plan.cut]
+    priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
+    named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
+    return [words.sanitise(text) for text in (*cut, *named)]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
@@ -92,6 +95,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Quality", plan_alternatives.quality(job)),
         ("Faster", plan_alternatives.faster(plan) if single else []),
         ("Service", generation.api_lines(job.inference) if job.inference else []),
+        ("Evidence", plan_sections.evidence(job)),
         ("Next best", plan_alternatives.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
     )
@@ -131,6 +135,9 @@ def assumptions(plan: Plan) -> Table:
         named = job.price_source.removesuffix(f", {job.price_date}")
         source = ", ".join(part for part in (named, job.price_date, age) if part)
         rows[f"price of {job.offer}", "as offered", source] = None
+        if job.evidence is not None:
+            rests = "; ".join((*plan_sections.evidence(job), *filter(None, [plan_sections.prior_text(job)])))
+            rows[f"evidence of {job.name}", rests, "measured, fitted to measurements, or a prior"] = None
         speeds = (job.tokens_per_second_low, job.tokens_per_second_high)
         error = f"{' to '.join(map(words.significant, speeds))} {job.unit}/s with 80 % probability"
         rows[

@@ -1,0 +1,75 @@
+"""What the figures of a plan rest on, and the best plan that rests on no guess."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from planner.loading.scenario_file import parse_scenario
+from planner.results.plan_parts import PlanEvidence
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
+
+AS_OF = datetime.date(2026, 11, 21)
+TRAINING = """
+name: t
+offers:
+  - {{provider: a, region: r1, instance: i, gpu: {cheap}, gpus: 1, usd_per_hour: 0.1, date: 2026-11-20{spot}}}
+  - {{provider: b, region: r2, instance: i, gpu: A100-80GB, gpus: 1, usd_per_hour: 3.0, date: 2026-11-20}}
+jobs:
+  - name: t
+    architecture: llama-3.2-1b
+    framework: hf
+    work: {{tokens: 1e8}}
+    techniques: {{method: lora, weight_bits: 16}}
+"""
+GENERATION = """
+name: t
+offers:
+  - {provider: a, region: r1, instance: i, gpu: A10, gpus: 1, usd_per_hour: 0.1, date: 2026-11-20}
+  - {provider: b, region: r2, instance: i, gpu: H100-80GB, gpus: 1, usd_per_hour: 9.0, date: 2026-11-20}
+jobs:
+  - name: t
+    kind: inference
+    architecture: llama-3.2-1b
+    work: {requests: 1000, input_tokens: 500, output_tokens: 100}
+    techniques: {engine: vllm}
+"""
+
+
+def evidence(text: str) -> PlanEvidence:
+    """Return what the only job of a scenario rests on."""
+    (job,) = solve(parse_scenario(text), SolveOptions(as_of=AS_OF)).jobs
+    assert job.evidence is not None
+    return job.evidence
+
+
+@pytest.mark.slow
+def test_a_plan_on_a_prior_names_the_best_one_that_is_not() -> None:
+    """An A10 for ten cents has no measured speed; the A100 costs more and has one."""
+    found = evidence(TRAINING.format(cheap="A10", spot=""))
+    assert (found.speed, found.memory, found.price, found.spot) == ("prior", "fitted", "measured", None)
+    assert found.known is not None and (found.known.provider, found.known.gpu) == ("b", "A100-80GB")
+
+
+@pytest.mark.slow
+def test_a_gpu_whose_products_were_timed_is_no_prior() -> None:
+    """An A6000 has no published run of the fit, but products that were timed on it."""
+    found = evidence(TRAINING.format(cheap="A6000", spot=""))
+    assert found.speed == "fitted" and found.known is None
+
+
+@pytest.mark.slow
+def test_a_spot_market_without_statistics_is_a_prior() -> None:
+    """Spot for a cent, of which the offer says nothing else."""
+    found = evidence(TRAINING.format(cheap="A6000", spot=", spot_usd_per_hour: 0.01"))
+    assert found.spot == "prior"
+
+
+@pytest.mark.slow
+def test_generation_rests_on_engine_gpu_and_format() -> None:
+    """No measurement of generation on an A10 has informed the fit; of vLLM on an H100 many have."""
+    found = evidence(GENERATION)
+    assert (found.speed, found.memory) == ("prior", "fitted")
+    assert found.known is not None and found.known.gpu == "H100-80GB"
