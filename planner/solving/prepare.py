@@ -23,6 +23,7 @@ from planner.candidates.market import (
     with_separate_offers,
 )
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
+from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
 from planner.configurations.compared_runs import impossibility_reason
@@ -150,6 +151,10 @@ class CandidateObjective:
 
 MANY_JOBS = 100
 """More jobs than these are kept slim: each takes about 9 MB otherwise, on the shipped market."""
+
+
+MOST_COMPARED = 12
+"""Jobs up to which a plan names other ways to run each: over half of the time goes there, and nobody reads hundreds."""
 
 
 def is_large(scenario: Scenario) -> bool:
@@ -403,6 +408,7 @@ def _candidates_and_screens(
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
+    scope = NEEDED if len(keys) > MOST_COMPARED else DEFAULT_SCOPE
     candidates: dict[int, JobCandidates] = {}
     screened: dict[int, ScreenedCandidates] = {}
     for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
@@ -420,7 +426,7 @@ def _candidates_and_screens(
             elif job.deadline_hours in twins:
                 found = twins[job.deadline_hours]
             else:
-                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd)
+                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd, scope=scope)
                 found = found if slimmed is None else slim(*found, slimmed)
             twins.setdefault(job.deadline_hours, found)
             candidates[index], screened[index] = _of_job(*found, job, index)

@@ -43,7 +43,7 @@ from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import MOST_COMPARED, CandidateObjective, PreparedScenario, prepare
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
 
 LOG = logging.getLogger("planner")
@@ -55,8 +55,6 @@ CHANGED_DEFAULTS_NOTE = (
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
-MOST_COMPARED = 12
-"""Jobs up to which a plan names other ways to run each: over half of the time goes there, and nobody reads hundreds."""
 
 
 def solve(
