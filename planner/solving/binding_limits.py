@@ -19,7 +19,7 @@ from planner.results.plan_parts import describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
-from planner.solving.prepare import MOST_COMPARED, CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.units import DAY_HOURS
 
@@ -199,7 +199,7 @@ def describe_spot_outlier(prepared: PreparedScenario, job: int, row: int, share:
     is_outlier = prepared.market.is_outlier
     if share == 0 or not is_outlier[table.offer[row]]:
         return ()
-    if len(prepared.scenario.jobs) > MOST_COMPARED:  # of the others only what the jobs may need is known
+    if not are_compared(prepared.scenario.jobs):  # of the others only what the jobs may need is known
         usual, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
         usual = usual.rows(~is_outlier[usual.table.offer])
         limits, waiting_usd = prepared.scenario.limits, objective.waiting_usd

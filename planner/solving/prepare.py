@@ -43,6 +43,7 @@ from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import limits_read
+from planner.spot.policy.policy_cache import PolicyCache
 from planner.watch import tell
 
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ MANY_JOBS = 100
 
 MOST_COMPARED = 12
 """Jobs up to which a plan names other ways to run each: over half of the time goes there, and nobody reads hundreds."""
+
+
+def are_compared(jobs: Sequence[object]) -> bool:
+    """Return whether a plan of so many jobs names other ways to run each."""
+    return len(jobs) <= MOST_COMPARED
 
 
 def is_large(scenario: Scenario) -> bool:
@@ -408,7 +414,8 @@ def _candidates_and_screens(
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
-    scope = NEEDED if len(keys) > MOST_COMPARED else DEFAULT_SCOPE
+    shapes = dict[str, JobCandidates]()
+    scope = DEFAULT_SCOPE if are_compared(keys) else NEEDED
     candidates: dict[int, JobCandidates] = {}
     screened: dict[int, ScreenedCandidates] = {}
     for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
@@ -420,7 +427,9 @@ def _candidates_and_screens(
             if before is None and full is not None:
                 full = replace(full, job=job)
             else:
-                full = _candidates(scenario, index, market, library, before)
+                alike = shapes.get(job.architecture)
+                full = _candidates(scenario, index, market, library, before, alike)
+                shapes[job.architecture] = full
             if before and same_filters and full is before.candidates[index]:
                 found = full, before.screened[index]
             elif job.deadline_hours in twins:
@@ -451,9 +460,17 @@ def _of_job(
 
 
 def _candidates(
-    scenario: Scenario, index: int, market: Market, library: Library, before: PreparedScenario | None
+    scenario: Scenario,
+    index: int,
+    market: Market,
+    library: Library,
+    before: PreparedScenario | None,
+    alike: JobCandidates | None,
 ) -> JobCandidates:
-    """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
+    """Return the candidates of one job, those of `before` if nothing that they depend on has changed.
+
+    What has the same memory and step times in `alike`, candidates of another job, is not computed again.
+    """
     job, headroom = scenario.jobs[index], scenario.limits.vram_headroom
     names = [scenario_job.name for scenario_job in scenario.jobs]
     sure = scenario.limits.budget_confidence
@@ -462,6 +479,8 @@ def _candidates(
     if before and earlier and same_limits and before.market is market and are_of(earlier, job, names):
         return of_job(earlier, job)
     architecture = library.architecture(job.architecture)
+    if earlier is None and alike is not None and type(alike.job) is type(job):
+        earlier = replace(alike, policies=PolicyCache())  # its own: each is kept as long as its job
     return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 
 

@@ -43,8 +43,8 @@ from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
-from planner.solving.prepare import MOST_COMPARED, CandidateObjective, PreparedScenario, prepare
-from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
+from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
+from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
 LOG = logging.getLogger("planner")
 """Messages of the library, at the level INFO: nothing is written to a stream."""
@@ -334,6 +334,7 @@ def _assignment(
 
     `rooms` are dollars that it may cost more to wait less, None where it may not.
     """
+    tell("jobs of the plan", index, len(solved.rows))
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
     if rooms is not None:
@@ -342,7 +343,7 @@ def _assignment(
     if prepared.is_slim:
         return made  # alternatives are no longer kept
     others: dict[str, Any] = {}
-    if len(prepared.scenario.jobs) <= MOST_COMPARED:
+    if are_compared(prepared.scenario.jobs):
         find = partial(_others, prepared, index, made, chosen.recipe, chosen_row, share)
         others = if_time("other ways to run a job", find, {})
     return made.model_copy(
@@ -417,6 +418,6 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
 def _warnings(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     schema = () if scenario.schema_version else (CHANGED_DEFAULTS_NOTE,)
     joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
-    if len(jobs) > MOST_COMPARED:
+    if not are_compared(jobs):
         joint = (*joint, f"other ways to run each of {len(jobs)} jobs are left out: solve one alone to see its own")
     return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes), *schema)))
