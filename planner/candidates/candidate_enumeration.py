@@ -60,6 +60,11 @@ def of_job(candidates: JobCandidates, job: Job) -> JobCandidates:
     return candidates if candidates.job == job else replace(candidates, job=job)
 
 
+def of_another_job(candidates: JobCandidates) -> JobCandidates:
+    """Return the candidates to compute another job from: its policies are its own, and kept as long as it."""
+    return replace(candidates, policies=PolicyCache())
+
+
 def hours_and_table(
     machines: MachineCandidates, market: Market, jobs: Sequence[str], before: JobCandidates | None
 ) -> tuple[RowHours, CandidateTable]:

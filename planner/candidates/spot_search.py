@@ -97,7 +97,7 @@ DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
 BEST, BEST_OF_METHODS = SearchScope(best_of="all", alone=True), SearchScope(best_of="methods", alone=True)
 BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks", alone=True)
-NEEDED = SearchScope(best_of="needed")
+NEEDED_BY_JOBS = SearchScope(best_of="needed")
 MEAN_SHARES = SearchScope(mean_shares=True)
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True, mean_markets=True)
 """The policy of the best candidate alone, of that of each method or framework, those that several jobs may need, and

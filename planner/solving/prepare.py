@@ -12,7 +12,7 @@ import numpy as np
 from planner import generation
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
+from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.export_placement import export_fault
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (
@@ -23,7 +23,7 @@ from planner.candidates.market import (
     with_separate_offers,
 )
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
-from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED
+from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
 from planner.configurations.compared_runs import impossibility_reason
@@ -43,7 +43,6 @@ from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import limits_read
-from planner.spot.policy.policy_cache import PolicyCache
 from planner.watch import tell
 
 if TYPE_CHECKING:
@@ -415,7 +414,7 @@ def _candidates_and_screens(
     same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
     shapes = dict[str, JobCandidates]()
-    scope = DEFAULT_SCOPE if are_compared(keys) else NEEDED
+    scope = DEFAULT_SCOPE if are_compared(keys) else NEEDED_BY_JOBS
     candidates: dict[int, JobCandidates] = {}
     screened: dict[int, ScreenedCandidates] = {}
     for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
@@ -480,7 +479,7 @@ def _candidates(
         return of_job(earlier, job)
     architecture = library.architecture(job.architecture)
     if earlier is None and alike is not None and type(alike.job) is type(job):
-        earlier = replace(alike, policies=PolicyCache())  # its own: each is kept as long as its job
+        earlier = of_another_job(alike)
     return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 
 
