@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError
+from planner.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 ARGUMENTS = {"time-limit": "time_limit_seconds", "trace": "traces", "cluster": "workers"}
 """Options whose argument has another name than theirs with underscores."""
@@ -69,12 +70,29 @@ def translated(error: InputError) -> InputError:
     return error if tuple(faults) == error.faults else type(error)(faults)
 
 
+_KINDS = {"options": "SolveOptions", "library": "Library"}
+"""Arguments that functions have in common, and the class of each in the package."""
+
+
+def _check_kinds(arguments: Mapping[str, Any], typed: list[tuple[str, str]]) -> None:
+    """Raise InputError for an argument that is no object of its class."""
+    for name, kind in typed:
+        value = arguments.get(name)
+        if value is not None and not isinstance(value, getattr(import_module("planner"), kind)):
+            what = f"is no {kind}: {type(value).__name__}"
+            raise InputError([Fault(name, 0, "", what, f"give planner.{kind}")])
+
+
 @functools.cache
 def in_python_words(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a public function whose faults name arguments; it is pickled by the name that the package has for it."""
+    given = inspect.signature(function)
+    typed = [(name, kind) for name, kind in _KINDS.items() if name in given.parameters]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if typed:
+            _check_kinds(given.bind_partial(*args, **kwargs).arguments, typed)
         try:
             return function(*args, **kwargs)
         except InputError as error:

@@ -667,7 +667,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)
         safer = "a smaller micro-batch is safer, " if resolved.micro_batch > 1 else ""
-        room = f"{safer}--vram-headroom 0.15 reserves more memory"
+        room = f"{safer}a headroom of 15 % reserves more memory"
         notes.append(f"memory is tight: it fits with {cases} % probability only; {room}")
     if not row.profiled:
         notes += _profile_notes(resolved, row.unknown)
@@ -678,10 +678,10 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"no plan uses {card.name}: {card.chip.estimate_only}")
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
-        notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")
+        notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed: state it where it is known")
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
-    notes += on_host_memory(_host_memory(resolved), "and give --ram-gb")
+    notes += on_host_memory(_host_memory(resolved), "and state it")
     notes += technique_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     if resolved.architecture.experts:

@@ -165,7 +165,7 @@ def rarely_available(traces: Sequence[tuple[str, float]]) -> list[str]:
     names = ", ".join(rare[:MAX_LISTED_NAMES]) + (", ..." if len(rare) > MAX_LISTED_NAMES else "")
     return [
         f"available less than {RARELY_AVAILABLE:.0%} of the time: {names}; a value is a count of machines (1 = "
-        "available): where 1 means taken away, read the file with --preempted"
+        "available): where 1 means taken away, read the file as preempted"
     ]
 
 
@@ -232,7 +232,7 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     odds = [trace.availability / max(1 - trace.availability, 1e-9) for trace in observed if trace.availability > 0]
     if len(observed) > 1 and (len(odds) < len(observed) or max(odds) > AVAILABILITY_RATIO * min(odds)):
         low, high = (f"{100 * pick(trace.availability for trace in observed):.0f} %" for pick in (min, max))
-        notes.append(f"the traces differ, available {low} to {high} of the time: fit each place separately (--only)")
+        notes.append(f"the traces differ, available {low} to {high} of the time: fit each place separately")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
     if first > LONG_FIRST_SHARE * sum(trace.hours for trace in observed):
         notes.append(

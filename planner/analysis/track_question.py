@@ -416,7 +416,7 @@ def _elapsed_hours(job: Assignment, progress: Progress, log: LogHistory, stated:
         if ran is None:
             fix = "give --started, the time at which the machines were ordered, or a log that times its steps"
             raise InputError([Fault(log.file, 1, "", "nothing says how long the run took", fix)])
-        notes.append("the start is assumed to have taken as long as planned: --started tells it")
+        notes.append("the start is assumed to have taken as long as planned: the time of the order tells it")
         if until is not None and progress.last_clock is not None:
             ran += max(0.0, until - progress.last_clock) / HOUR
         return before + ran

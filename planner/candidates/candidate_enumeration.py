@@ -19,7 +19,7 @@ from planner.candidates.preference import tie_steps
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_hours import Placement, RowHours, enumerate_placements
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
-from planner.configurations.grid import Machine, technique_uses
+from planner.configurations.grid import Machine, shape_of, technique_uses
 from planner.configurations.recipe import allows_full
 from planner.library.schema import Architecture, Library
 from planner.scenario.fees import Count
@@ -58,6 +58,11 @@ def are_of(candidates: JobCandidates, job: Job, jobs: Sequence[str]) -> bool:
 def of_job(candidates: JobCandidates, job: Job) -> JobCandidates:
     """Return the candidates with another job in place of theirs; themselves where it is equal."""
     return candidates if candidates.job == job else replace(candidates, job=job)
+
+
+def of_another_job(candidates: JobCandidates) -> JobCandidates:
+    """Return the candidates to compute another job from: its policies are its own, and kept as long as it."""
+    return replace(candidates, policies=PolicyCache())
 
 
 def hours_and_table(
@@ -176,6 +181,8 @@ IGNORED_FIELDS = {
 
 Neither does the confidence of the deadline, while that of memory decides what fits.
 """
+AMOUNTS = {"tokens": None, "samples": None, "epochs": 1.0, "steps": None}
+"""Fields of work that a step does not depend on, with the value that comparisons put in."""
 TIMING_FIELDS = (
     "confidence",
     "efficiency",
@@ -271,8 +278,10 @@ def _reuse_or_compute(
     run_hours = None
     same_margin = before is not None and before.headroom == margins.headroom
     if before is not None and same_margin and _same_physics(before, job, architecture, machines):
-        physics = before.physics
-        has_same = before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
+        physics, has_same = before.physics, before.job.work == job.work
+        if not has_same:
+            physics = replace(physics, shape=shape_of(job, architecture))
+        has_same &= before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
         run_hours = before.run_hours if has_same else None
     else:
         physics = _configurations(job, architecture, machines, library, margins.headroom)
@@ -298,9 +307,10 @@ def _hours(
 
 
 def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
-    """Return whether memory and step times of the configurations are those of `before`."""
+    """Return whether memory and step times of the configurations are those of `before`; the amount of work is none."""
     if before.architecture != architecture or before.physics.machines != machines:
         return False
+    amounts = {} if _counts_work(job, architecture) or _counts_work(before.job, architecture) else AMOUNTS
     # Observed runs replace the allowed configurations; without them every method is enumerated anyway.
     open_ = {} if job.measured or before.job.measured else {"method": None, "weight_bits": None}
 
@@ -310,9 +320,15 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
         if open_ and allows_full(one):  # pages are enumerated only where full training is allowed
             techniques = techniques.model_copy(update={"method": ("full",)})
         confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
-        return one.model_copy(update={**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques})
+        update = {**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques}
+        return one.model_copy(update=update | {"work": one.work.model_copy(update=amounts)})
 
     return essence(before.job) == essence(job)
+
+
+def _counts_work(job: Job, architecture: Architecture) -> bool:
+    """Return whether step times depend on the amount of work: they do of observed hours, and of cached latents."""
+    return isinstance(job, InferenceJob) or bool(job.measured) or architecture.image is not None
 
 
 def _has_same_hours(before: Job, job: Job) -> bool:

@@ -292,16 +292,18 @@ def _limits_rates(limits: Limits) -> bool:
 
 def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: SearchScope, jobs: int) -> SearchTarget:
     """Return what the policies of a job are searched for."""
-    has_budget, share = limits.budget_usd is not None, limits.spot_share
+    jobs = 1 if (is_one_of_several := scope.alone and jobs > 1) else jobs
+    has_budget, share = limits.budget_usd is not None and not is_one_of_several, limits.spot_share
     # A frontier is of dollars on the bill.
     waiting_limit = 0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0
     quota = frozenset(limits.quota)
     is_drawn = has_budget and not scope.mean_markets
     peaks = tuple(limit for limit, _ in given_peaks(limits) if not limit.is_of_dollars) if jobs > 1 else ()
-    is_alone = jobs == 1 and limits.budget_usd is not None and not _limits_rates(limits)
+    is_alone = jobs == 1 and has_budget and not _limits_rates(limits)
     only_budget_usd = limits.budget_usd if is_alone and limits.budget_usd is not None else -math.inf
     return SearchTarget(
         *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn, peaks),
+        jobs > 1 and any(True for _ in given_peaks(limits)),
         only_budget_usd,
     )
 

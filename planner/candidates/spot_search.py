@@ -87,18 +87,21 @@ class SearchScope:
     least_late: bool = False  # of those dollars, the least at the confidence of the budget alone
     mean_markets: bool = False  # of those dollars, without the luck of the market
     mean_shares: bool = False  # fixed shares by their means, any between two bounds: for what is verified by solving
-    # For one deadline; `places`: those a plan names, too.
-    best_of: Literal["places", "methods", "frameworks", "all"] = "places"
+    # For one deadline; `places`: those a plan names, too; `needed`: those alone that several jobs may need.
+    best_of: Literal["places", "methods", "frameworks", "all", "needed"] = "places"
+    alone: bool = False  # of one of several jobs what is best by itself, whatever jobs share
     below: float = math.inf  # for one deadline: candidates whose objective is no less than this are of no use
 
 
 DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
-BEST, BEST_OF_METHODS = SearchScope(best_of="all"), SearchScope(best_of="methods")
-BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks")
+BEST, BEST_OF_METHODS = SearchScope(best_of="all", alone=True), SearchScope(best_of="methods", alone=True)
+BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks", alone=True)
+NEEDED_BY_JOBS = SearchScope(best_of="needed")
 MEAN_SHARES = SearchScope(mean_shares=True)
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True, mean_markets=True)
-"""The policy of the best candidate alone, of that of each method or framework, and what the best candidate costs."""
+"""The policy of the best candidate alone, of that of each method or framework, those that several jobs may need, and
+what the best candidate costs."""
 
 
 BATCH_SIZE = 12
@@ -205,10 +208,11 @@ class _Best(_Search):
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope, checks_share: bool = False) -> None:
         super().__init__(work, able, scope)
         self.every_place, self.checks_share = scope.every_place, checks_share
-        self.best_of = "places" if work.target.shared else scope.best_of  # a shared limit may bar the best
+        # A shared limit may bar the best.
+        self.best_of = "places" if work.target.shared and scope.best_of != "needed" else scope.best_of
         self.batch = BATCH_SIZE if self.best_of == "places" else FIRST_BATCH
         self.place, count = work.places()
-        if self.best_of == "all":  # as if all were of one method
+        if self.best_of in ("all", "needed"):  # as if all were of one method
             self.names, self.method = self.names[:1], np.zeros_like(self.method)
         is_objective = work.target.low <= 0 and not work.target.waiting  # what is minimised here
         self.only_budget_usd = work.target.only_budget_usd if is_objective else -np.inf
@@ -233,8 +237,11 @@ class _Best(_Search):
             self.able = self.able[(self.bounds < known)[self.able]]
 
     def _sizes(self) -> list[Integers]:
-        """Return the rank (n,) of each row by GPUs, and by what else jobs share at one time."""
-        table, found = self.work.table, [distinct(self.work.table.gpus)[1]]
+        """Return the rank (n,) of each row by GPUs, and by what else jobs share at one time; zeros where nothing is."""
+        table = self.work.table
+        if not self.work.target.at_one_time:  # more GPUs bar no other job
+            return [np.zeros(len(table), dtype=np.int64)]
+        found = [distinct(table.gpus)[1]]
         for limit in self.work.target.peaks:
             used = self.work.market.use_of(limit)[table.offer] * table.instances
             if not np.array_equal(used, table.gpus):
@@ -320,9 +327,13 @@ class _Best(_Search):
             # Of a place that is named, any method may be asked for: some may be excluded.
             is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
             is_named &= self.best_of == "places"
-            return np.isfinite(value) and (self.work.target.shared or is_best or is_named)
+            return np.isfinite(value) and (is_best or is_named or self._may_be_needed(row, value))
 
         return [row for row, value in self.values.items() if kept(row, value)]
+
+    def _may_be_needed(self, row: int, value: float) -> bool:
+        """Return whether limits that are shared may bar every row that costs no more than this one."""
+        return self.work.target.shared and value < float(self._least_within(row)) + KEPT_USD
 
     def choices(self) -> list[tuple[int, SpotChoice]]:
         """Return the policies of the rows that are kept."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.analysis.simulation.market_paths import SimulationSettings
 from planner.cli.catalog_command import chosen_offers, read_market
 from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL, export_files, has_trainer, write_export
 from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
@@ -193,7 +194,7 @@ def write_report(
     Raises
     ------
     ScenarioError
-        The scenario cannot be used, the extra `report` is missing, or an analysis is unknown.
+        The scenario or the number of runs cannot be used, the extra `report` is missing, or an analysis is unknown.
 
     Examples
     --------
@@ -207,6 +208,8 @@ def write_report(
         raise ScenarioError(
             [Fault("report", 0, "without", f"{unknown[0]!r} is unknown", name_fix(unknown[0], SECTIONS))]
         )
+    if runs is not None:
+        SimulationSettings.of(runs=runs)
     wanted = tuple(name for name in SECTIONS if name not in without)
     if isinstance(asked, Plan):
         page = page_of(scenario_of(asked, "plan"), asked, wanted, runs, options)

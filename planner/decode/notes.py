@@ -404,7 +404,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     """Return how tight memory is, whether its estimate is calibrated, and the assumptions of the estimated speed."""
     machine, framework, headroom, notes = chosen.machine, chosen.recipe.framework, limits.vram_headroom, []
     if vram.fit_probability < TIGHT_FIT_PROBABILITY:
-        notes.append("memory is tight: --set limits.vram_headroom=0.15 reserves more memory")
+        notes.append("memory is tight: limits.vram_headroom=0.15 reserves more memory")
     if not framework_of(library, framework).profiled:
         usual = memory_margin(framework, chosen.job.memory_confidence, library, chosen.recipe.offloads)
         margin = usual if headroom is None else headroom

@@ -25,13 +25,17 @@ class DescribedSchema(GenerateJsonSchema):
         """Return the schema of a model with its fields described."""
         found = super().model_schema(schema)
         kind: type[BaseModel] = schema["cls"]
-        said = described(kind)
+        said = self.descriptions(kind)
         for name, field in kind.model_fields.items():
             keys = (name, field.alias, field.validation_alias, field.serialization_alias)
             key = next((key for key in keys if isinstance(key, str) and key in found.get("properties", {})), None)
             if key is not None and name in said:
                 found["properties"][key].setdefault("description", said[name])
         return found
+
+    def descriptions(self, kind: type[BaseModel]) -> dict[str, str]:
+        """Return the description of each field of a model that has one."""
+        return described(kind)
 
 
 def described(kind: type[BaseModel]) -> dict[str, str]:

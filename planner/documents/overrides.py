@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,7 @@ from planner.errors import Fault, InputError, ScenarioError, format_value
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
 # Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated.
@@ -50,12 +50,16 @@ Settings = str | Sequence[str] | Mapping[str, Any]
 def as_settings(settings: Settings) -> tuple[str, ...]:
     """Return settings as `PATH=VALUE`: of one text, of several, or of a mapping from path to value.
 
-    {"limits.budget_usd": 4, "limits.spot": False} are limits.budget_usd=4 and limits.spot=false.
+    {"limits.budget_usd": 4, "limits.spot": False} are limits.budget_usd=4 and limits.spot=false. Raises InputError for
+    what is none of these.
     """
     if isinstance(settings, str):
         return (settings,)
     if isinstance(settings, Mapping):
         return tuple(f"{path}={json.dumps(value, default=str)}" for path, value in settings.items())
+    if not isinstance(settings, Iterable):
+        fix = "give PATH=VALUE, several, or a mapping from path to value"
+        raise InputError([Fault("settings", 0, "", f"are no settings: {type(settings).__name__}", fix)])
     return tuple(settings)
 
 

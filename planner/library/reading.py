@@ -167,6 +167,9 @@ class Cards(Mapping[str, _Card]):
         """Return how many there are."""
         return len(self._paths)
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} of {self._kind.__name__}>"
+
 
 def architecture_names() -> tuple[str, ...]:
     """Return the names of the architectures, sorted."""

@@ -206,6 +206,10 @@ class Values(Row):
     synonyms: dict[str, str]
 
 
+# pickle finds a class by its name in its module, where one with parameters has none of its own.
+globals().update({kind.__name__: kind for kind in Technique.__subclasses__()})
+
+
 class TrainingBytes(Row):
     """Bytes per parameter of full training; the fields are those of `States`."""
 

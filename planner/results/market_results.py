@@ -6,8 +6,6 @@ import datetime
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from planner.results.plan_parts import Part, Spread, html_table
 from planner.results.result_tables import Result
 
@@ -136,11 +134,7 @@ class MarketFit(Result):
 # What was read from a catalog, and what the price book holds and how it changed.
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class RowsLeftOut(_Result):
+class RowsLeftOut(Part):
     """Rows of a catalog that are no offers, for one reason."""
 
     reason: str
@@ -148,14 +142,14 @@ class RowsLeftOut(_Result):
     first_line: int
 
 
-class RowsNoted(_Result):
+class RowsNoted(Part):
     """Rows that were read in a way that the user should know."""
 
     note: str
     rows: int
 
 
-class ImportSummary(_Result):
+class ImportSummary(Part):
     """What became of the rows of a file."""
 
     file: str
@@ -168,7 +162,7 @@ class ImportSummary(_Result):
     notes: tuple[RowsNoted, ...]
 
 
-class PriceMove(_Result):
+class PriceMove(Part):
     """A price of one offer that changed, dollars per instance and hour; None: not sold so."""
 
     offer: str
@@ -177,7 +171,7 @@ class PriceMove(_Result):
     after_usd_per_hour: float | None
 
 
-class PriceChanges(_Result):
+class PriceChanges(Part):
     """How the prices of a provider differ between two days; `before` is None where there was no earlier one."""
 
     provider: str
@@ -190,21 +184,21 @@ class PriceChanges(_Result):
     moved: tuple[PriceMove, ...]
 
 
-class BookUpdate(_Result):
+class BookUpdate(Part):
     """What an update of the price book read and changed."""
 
     read: ImportSummary
     changes: tuple[PriceChanges, ...]
 
 
-class FileNotRead(_Result):
+class FileNotRead(Part):
     """A file of prices that is not stored, and why."""
 
     file: str
     why_not: str
 
 
-class BookUpdates(_Result):
+class BookUpdates(Part):
     """What an update of the price book from several files read and changed."""
 
     read: tuple[ImportSummary, ...]
@@ -212,7 +206,7 @@ class BookUpdates(_Result):
     changes: tuple[PriceChanges, ...]
 
 
-class ProviderUpdate(_Result):
+class ProviderUpdate(Part):
     """What became of the prices of one provider that were asked for.
 
     Without `changes` nothing was stored: `why_not` says why, and the prices of `stands` are used still. With neither,
@@ -227,13 +221,13 @@ class ProviderUpdate(_Result):
     age_days: int | None = None
 
 
-class PriceUpdate(_Result):
+class PriceUpdate(Part):
     """What an update from the providers brought."""
 
     providers: tuple[ProviderUpdate, ...]
 
 
-class StoredPrices(_Result):
+class StoredPrices(Part):
     """The newest prices of a provider in the price book."""
 
     provider: str

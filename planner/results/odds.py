@@ -50,7 +50,7 @@ def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0
     """
     cases: list[float] = []
     for speed in range(SPEEDS):
-        sums, markets = [fixed_usd], dict[object, list[float]]()
+        sums, markets = [fixed_usd], dict[tuple[str, str, str], list[float]]()
         for job in jobs:
             if not job.usd_of_runs:
                 sums[0] += _usd_at_speed(job, speed, confidence)
@@ -58,7 +58,7 @@ def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0
             together = markets.setdefault(_market_of(job), [0.0] * LUCKS)
             for luck, usd in enumerate(job.usd_of_runs[speed]):  # by size
                 together[luck] += usd
-        for lucks in markets.values():
+        for _, lucks in sorted(markets.items()):  # means of groups depend on the order, which jobs must not decide
             every = sorted(total + other for total in sums for other in lucks)
             size = max(1, len(every) // LUCKS)
             sums = [math.fsum(every[at : at + size]) / size for at in range(0, len(every), size)]
@@ -86,7 +86,7 @@ def joint_probability(jobs: Sequence[PaidJob], confidence: float, limit_usd: flo
     return max(found, confidence if joint_late_usd(jobs, confidence, fixed_usd) <= limit_usd else 0.0)
 
 
-def _market_of(job: PaidJob) -> object:
+def _market_of(job: PaidJob) -> tuple[str, str, str]:
     """Return what jobs on one spot market have in common."""
     return job.provider, job.region, job.gpu
 

@@ -38,9 +38,9 @@ class Part(BaseModel):
     def model_json_schema(cls, *args: Any, **keys: Any) -> dict[str, Any]:
         """Return the JSON Schema, with a description of each field unless another generator is asked for."""
         if "schema_generator" not in keys:
-            from planner.documents.descriptions import DescribedSchema  # late: only schemas for people read source
+            from planner.results.field_words import ResultSchema  # late: only schemas for people read source
 
-            keys["schema_generator"] = DescribedSchema
+            keys["schema_generator"] = ResultSchema
         return super().model_json_schema(*args, **keys)
 
 

@@ -19,7 +19,7 @@ from planner.results.plan_parts import describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.units import DAY_HOURS
 
@@ -168,7 +168,7 @@ def _best_without(
     candidates = replace(candidates, job=own.model_copy(update={"deadline_hours": freed.deadline_hours}))
     objective = CandidateObjective.of(after)
     waiting, library = objective.waiting_usd, prepared.library
-    scope = replace(LEAST_DOLLARS, below=goal)
+    scope = replace(LEAST_DOLLARS, below=goal, alone=True)
     table = screen(candidates, market, after.limits, library, screens_method, waiting, scope).table
     return float(np.min(objective.best(table)[0], initial=np.inf))
 
@@ -199,6 +199,11 @@ def describe_spot_outlier(prepared: PreparedScenario, job: int, row: int, share:
     is_outlier = prepared.market.is_outlier
     if share == 0 or not is_outlier[table.offer[row]]:
         return ()
+    if not are_compared(prepared.scenario.jobs):  # of the others only what the jobs may need is known
+        usual, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
+        usual = usual.rows(~is_outlier[usual.table.offer])
+        limits, waiting_usd = prepared.scenario.limits, objective.waiting_usd
+        table = screen(usual, prepared.market, limits, prepared.library, True, waiting_usd, BEST).table
     others = table.rows(~is_outlier[table.offer])
     value, shares = CandidateObjective.of(prepared.scenario).best(others)
     without = "no plan"

@@ -96,7 +96,7 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     least = screened.table, best, float(shares[best])
     if _loses_tie(prepared, (table, screened.table), float(value[best]), least):
         return ()
-    note = f"fits with {sure * 100:.0f} %: --set {setting}"
+    note = f"fits with {sure * 100:.0f} %: {setting}"
     return (
         Option(
             label=library.techniques.words("activation_checkpointing", recipe.activation_checkpointing),

@@ -12,7 +12,7 @@ import numpy as np
 from planner import generation
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
+from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.export_placement import export_fault
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (
@@ -23,6 +23,7 @@ from planner.candidates.market import (
     with_separate_offers,
 )
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
+from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
 from planner.configurations.compared_runs import impossibility_reason
@@ -147,6 +148,15 @@ class CandidateObjective:
 
 MANY_JOBS = 100
 """More jobs than these are kept slim: each takes about 9 MB otherwise, on the shipped market."""
+
+
+MOST_COMPARED = 12
+"""Jobs up to which a plan names other ways to run each: over half of the time goes there, and nobody reads hundreds."""
+
+
+def are_compared(jobs: Sequence[object]) -> bool:
+    """Return whether a plan of so many jobs names other ways to run each."""
+    return len(jobs) <= MOST_COMPARED
 
 
 def is_large(scenario: Scenario) -> bool:
@@ -400,6 +410,8 @@ def _candidates_and_screens(
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
+    shapes = dict[str, JobCandidates]()
+    scope = DEFAULT_SCOPE if are_compared(keys) else NEEDED_BY_JOBS
     candidates: dict[int, JobCandidates] = {}
     screened: dict[int, ScreenedCandidates] = {}
     for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
@@ -411,13 +423,15 @@ def _candidates_and_screens(
             if before is None and full is not None:
                 full = replace(full, job=job)
             else:
-                full = _candidates(scenario, index, market, library, before)
+                alike = shapes.get(job.architecture)
+                full = _candidates(scenario, index, market, library, before, alike)
+                shapes[job.architecture] = full
             if before and same_filters and full is before.candidates[index]:
                 found = full, before.screened[index]
             elif job.deadline_hours in twins:
                 found = twins[job.deadline_hours]
             else:
-                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd)
+                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd, scope=scope)
                 found = found if slimmed is None else slim(*found, slimmed)
             twins.setdefault(job.deadline_hours, found)
             candidates[index], screened[index] = _of_job(*found, job, index)
@@ -442,9 +456,17 @@ def _of_job(
 
 
 def _candidates(
-    scenario: Scenario, index: int, market: Market, library: Library, before: PreparedScenario | None
+    scenario: Scenario,
+    index: int,
+    market: Market,
+    library: Library,
+    before: PreparedScenario | None,
+    alike: JobCandidates | None,
 ) -> JobCandidates:
-    """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
+    """Return the candidates of one job, those of `before` if nothing that they depend on has changed.
+
+    What has the same memory and step times in `alike`, candidates of another job, is not computed again.
+    """
     job, headroom = scenario.jobs[index], scenario.limits.vram_headroom
     names = [scenario_job.name for scenario_job in scenario.jobs]
     sure = scenario.limits.budget_confidence
@@ -453,6 +475,8 @@ def _candidates(
     if before and earlier and same_limits and before.market is market and are_of(earlier, job, names):
         return of_job(earlier, job)
     architecture = library.architecture(job.architecture)
+    if earlier is None and alike is not None and type(alike.job) is type(job):
+        earlier = of_another_job(alike)
     return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 
 

@@ -43,9 +43,9 @@ from planner.solving.excluded_plans import adapters_another_way, best_by_framewo
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.plan_evidence import find_evidence
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
 from planner.solving.winners_curse import curse_note
-from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, watched
+from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
 LOG = logging.getLogger("planner")
 """Messages of the library, at the level INFO: nothing is written to a stream."""
@@ -56,8 +56,6 @@ CHANGED_DEFAULTS_NOTE = (
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
-MOST_COMPARED = 12
-"""Jobs up to which a plan names other ways to run each: over half of the time goes there, and nobody reads hundreds."""
 
 
 def solve(
@@ -338,6 +336,7 @@ def _assignment(
 
     `rooms` are dollars that it may cost more to wait less, None where it may not.
     """
+    tell("jobs of the plan", index, len(solved.rows))
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
     if rooms is not None:
@@ -346,7 +345,7 @@ def _assignment(
     if prepared.is_slim:
         return made  # alternatives are no longer kept
     others: dict[str, Any] = {}
-    if len(prepared.scenario.jobs) <= MOST_COMPARED:
+    if are_compared(prepared.scenario.jobs):
         find = partial(_others, prepared, index, made, chosen.recipe, chosen_row, share)
         others = if_time("other ways to run a job", find, {})
     return made.model_copy(
@@ -422,6 +421,6 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
 def _warnings(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     schema = () if scenario.schema_version else (CHANGED_DEFAULTS_NOTE,)
     joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
-    if len(jobs) > MOST_COMPARED:
+    if not are_compared(jobs):
         joint = (*joint, f"other ways to run each of {len(jobs)} jobs are left out: solve one alone to see its own")
     return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes), *schema)))

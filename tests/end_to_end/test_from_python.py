@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.documents import blocks, working_in
 
 PAGE = "docs/from-python.md"
-FROM_ELSEWHERE = ("optuna",)
+FROM_ELSEWHERE = ("optuna", "distributed")
 """Packages that blocks in ```py need."""
 
 
@@ -42,8 +42,9 @@ def test_blocks_are_typed(tmp_path: Path) -> None:
 @pytest.mark.ecosystem
 @pytest.mark.parametrize("package", FROM_ELSEWHERE)
 def test_blocks_with_other_packages_run(package: str, tmp_path: Path) -> None:
-    """A study runs as it is shown."""
+    """A study, and a sweep on a cluster, run as they are shown."""
     pytest.importorskip(package)
-    (block,) = (block for block in blocks(PAGE, "py") if f"import {package}" in block.body)
+    named = (f"import {package}", f"from {package}")
+    (block,) = (block for block in blocks(PAGE, "py") if block.body.startswith(named))
     with working_in(PAGE, tmp_path):
-        exec(compile(block.body, PAGE, "exec"), {})
+        exec(compile(block.body, PAGE, "exec"), {"__name__": "__main__"})

@@ -46,6 +46,10 @@ WRONG: dict[str, Callable[[], Any]] = {
     "build_scenario": lambda: planner.build_scenario(jobs=[]),
     "scenario_yaml": lambda: planner.scenario_yaml("no-such"),
     "solve": lambda: planner.solve("no-such"),
+    "solve options": lambda: planner.solve("quickstart", 3),  # type: ignore[arg-type]
+    "solve library": lambda: planner.solve("quickstart", library="models"),  # type: ignore[arg-type]
+    "what_if settings": lambda: planner.what_if("quickstart", 3),  # type: ignore[arg-type]
+    "write_report runs": lambda: planner.write_report("quickstart", runs=-1),
     "frontier by": lambda: planner.frontier("quickstart", by="colour"),  # type: ignore[arg-type]
     "frontier of a service by": lambda: planner.frontier("serve-office-hours", by="gpu"),
     "frontier job": lambda: planner.frontier("quickstart", job="chat"),
@@ -177,6 +181,19 @@ def test_options_of_faults_are_arguments_of_a_function() -> None:
                         if argument_of(option) not in known:
                             unknown[option] = path.name
     assert not unknown
+
+
+def test_notes_of_results_name_no_option() -> None:
+    """A result says the same to whoever asked for it, by command or by function."""
+    for folder in ("audit", "decode", "evaluation", "solving", "spot", "timetable"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            docstrings = {ast.unparse(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            said = [text for text in texts if isinstance(text, str) and repr(text) not in docstrings]
+            assert not [text for text in said if "--set " in text], path
+    tight = planner.estimate("llama-3.1-8b", "A10G", weight_bits=4, instances=2, gpus=8)
+    assert "bandwidth between machines unknown" in " ".join(tight.notes) and not OPTION.search(" ".join(tight.notes))
 
 
 def test_public_functions_are_one_object_that_travels() -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 import planner
 from planner.errors import Fault, InputError, PlannerError
+from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario, shipped_scenarios
 from planner.scenario.scenario import scenario_data
 from tests.helpers.open_scenarios import OPEN
@@ -83,15 +84,27 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "tracking": tracked,
     "calibration": calibrated,
     "scenario": lambda _: planner.read_scenario("quickstart"),
+    "library": lambda _: read_library(["mistral-7b"]),
 }
 """A result of every public function, by what it is."""
-QUICK = ("plan", "estimate", "estimate of inference", "offers", "GPUs", "models", "violation", "market", "scenario")
+QUICK = (
+    "plan",
+    "estimate",
+    "estimate of inference",
+    "offers",
+    "GPUs",
+    "models",
+    "violation",
+    "market",
+    "scenario",
+    "library",
+)
 
 
 def assert_kept(made: Any) -> None:
     """Pickled, copied and as its own JSON, with and without the keys of files, it is equal; so is its text."""
     kept = [pickle.loads(pickle.dumps(made)), copy.deepcopy(made)]
-    if isinstance(made, BaseModel) and not isinstance(made, planner.Scenario):  # a scenario has a file instead
+    if isinstance(made, BaseModel) and not isinstance(made, planner.Scenario | planner.Library):  # which have files
         kept += [type(made).model_validate_json(made.model_dump_json(by_alias=alias)) for alias in (True, False)]
         kept.append(type(made).model_validate(made.model_dump(by_alias=True)))
     for again in kept:

@@ -76,7 +76,7 @@ def test_what_only_risk_excludes_is_named_with_the_setting_that_admits_it() -> N
     longer = "jobs.j.sequence_length=6656"  # what is cheapest fits with 97.8 %
     job = solved(longer, "jobs.j.confidence.memory=0.99").jobs[0]
     (riskier,) = job.riskier
-    setting = riskier.note.partition("--set ")[2]
+    setting = riskier.note.partition(": ")[2]
     assert setting.startswith("jobs.j.confidence.memory=0.")
     again = solved(longer, setting)
     assert again.cost_usd is not None and riskier.cost_usd is not None
@@ -133,7 +133,7 @@ jobs: [{name: j, architecture: mistral-7b, work: {tokens: 5M}, techniques: {meth
     sure = "jobs.j.confidence.memory=0.95"
     strict = solve(parse_scenario(scenario, set_=[sure, "solve.ties=0"]), OPTIONS, LIBRARY)
     (riskier,) = strict.jobs[0].riskier
-    setting = riskier.note.partition("--set ")[2]
+    setting = riskier.note.partition(": ")[2]
     with_setting = solve(parse_scenario(scenario, set_=[setting, "solve.ties=0.05"]), OPTIONS, LIBRARY)
     assert with_setting.jobs[0].gpus != riskier.gpus
     assert not solve(parse_scenario(scenario, set_=[sure, "solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].riskier

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import planner
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving import prepare as slimming
-from planner.solving import solve as solving
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
@@ -66,10 +67,70 @@ def test_of_more_jobs_than_anybody_compares_other_ways_are_left_out_and_this_is_
     """The same machines and dollars; the first lines of the notes say where a job's other ways can be seen."""
     scenario, options = portfolio(3, schedule="side_by_side"), SolveOptions(as_of=AS_OF)
     compared = solve_prepared(prepare(scenario, library()), options)
-    monkeypatch.setattr(solving, "MOST_COMPARED", 2)
+    monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
     bare = solve_prepared(prepare(scenario, library()), options)
     assert [(job.offer, job.cost) for job in bare.jobs] == [(job.offer, job.cost) for job in compared.jobs]
     assert all(job.ladder and job.frameworks for job in compared.jobs)
     assert not any(job.ladder or job.frameworks or job.runner_up for job in bare.jobs)
     assert "other ways to run each of 3 jobs are left out: solve one alone to see its own" in bare.warnings
     assert not any("left out: solve one alone" in note for note in compared.warnings)
+
+
+def spot_jobs(count: int, **more: Any) -> dict[str, Any]:
+    """Jobs of few models and different lengths that share a budget, some of them best on spot."""
+    models = ("mistral-7b", "tinyllama-1.1b")
+    jobs = [
+        {
+            **{"name": f"job-{k}", "architecture": models[k % 2], "work": {"tokens": (2 + k) * 4e6}},
+            **{"sequence_length": 2048, "global_batch": 16, "deadline": f"{24 + 12 * (k % 2)}h"},
+        }
+        for k in range(count)
+    ]
+    offers = [
+        {**SPOT, "provider": "a", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.9, "spot_usd_per_hour": 0.9},
+        {**SPOT, "provider": "b", "gpu": "L40S", "gpus": 1, "usd_per_hour": 1.1, "spot_usd_per_hour": 0.4},
+        {**SPOT, "provider": "c", "gpu": "H100-80GB", "gpus": 2, "usd_per_hour": 6.0, "spot_usd_per_hour": 2.4},
+    ]
+    return {"jobs": jobs, "offers": offers, "limits": {"budget_usd": 200, **more}}
+
+
+SPOT = {"spot": {"availability": 0.9, "mean_up_hours": 6, "mean_outage_hours": 0.7}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("limits", [{}, {"max_gpus": 3}, {"quota": {"b": 2}}, {"max_usd_per_hour": 4}])
+def test_fewer_policies_are_enough_for_many_jobs(limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the cent it is the plan of jobs whose other ways are named, whatever they share."""
+    scenario, options = planner.build_scenario(spot_jobs(4, **limits)), SolveOptions(as_of=AS_OF)
+    compared = planner.solve(scenario, options)
+    monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
+    bare = planner.solve(scenario, options)
+    assert compared.status == bare.status and compared.objective == bare.objective
+    assert any(job.spot_share > 0 for job in bare.jobs)
+    assert [(job.offer, job.cost, job.hours, job.binding) for job in bare.jobs] == [
+        (job.offer, job.cost, job.hours, job.binding) for job in compared.jobs
+    ]
+
+
+@pytest.mark.long
+def test_jobs_of_one_model_share_what_does_not_depend_on_their_work() -> None:
+    """Of jobs that differ in their work memory and step times are computed once; all figures are those of one alone."""
+    data = spot_jobs(4)
+    together = prepare(planner.build_scenario(data))
+    first, second, third, fourth = together.candidates
+    assert first.physics.ways is third.physics.ways and second.physics.ways is fourth.physics.ways
+    assert first.physics.shape.tokens != third.physics.shape.tokens
+    for place, one in enumerate(together.candidates):
+        (alone,) = prepare(planner.build_scenario({**data, "jobs": [data["jobs"][place]]})).candidates
+        for column in ("run_h", "run_usd", "late_h", "late_usd", "fixed_usd", "start_h"):
+            assert np.array_equal(getattr(one.table, column), getattr(alone.table, column), equal_nan=True), column
+
+
+def test_what_a_step_depends_on_is_not_shared() -> None:
+    """Another length of samples, another batch or an observed run has memory and step times of its own."""
+    base = spot_jobs(1)["jobs"][0]
+    run = {"gpu": "L40S", "gpus": 1, "tokens_per_second": 4000, "method": "lora"}
+    for change in ({"sequence_length": 1024}, {"global_batch": 32}, {"measured": [run]}):
+        data = {**spot_jobs(1), "jobs": [base, {**base, "name": "other", **change}]}
+        one, other = prepare(planner.build_scenario(data)).candidates
+        assert one.physics.ways is not other.physics.ways, change

@@ -292,7 +292,7 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
     notes = {
         "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
         "the market is a prior, not measured for the offer: first fit recorded traces (planner market fit TRACE) and "
-        "paste the block into the offer, or replay them with --trace": (has_prior and not settings.traces),
+        "paste the block into the offer, or replay the traces": (has_prior and not settings.traces),
         "each job has its own market, drawn independently of the others": len(drawing) > 1 and not settings.traces,
         "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
             job_run.waiting_usd for job_run in drawing

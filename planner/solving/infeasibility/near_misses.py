@@ -254,7 +254,7 @@ def _refused_by_tools(prepared: PreparedScenario, index: int) -> Iterator[NearMi
             reason=reason,
             shortfall=0.0,
             unit="",
-            fix="leave a tool out of limits.tools (--for)",
+            fix="leave a tool out of limits.tools",
         )
 
 

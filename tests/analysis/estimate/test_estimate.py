@@ -334,6 +334,8 @@ def test_a_network_too_large_for_one_card_is_told_both_ways_out() -> None:
 def test_what_stretches_the_estimate_is_noted() -> None:
     """Experts, an unknown network, a sequence beyond the context: each has its remark."""
     experts = told("mixtral-8x7b", "H100-80GB", gpus=16, weight_bits=4, micro_batch=1)
-    assert any("experts" in note for note in experts.notes) and any("network" in note for note in experts.notes)
+    assert any("experts" in note for note in experts.notes) and any(
+        "bandwidth between machines" in note for note in experts.notes
+    )
     long = told("tinyllama-1.1b", "A100-80GB", micro_batch=1, longest_sequence=True)
     assert (long.longest_sequence or 0) > 2048 and any("context of 2,048" in note for note in long.notes)

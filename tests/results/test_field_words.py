@@ -1,0 +1,58 @@
+"""Every field of every result is described in its JSON Schema: by its docstring, or by the words for its name."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
+
+import planner
+from planner.documents.descriptions import described
+from planner.results.field_words import FIELD_WORDS, words_of
+from tests.documents.test_descriptions import lacking
+
+MODES: tuple[Literal["validation", "serialization"], ...] = ("validation", "serialization")
+
+
+def results() -> list[type[BaseModel]]:
+    """Return each result that is public by its name, with all its parts."""
+    found: dict[type[BaseModel], None] = {}
+    open_ones: list[Any] = [kind for kind in _public() if isinstance(kind, type)]
+    while open_ones:
+        kind = open_ones.pop()
+        if kind in found or not hasattr(kind, "model_fields") or not kind.__module__.startswith("planner.results."):
+            continue
+        found[kind] = None
+        open_ones += [inner for field in kind.model_fields.values() for inner in _kinds(field.annotation)]
+    return list(found)
+
+
+def _public() -> list[Any]:
+    return [getattr(planner, name) for name in planner.__all__]
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    inner = get_args(annotation)
+    return [annotation] if not inner else [kind for each in inner for kind in _kinds(each)]
+
+
+def test_every_field_of_every_result_is_described() -> None:
+    """In its JSON Schema, as what is written and as what is read."""
+    kinds = results()
+    assert {planner.Plan, planner.Tornado, planner.Estimate, planner.PriceUpdate} <= set(kinds) and len(kinds) > 100
+    for kind in kinds:
+        for mode in MODES:
+            own = {"properties": kind.model_json_schema(mode=mode).get("properties", {})}
+            assert lacking(own) == [], kind.__name__
+
+
+def test_words_of_fields_are_those_of_fields() -> None:
+    """No entry is for a field that is not there, or that has a docstring."""
+    used = {
+        key
+        for kind in results()
+        for name in kind.model_fields
+        for key in (name, f"{kind.__name__}.{name}")
+        if key in FIELD_WORDS and words_of(kind)[name] == FIELD_WORDS[key] and name not in described(kind)
+    }
+    assert used == set(FIELD_WORDS)
