@@ -351,7 +351,7 @@ def _assignment(
     return made.model_copy(
         update={
             **others,
-            "evidence": find_evidence(prepared, index, made, chosen_row, len(prepared.scenario.jobs) <= MOST_COMPARED),
+            "evidence": find_evidence(prepared, index, made, chosen_row, are_compared(prepared.scenario.jobs)),
             "quality": _quality(made, chosen.recipe),
             "purchase": compare_purchase(made, prepared.scenario.for_sale),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
