@@ -1,8 +1,7 @@
-"""Files that run the step of a plan some twenty times on its machine: the trainer's own, with random weights and data."""
+"""Files that run the step of a plan some twenty times on its machine, with the trainer's own settings."""
 
 from __future__ import annotations
 
-import json
 import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from planner.errors import Fault, InputError, LibraryError, raise_faults
 from planner.exports.export import export_faults
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps
-from planner.exports.folder_check import fingerprint
 from planner.exports.machine_names import MEETING_PORT, filled, task_name
 from planner.exports.run_script import GIVE_BACK, VARIABLES, usd_per_hour
 from planner.exports.script_parts import (
@@ -28,6 +26,7 @@ from planner.exports.script_parts import (
 )
 from planner.library.config_writer import config_of
 from planner.library.reading import read_library
+from planner.results.plan import plan_fingerprint
 from planner.results.plan_parts import describe_machines
 from planner.scenario.job import Job
 
@@ -63,7 +62,7 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
     where = f"jobs.{job.name}"
     asked = next(one for one in given.scenario.jobs if one.name == job.name)
     if job.inference is not None or not isinstance(asked, Job):
-        fix = f"measure it with the engine's own benchmark, and give its file to planner calibrate: planner export {file}"
+        fix = "measure it with the benchmark of its engine: planner export, then planner calibrate"
         raise InputError([Fault(file, 0, where, "a probe trains, and this job generates", fix)])
     if unknown := unknown_values(job):
         fix = "planner check lists every edited figure; re-solve the scenario"
@@ -106,7 +105,7 @@ def _planned(given: Given, asked: Job, facts: Facts, steps: int, file: str) -> d
         **{"global_batch": job.global_batch, "packing": job.packing, "trains_embeddings": facts["trains_embeddings"]},
     }
     return {
-        "plan": fingerprint(given.plan),
+        "plan": plan_fingerprint(given.plan),
         "steps": steps,
         "processes": job.gpus_per_instance,
         "entry": ENTRY,
@@ -194,4 +193,3 @@ def _run_script(given: Given, tool: FieldMap, facts: Facts, steps: int) -> str:
 def _weights_gb(name: str) -> float:
     (card,) = read_library([name]).architectures.values()
     return card.download_gb
-

@@ -1,4 +1,4 @@
-"""The files of a probe train a tiny random network on the CPU, and measure it: `-m ecosystem`, with TRL (tests/README.md).
+"""The files of a probe train a tiny random network on the CPU: run with `-m ecosystem`, and TRL (tests/README.md).
 
 Nothing is downloaded. There is no GPU, so the bytes of one are put in before the result is judged.
 """
@@ -58,9 +58,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def plan_of(folder: Path, method: str, packing: str) -> Plan:
     text = SCENARIO.replace("METHOD", method).replace("PACKING", packing)
-    plan: Plan = planner.solve(
-        parse_scenario(text, folder=folder), SolveOptions(as_of=datetime.date(2026, 11, 21))
-    )
+    plan: Plan = planner.solve(parse_scenario(text, folder=folder), SolveOptions(as_of=datetime.date(2026, 11, 21)))
     write_probe(plan, "plan.json", None, folder / "probe", STEPS)
     return plan
 
