@@ -145,7 +145,8 @@ def _entry(found: _Probed) -> dict[str, Any]:
     assert probe.step_seconds is not None and probe.allocated_gib is not None
     speed = round_digits(job.tokens_per_second * job.step_seconds / probe.step_seconds)
     peak = {"peak_vram_gib": round_digits(max(probe.allocated_gib, 1e-3)), "peak_kind": "allocated"}
-    return entry_of(job) | {"sequence_length": job.sequence_length, "tokens_per_second": speed, **peak}
+    setup = {name: list(value) if isinstance(value, tuple) else value for name, value in entry_of(job).items()}
+    return {**setup, "sequence_length": job.sequence_length, "tokens_per_second": speed, **peak}
 
 
 def _is_as_planned(found: _Probed) -> bool:

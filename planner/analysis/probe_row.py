@@ -15,9 +15,9 @@ from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.results.plan import Assignment, Plan
 
-SOURCE = "planner/probe"
+ROW_SOURCE = "planner/probe"
 """Where the rows of all users say that they come from: they share the program, and none says whose it is."""
-COLUMNS = (
+ROW_COLUMNS = (
     *("id", "source", "model", "params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "method"),
     *("lora_rank", "lora_targets", "weight_quant", "precision", "optimizer", "gpu", "gpu_mem_gb", "num_gpus"),
     *("sharding", "tp", "pp", "cp", "act_ckpt", "cpu_offload", "attention", "compile", "micro_batch", "grad_accum"),
@@ -48,13 +48,13 @@ def append_row(table: str, path: str, plan: Plan, name: str) -> None:
     row = shared_row(read_probe(path), job)
     before = read_text(table) if Path(table).exists() else ""
     head = before.split("\n", 1)[0].strip()
-    if head and head.split(",") != list(COLUMNS):
+    if head and head.split(",") != list(ROW_COLUMNS):
         fix = "give a table that --share wrote, or the name of a new one"
         raise InputError([Fault(table, 1, "", "has other columns than the row of a probe", fix)])
     if any(known["id"] == row["id"] for known in csv.DictReader(io.StringIO(before))):
         return
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, ROW_COLUMNS, lineterminator="\n")
     if not head:
         writer.writeheader()
     writer.writerow(row)
@@ -65,9 +65,9 @@ def shared_row(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
     """Return the row of a probe; a model that is not public has its dimensions and no name."""
     (card,) = read_library([job.architecture]).architectures.values()
     measured = _figures(probe, job)
-    row = {"source": SOURCE, **_network(card), **_setup(job), **measured, "gpu_name": probe.gpu_name}
-    row |= {name: probe.versions.get(name.replace("_", "-"), "") for name in COLUMNS[-10:]}
-    found = {name: _cell(row.get(name)) for name in COLUMNS}
+    row = {"source": ROW_SOURCE, **_network(card), **_setup(job), **measured, "gpu_name": probe.gpu_name}
+    row |= {name: probe.versions.get(name.replace("_", "-"), "") for name in ROW_COLUMNS[-10:]}
+    found = {name: _cell(row.get(name)) for name in ROW_COLUMNS}
     found["id"] = hashlib.sha256("\x1f".join(found.values()).encode()).hexdigest()[:12]
     return found
 

@@ -37,7 +37,7 @@ TRAINER = "trl"
 """The trainer that a probe runs: the first that an export takes."""
 ENTRY = "trl.scripts.sft"
 """The module that the command of this trainer runs in each process."""
-RUN, PROGRAM, PLANNED, RESULT, DATA = "probe.sh", "probe.py", "planned.json", "probe.json", "data.jsonl"
+PROBE_RUN, PROGRAM, PROBE_PLANNED, PROBE_RESULT, DATA = "probe.sh", "probe.py", "planned.json", "probe.json", "data.jsonl"
 STEPS, LEAST_STEPS = 20, 5
 SECONDS = 150.0
 """What the steps may take together, where the plan is right: with loading some three minutes."""
@@ -75,9 +75,9 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
     raise_faults(export_faults(tool, facts, where, file))
     planned = _planned(given, asked, facts, count, file)
     return {
-        RUN: _run_script(given, tool, facts, count),
+        PROBE_RUN: _run_script(given, tool, facts, count),
         PROGRAM: (data_folder("models") / "exports" / PROGRAM).read_text(encoding="utf-8"),
-        PLANNED: json_text(planned) + "\n",
+        PROBE_PLANNED: json_text(planned) + "\n",
         tool.file: _settings(given, tool, facts),
         **tool.files_of(facts),
         "requirements.txt": requirements(tool, facts, job.gpu),
@@ -166,8 +166,8 @@ def _run_script(given: Given, tool: FieldMap, facts: Facts, steps: int) -> str:
         written_by(given.plan),
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}"
         + (f", ${usd:,.2f} per hour from the first minute on." if usd is not None else "."),
-        f"Run: bash {RUN}, on the machine; it writes {RESULT}, and needs no data, no weights and no token",
-        f"Then: planner calibrate {RESULT} --plan plan.json; or {GIVE_BACK}",
+        f"Run: bash {PROBE_RUN}, on the machine; it writes {PROBE_RESULT}, and needs no data, no weights and no token",
+        f"Then: planner calibrate {PROBE_RESULT} --plan plan.json; or {GIVE_BACK}",
         f"Note: {environment_remark(job.gpu)}",
         f"Note: the random weights take {_weights_gb(job.architecture):,.0f} GB of disk, which the run needs too",
     ]

@@ -33,7 +33,7 @@ def test_a_probe_that_measures_what_was_planned_says_keep(
     found = judged(tmp_path, plan, probed(plan, seconds, memory))
     assert found.verdict == "keep" and found.is_kept and found.plan == plan
     assert found.choices[0].cost_usd == pytest.approx(plan.jobs[0].cost_usd, rel=0.04)
-    assert str(found.measured["tokens_per_second"]) in found.block
+    assert f"tokens_per_second: {found.measured['tokens_per_second']:g}," in found.block
 
 
 def test_a_slower_machine_costs_what_its_steps_take_longer(tmp_path: Path) -> None:
@@ -95,10 +95,7 @@ def test_another_way_must_be_worth_the_work() -> None:
         ({"gpu_name": "NVIDIA L4"}, "was measured on NVIDIA L4, and quickstart is planned on A5000"),
         ({"gpus": 64}, "was measured on 64 GPUs, and quickstart is planned on"),
         ({"gpu_gib": None, "gpu_name": "CPU"}, "was measured without a GPU"),
-        (
-            {"status": "failed", "reached": "loading", "error": "ImportError"},
-            "the probe failed at loading: ImportError",
-        ),
+        ({"status": "failed", "reached": "loading", "error": "KeyError"}, "the probe failed at loading: KeyError"),
         ({"step_seconds": None}, "no step was measured"),
         ({"step_seconds": -1.0}, "step_seconds"),
         ({"probe": 2}, "probe"),

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from benchmarks.accuracy.measurements import read_measurements
 from benchmarks.accuracy.predictions import Predictor
-from planner.analysis.probe_row import COLUMNS
+from planner.analysis.probe_row import ROW_COLUMNS
 from planner.cli import main
 from planner.documents.tables import json_text
 from planner.library.reading import read_library
@@ -77,7 +77,7 @@ def test_a_shared_row_is_anonymous_and_the_benchmark_reads_it(folder: Path) -> N
         assert judge(folder, found, "--share", "probes.csv").exit_code in (0, 3)
     text = (folder / "probes.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    assert [row["status"] for row in rows] == ["ok", "oom"] and tuple(rows[0]) == COLUMNS
+    assert [row["status"] for row in rows] == ["ok", "oom"] and tuple(rows[0]) == ROW_COLUMNS
     assert (rows[0]["model"], rows[0]["torch"], rows[0]["liger_kernel"]) == ("mistral-7b", "2.11.0", "0.8.5")
     assert rows[1]["peak_mem_gb_per_gpu"] == rows[1]["step_time_s"] == ""
     assert not any(word in text for word in ("quickstart", "runpod", str(folder), "plan.json"))

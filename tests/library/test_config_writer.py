@@ -44,5 +44,5 @@ def test_a_card_comes_back_from_the_file_that_is_written_of_it(card: Architectur
 
 def test_a_family_without_a_row_has_no_file() -> None:
     """Its keys are read by code of its own, which cannot be turned round."""
-    with pytest.raises(LibraryError, match="the config.json of gpt2 cannot be written"):
+    with pytest.raises(LibraryError, match=r"the config.json of gpt2 cannot be written"):
         config_of(read_library().architecture("gpt2"))
