@@ -37,7 +37,8 @@ TRAINER = "trl"
 """The trainer that a probe runs: the first that an export takes."""
 ENTRY = "trl.scripts.sft"
 """The module that the command of this trainer runs in each process."""
-PROBE_RUN, PROGRAM, PROBE_PLANNED, PROBE_RESULT, DATA = "probe.sh", "probe.py", "planned.json", "probe.json", "data.jsonl"
+PROBE_RUN, PROGRAM, PROBE_PLANNED = "probe.sh", "probe.py", "planned.json"
+PROBE_RESULT, DATA = "probe.json", "data.jsonl"
 STEPS, LEAST_STEPS = 20, 5
 SECONDS = 150.0
 """What the steps may take together, where the plan is right: with loading some three minutes."""
