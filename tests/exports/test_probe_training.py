@@ -21,6 +21,7 @@ from planner.cli.probe_command import write_probe
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
+from tests.helpers.probes import write_probe_file
 
 pytestmark = pytest.mark.ecosystem
 SCENARIO = """
@@ -91,6 +92,15 @@ def test_a_probe_runs_the_planned_step_and_is_kept_where_it_measures_what_was_pl
         assert found["tokens_per_step"] == pytest.approx(job.global_batch * job.sequence_length, rel=0.1)
     assert not (tiny / "probe" / "out").exists() or not list((tiny / "probe" / "out").rglob("*.safetensors"))
     assert os.uname().nodename not in json.dumps(found) and str(tiny) not in json.dumps(found)
+    scenario = planner.plan_scenario(plan)
+    with pytest.raises(planner.InputError, match="was measured without a GPU"):
+        planner.judge_probe(plan, scenario, str(tiny / "probe" / "probe.json"))
+    peak = job.vram_gib.allocated
+    found |= {"gpu_name": "NVIDIA GeForce RTX 3060", "gpu_gib": 11.8, "allocated_gib": peak, "driver_gib": peak + 0.5}
+    as_planned = write_probe_file(tiny, found | {"step_seconds": job.step_seconds})
+    assert planner.judge_probe(plan, scenario, as_planned).verdict == "keep"
+    slow = planner.judge_probe(plan, scenario, write_probe_file(tiny, found | {"step_seconds": 99 * job.step_seconds}))
+    assert slow.choices[0].cost_usd > plan.jobs[0].cost_usd
 
 
 def test_to_run_out_of_memory_is_a_result(tiny: Path) -> None:
