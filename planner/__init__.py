@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
     from planner.analysis.frontier.any_frontier import frontier as frontier
     from planner.analysis.market_fit_question import market_fit as market_fit
+    from planner.analysis.probe_question import judge_probe as judge_probe
     from planner.analysis.run_sweep import run_sweep as run_sweep
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
     from planner.analysis.simulation.job_runs import spot_advice as spot_advice
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from planner.cli.functions import import_offers as import_offers
     from planner.cli.functions import offers as offers
     from planner.cli.functions import plan_scenario as plan_scenario
+    from planner.cli.functions import probe as probe
     from planner.cli.functions import read_training_config as read_training_config
     from planner.cli.functions import update_prices as update_prices
     from planner.cli.functions import write_report as write_report
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from planner.results.result_tables import Result as Result
     from planner.results.result_tables import Table as Table
     from planner.results.run_results import CalibrationResult as CalibrationResult
+    from planner.results.run_results import ProbeVerdict as ProbeVerdict
     from planner.results.run_results import Tracking as Tracking
     from planner.results.service_results import ServiceFrontier as ServiceFrontier
     from planner.results.service_results import ServiceSimulation as ServiceSimulation
@@ -109,6 +112,7 @@ _NAMES_BY_MODULE = {
     "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
     "planner.analysis.frontier.any_frontier": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
+    "planner.analysis.probe_question": ("judge_probe",),
     "planner.analysis.run_sweep": ("run_sweep",),
     "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
     "planner.analysis.simulation.simulate_question": ("simulate",),
@@ -124,6 +128,7 @@ _NAMES_BY_MODULE = {
         "import_offers",
         "offers",
         "plan_scenario",
+        "probe",
         "read_training_config",
         "update_prices",
         "write_report",
@@ -159,7 +164,7 @@ _NAMES_BY_MODULE = {
     "planner.results.market_results": ("MarketFit", "PriceUpdate"),
     "planner.results.plan": ("Assignment", "Plan"),
     "planner.results.plan_parts": ("Infeasible", "Relaxation"),
-    "planner.results.run_results": ("CalibrationResult", "Tracking"),
+    "planner.results.run_results": ("CalibrationResult", "ProbeVerdict", "Tracking"),
     "planner.results.service_results": ("ServiceFrontier", "ServiceSimulation"),
     "planner.results.simulation": ("Simulation",),
     "planner.results.result_tables": ("Result", "Table"),

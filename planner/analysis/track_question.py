@@ -139,7 +139,7 @@ def _stay(
 ) -> Plan:
     """Return the plan of what is left on the machines at hand, set up as they are, without a start."""
     used = job.techniques.model_dump()
-    given = {name: [used[name]] for name in _settings_of(job) if name not in ("framework", "micro_batch", "quant")}
+    given = {name: [used[name]] for name in settings_of(job) if name not in ("framework", "micro_batch", "quant")}
     one = {**left["jobs"][0], "framework": job.framework or used["framework"]}
     one["techniques"] = {**one.get("techniques", {}), **given}
     if used["weight_bits"] == 4:
@@ -154,7 +154,7 @@ def _stay(
     ]
     limits = {**left.get("limits", {}), "max_gpus": job.gpus}
     limits |= {"spot_share": {"max": 0}} if job.spot_share <= 0 else {}
-    return solve(_read({**left, "jobs": [one], "limits": limits}, offers), options)
+    return solve(read_with_offers({**left, "jobs": [one], "limits": limits}, offers), options)
 
 
 def _move(
@@ -173,40 +173,46 @@ def _move(
     one = left["jobs"][0]
     measured = [*one.get("measured", []), *([run] if run else [])]
     data = {**left, "jobs": [{**one, "measured": measured}]}
-    plan = solve(_read(data, list(map(offer_data, scenario.offers))), options)
+    plan = solve(read_with_offers(data, list(map(offer_data, scenario.offers))), options)
     if not plan.jobs or (plan.jobs[0].offer, plan.jobs[0].gpus) != (job.offer, job.gpus):
         return plan
     labelled = zip(offer_labels(scenario.offers), scenario.offers, strict=True)
     others = [offer for label, offer in labelled if label != job.offer]
     if not any(offer.rents_gpus for offer in others):
         return plan
-    return solve(_read(data, list(map(offer_data, others))), options)
+    return solve(read_with_offers(data, list(map(offer_data, others))), options)
 
 
-def _read(data: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Scenario:
+def read_with_offers(data: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Scenario:
+    """Return a scenario given as data, on these offers alone."""
     data = without_unoffered(data, offers)
     return parse_scenario(json.dumps(with_offers(data, offers)), file=str(data["name"]))
 
 
-def _settings_of(job: Assignment) -> list[str]:
+def settings_of(job: Assignment) -> list[str]:
     """Return the techniques of a plan that an observed run can state."""
     known = {"framework", *Measured.model_fields}
     used = job.techniques.model_dump()
     return [name for name in used if name in known and name != "accumulation_steps" and used[name] is not None]
 
 
-def _observed_run(job: Assignment, tracked: Tracking, progress: Progress) -> dict[str, Any] | None:
-    """Return the run so far as an entry of `measured`; None where neither speed nor memory was observed."""
+def entry_of(job: Assignment) -> dict[str, Any]:
+    """Return how a planned run is set up, as an entry of `measured` without what was observed."""
     used = job.techniques.model_dump()
-    run: dict[str, Any] = {name: used[name] for name in _settings_of(job)}
+    run: dict[str, Any] = {name: used[name] for name in settings_of(job)}
     if used["weight_bits"] != 4:
         run.pop("quant", None)
-    run |= {
+    return run | {
         "gpu": job.gpu,
         "gpus": job.gpus,
         "instances": job.instances,
         "framework": job.framework or used["framework"],
     }
+
+
+def _observed_run(job: Assignment, tracked: Tracking, progress: Progress) -> dict[str, Any] | None:
+    """Return the run so far as an entry of `measured`; None where neither speed nor memory was observed."""
+    run = entry_of(job)
     seconds = observed_step_seconds(job, progress)
     peak = tracked.observed.peak_vram_gib
     if seconds is not None:

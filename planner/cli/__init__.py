@@ -27,6 +27,7 @@ MODULES = {
     "gpus": "catalog_command",
     "offers": "catalog_command",
     "prices": "prices_command",
+    "probe": "probe_command",
     "schema": "catalog_command",
 }
 """Commands, with the module of this package that has each."""

@@ -12,6 +12,7 @@ from planner.analysis.simulation.market_paths import SimulationSettings
 from planner.cli.catalog_command import chosen_offers, read_market
 from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL, export_files, has_trainer, write_export
 from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
+from planner.cli.probe_command import probe_texts, write_probe
 from planner.cli.report_command import SECTIONS, page_of
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.validation import find_name, name_fix
@@ -166,6 +167,29 @@ def export(
     if folder is not None:
         write_export(plan, file, texts, wishes, job, Path(folder))
     return texts
+
+
+def probe(
+    plan: Plan | str | Path, folder: str | Path | None = None, *, job: str | None = None, steps: int | None = None
+) -> dict[str, str]:
+    """Return the files that try a plan on its machine with random weights, text by name; written with a folder.
+
+    `judge_probe` takes the `probe.json` that they make there. `steps`: twenty by default, fewer where they are long.
+
+    Raises
+    ------
+    InputError
+        The plan trains nothing on machines, its trainer is another than TRL, or a file cannot be written.
+
+    Examples
+    --------
+    >>> "probe.sh" in probe(planner.solve("quickstart"))
+    True
+    """
+    plan, file = _plan_of(plan)
+    if folder is not None:
+        write_probe(plan, file, job, Path(folder), steps)
+    return probe_texts(plan, file, job, steps)
 
 
 def _target(name: str) -> str:

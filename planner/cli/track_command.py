@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,8 @@ from planner.cli.output import INFEASIBLE, Output, show
 from planner.cli.plan_file import decided_scenario_of, meant_job, read_plan
 from planner.errors import InputError
 from planner.results.plan import Plan
-from planner.results.run_results import Tracking
-from planner.scenario.scenario import SolveOptions
+from planner.results.run_results import ProbeVerdict, Tracking
+from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,6 +141,8 @@ SETTINGS: OptionTable = {
 )
 @click.option("--scenario", metavar="SCENARIO", help="Show how the run changes the plan of this scenario.")
 @click.option("--job", metavar="NAME", help="Job of the scenario that ran, if it has several.")
+@click.option("--plan", "plan_file", metavar="PLAN", help="Of a probe: its plan. Says keep, change or give back.")
+@click.option("--share", metavar="FILE", help="Of a probe: append an anonymous row to a table of measurements.")
 @click.option(
     "--tokens-per-step", type=click.FloatRange(min=0, min_open=True), help="Tokens of one optimizer step over all GPUs."
 )
@@ -165,33 +168,88 @@ def calibrate(
     generation; generate.json of the export says how. Prints an entry for the
     job's list `measured`.
 
+    The probe.json of `planner probe` needs its --plan instead: the first line
+    says to keep the machine, what to change, or to give it back (exit code 3
+    of the last two). -o is then the plan to go on with.
+
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """
     from planner import open_choices
     from planner.analysis.calibration.calibrate import calibrate as learn_from_logs
+    from planner.analysis.calibration.probe_file import is_probe
     from planner.loading.scenario_file import read_scenario
     from planner.report.run_text import render_calibration
 
     output = Output(as_json, path=path)
     output.check()
     given = {name: value for name, value in run.items() if value is not None}
+    plan_file, share = given.pop("plan_file", None), given.pop("share", None)
     loaded = read_scenario(scenario) if scenario is not None else None
     if losses is not None:
-        _refuse_options_of_logs(logs, given)
+        _refuse_options_of_logs(logs, {**given, "plan": plan_file, "share": share})
         law = open_choices.calibrate_losses(losses, loaded, given.get("job"), options)
         output.write(law, open_choices.render_loss_calibration, document=lambda found: found.block)
         return
-    for name, missing in (("LOG", not logs), ("--gpu", "gpu" not in given)):
+    if plan_file is not None or any(map(is_probe, logs)):
+        _judge(logs, plan_file, share, loaded, given, output, options)
+        return
+    context = click.get_current_context()
+    if share is not None:
+        raise click.UsageError("--share belongs to the probe.json of planner probe, and its --plan", context)
+    for name, missing in (("argument 'LOG...'", not logs), ("option '--gpu'", "gpu" not in given)):
         if missing:
-            raise click.UsageError(
-                f"Missing {name}: give the log of a run and its GPU, or --losses with a table of runs."
-            )
+            raise click.UsageError(f"Missing {name}; a table of losses is --losses", context)
     result = learn_from_logs(logs, scenario=loaded, options=options, **given)
     output.write(result, render_calibration, document=lambda found: found.block)
 
 
 def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> None:
     """Raise a usage error for what says how one run was made, next to a table of losses."""
-    odd = [*logs, *(f"--{name.replace('_', '-')}" for name in given if name not in ("job", "gpus"))]
+    odd = [
+        *logs,
+        *(f"--{name.replace('_', '-')}" for name, value in given.items() if value and name not in ("job", "gpus")),
+    ]
     if odd:
         raise click.UsageError(f"--losses stands alone, with --scenario and --job: leave out {', '.join(odd)}.")
+
+
+def _judge(
+    logs: tuple[str, ...],
+    plan_file: str | None,
+    share: str | None,
+    market: Scenario | None,
+    given: dict[str, Any],
+    output: Output,
+    options: SolveOptions,
+) -> None:
+    """Say whether the machine that a probe ran on is kept, and share what was measured; exit with 3 where it is not."""
+    from planner.analysis.probe_question import judge_probe
+    from planner.analysis.probe_row import append_row
+    from planner.report.run_text import render_probe
+
+    context, job = click.get_current_context(), given.pop("job", None)
+    if len(logs) != 1:
+        raise click.UsageError("a probe is judged alone: give its probe.json and no other log", context)
+    if plan_file is None:
+        raise click.UsageError("a probe is judged against its plan: add --plan plan.json", context)
+    if given.pop("gpus", 1) != 1 or given:
+        name = next(iter(given), "gpus").replace("_", "-")
+        raise click.UsageError(f"--{name} is that of the plan: a probe says how it ran", context)
+    plan = read_plan(plan_file)
+    job = meant_job(plan, job)
+    scenario = decided_scenario_of(plan, plan_file)
+    found = judge_probe(plan, scenario, logs[0], job, market, options)
+    if share is not None:
+        append_row(share, logs[0], plan, found.job)
+    if output.path is not None and found.plan is None:
+        show("no plan is written: fields of the export are to change, or nothing meets the limits", err=True)
+        output = replace(output, path=None)
+    output.write(found, render_probe, document=_probed_plan)
+    context.exit(0 if found.is_kept else INFEASIBLE)
+
+
+def _probed_plan(found: ProbeVerdict) -> str:
+    from planner.documents.tables import json_text
+
+    plan = found.plan.model_dump(mode="json", by_alias=True) if found.plan else {}
+    return json_text(plan) + "\n"

@@ -103,7 +103,7 @@ def export(
     launched = next((trainer for trainer in trainers if trainer.launch), None) or first_able(facts)
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
-        faults += _faults(tool, facts, where, file)
+        faults += export_faults(tool, facts, where, file)
     found: dict[str, str] = {}
     for name in targets:
         with collect_faults(faults):
@@ -197,7 +197,7 @@ def hourly_line(given: Given, files: Collection[str]) -> str | None:
     return f"{most}${usd:,.2f} per hour from the first minute on; stop: {', or '.join((*stops, GIVE_BACK))}"
 
 
-def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:
+def export_faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:
     """Return a fault for each thing that a tool cannot express, with the targets and the setting that can."""
     found = []
     for technique, why, values in tool.refusals(facts):

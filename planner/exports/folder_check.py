@@ -19,11 +19,10 @@ from planner.exports.field_map import FieldMap, field_maps
 from planner.exports.machine_names import missing_fields
 from planner.exports.read_configs import is_known_field, known_fields
 from planner.records import record
+from planner.results.plan import Plan, plan_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-
-    from planner.results.plan import Plan
 
 LIST = "export.json"
 """File with the list, next to the files."""
@@ -45,11 +44,6 @@ class CheckedFolder:
     """What this machine could not check, and why."""
 
 
-def fingerprint(plan: Plan) -> str:
-    """Return the SHA-256 of a plan as its file has it."""
-    return _hash(json_text(plan.model_dump(mode="json", by_alias=True)))
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -62,7 +56,7 @@ def folder_list(
     `needs`: files that those here start or read. `folder`: where they are written, if they are; files of the same plan
     that an earlier export wrote there stay in the list.
     """
-    own, entries = fingerprint(plan), dict[str, Any]()
+    own, entries = plan_fingerprint(plan), dict[str, Any]()
     try:
         before = _read_list(folder) if folder is not None else {}
     except InputError:
@@ -113,7 +107,7 @@ def check_folder(folder: str, plan: Plan | None = None) -> CheckedFolder:
     """
     place, faults = Path(folder), list[Fault]()
     found = _read_list(place)
-    if plan is not None and fingerprint(plan) != found["plan"]:
+    if plan is not None and plan_fingerprint(plan) != found["plan"]:
         faults.append(Fault(str(place / LIST), 0, "plan", "these files are of another plan", _AGAIN))
     for name in found["needs"]:
         if name not in found["files"] and not (place / name).exists():

@@ -12,7 +12,7 @@ from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_text import render_frontier
 from planner.report.plan_sections import render as render_technique
 from planner.report.plan_text import render as render_plan
-from planner.report.run_text import render_calibration, render_tracking
+from planner.report.run_text import render_calibration, render_probe, render_tracking
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
 from planner.report.what_if_text import render_tornado, render_what_if
@@ -24,7 +24,7 @@ from planner.results.inference import InferenceEstimate
 from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
 from planner.results.result_tables import Result
-from planner.results.run_results import CalibrationResult, Tracking
+from planner.results.run_results import CalibrationResult, ProbeVerdict, Tracking
 from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
@@ -50,6 +50,7 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
     MarketFit: render_market,
     CalibrationResult: render_calibration,
     Tracking: render_tracking,
+    ProbeVerdict: render_probe,
 }
 """What writes the text of each result."""
 

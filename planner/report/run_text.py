@@ -1,4 +1,4 @@
-"""`calibrate` and `track` as text: what was observed, what was planned, and how a run will end."""
+"""`calibrate` and `track` as text: what was observed and planned, what a probe says, and how a run will end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from planner.results.run_results import (
     Comparison,
     GenerationComparison,
     PlanSummary,
+    ProbeChoice,
+    ProbeVerdict,
     StepTimes,
     Tracking,
 )
@@ -205,3 +207,61 @@ def _choice(one: Choice) -> str:
     chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
     where = words.sanitise(f"{one.machines} at {one.provider}")
     return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)} left{chance}"
+
+
+# The result of `calibrate` for a probe as text: the verdict, then what was measured and what was compared.
+
+
+def render_probe(found: ProbeVerdict) -> str:
+    """Return the text of a verdict: what to do and what it costs in the first line."""
+    lines = [*words.wrap_lines(_verdict_line(found), words.width(), 3), ""]
+    lines += [found.block.rstrip(), ""] if found.measured else []
+    step = found.step_seconds
+    speed = [
+        f"{words.significant(step.planned)} s per step planned "
+        f"({words.significant(step.low)} to {words.significant(step.high)})"
+    ]
+    if step.measured is not None:
+        speed[0] = f"{words.significant(step.measured)} s per step over {found.timed_steps:,} steps; " + speed[0]
+    lines += words.section("Speed", words.wrap_all(speed, line_room(), 2))
+    lines += words.section("Memory", words.wrap_all(_probed_memory(found), line_room(), 2))
+    for number, one in enumerate(found.choices):
+        lines += words.section("" if number else "Ways", words.wrap_lines(_way(one), line_room(), 3))
+    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _verdict_line(found: ProbeVerdict) -> str:
+    best = found.choices[0]
+    there = f"{words.usd(best.cost_usd)}, {words.likely(best.hours.expected)}"
+    planned = f"{words.usd(found.planned_usd)} planned"
+    where = words.sanitise(f"{best.machines} at {best.provider}")
+    if best.what == "keep":
+        return f"{found.job}: keep {where}: {there} ({planned}); {found.reason}"
+    if best.what == "change":
+        return f"{found.job}: change to {best.change}: {there} ({planned}); {found.reason}"
+    if not best.meets_limits:
+        why = f"nothing meets the limits, and here it is {there} ({planned})"
+        return f"{found.job}: give back {where}: {why}; {found.reason}"
+    return f"{found.job}: give back, and rent {where}: {there} ({planned}); {found.reason}"
+
+
+def _probed_memory(found: ProbeVerdict) -> list[str]:
+    memory = found.memory
+    if found.status == "oom":
+        return [
+            f"ran out of {words.gib(memory.usable)} GiB; {words.gib(memory.allocated_planned)} GiB planned (allocated)"
+        ]
+    lines = [f"{words.gib(memory.allocated or 0.0)} GiB allocated; {words.gib(memory.allocated_planned)} planned"]
+    if memory.driver is not None:
+        lines.append(f"{words.gib(memory.driver)} of {words.gib(memory.usable)} GiB taken, as the driver counts")
+    return lines
+
+
+def _way(one: ProbeChoice) -> str:
+    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
+    where = words.sanitise(f"{one.machines} at {one.provider}")
+    how = f"change to {one.change} on {where}" if one.what == "change" else where
+    name = {"keep": "keep", "change": "", "give back": "rent"}[one.what]
+    limits = "" if one.meets_limits else "; misses the limits"
+    return f"{name} {how}: {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)}{chance}{limits}".strip()

@@ -3,11 +3,13 @@
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from planner.documents.tables import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import Service
@@ -459,6 +461,12 @@ def _bill_rows(plan: Plan) -> list[Row]:
         for service in plan.services
     ]
     return rows
+
+
+def plan_fingerprint(plan: Plan) -> str:
+    """Return the SHA-256 of a plan as its file has it."""
+    text = json_text(plan.model_dump(mode="json", by_alias=True))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def require_plan(plan: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
@@ -103,8 +103,7 @@ class CalibrationResult(Result):
     @property
     def block(self) -> str:
         """Return the entry as YAML, to paste into the job."""
-        entry = ", ".join(f"{key}: {_scalar(value)}" for key, value in self.measured.items())
-        return f"measured:\n  - {{{entry}}}\n"
+        return _entry_block(self.measured)
 
     def _repr_html_(self) -> str:
         """Return the observed and predicted figures as a table for notebooks."""
@@ -115,7 +114,14 @@ class CalibrationResult(Result):
         return html_table("calibration", ("what", "figure"), rows)
 
 
-def _scalar(value: SettingValue) -> str:
+def _entry_block(entry: dict[str, Any]) -> str:
+    text = ", ".join(f"{key}: {_scalar(value)}" for key, value in entry.items())
+    return f"measured:\n  - {{{text}}}\n"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(str, value))}]"
     return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
 
 
@@ -230,3 +236,79 @@ class Tracking(Result):
             ("cost", f"${end.cost_usd.expected:,.2f}", f"${plan.cost_usd.expected:,.2f}"),
         ]
         return html_table(f"{self.job}: {100 * seen.share_done:.0f} % done", ("what", "projected", "planned"), rows)
+
+
+# The result of `calibrate` for a probe: whether to keep the machine that was rented, and what it costs.
+
+
+class ProbedStep(Part):
+    """A figure of the step, planned and measured; `low` and `high` are the 68 % range of the plan."""
+
+    planned: float
+    low: float
+    high: float
+    measured: float | None
+    """None where memory ran out before."""
+
+
+class ProbedMemory(Part):
+    """Memory of one GPU in GiB, planned and measured."""
+
+    allocated_planned: float
+    allocated: float | None
+    reserved: float | None
+    driver: float | None
+    """All that the driver shows, which is what must be on the GPU."""
+    usable: float
+    """What a process can have there, by the plan."""
+
+
+class ProbeChoice(Part):
+    """One way to go on: dollars and hours of the whole job, as estimated with the measurement."""
+
+    what: Literal["keep", "change", "give back"]
+    change: str
+    """What becomes another: `micro-batch 4`, or the machines to rent instead; empty where nothing does."""
+    machines: str
+    provider: str
+    cost_usd: float
+    hours: Hours
+    deadline_probability: float | None
+    meets_limits: bool
+
+
+class ProbeVerdict(Result):
+    """The result of `planner calibrate` for a probe of a plan."""
+
+    scenario: str
+    job: str
+    verdict: Literal["keep", "change", "give back"]
+    reason: str
+    planned_usd: float
+    status: Literal["ok", "oom"]
+    gpu_name: str | None
+    step_seconds: ProbedStep
+    memory: ProbedMemory
+    timed_steps: int
+    choices: tuple[ProbeChoice, ...]
+    """What was compared, the chosen one first."""
+    measured: dict[str, Any]
+    """The entry for the job's list `measured`; empty where memory ran out."""
+    plan: Plan | None
+    """The plan to go on with; None where no other meets the limits, and for a smaller micro-batch of this one."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def block(self) -> str:
+        """Return the observed run as YAML, to paste into the job; empty where memory ran out."""
+        return _entry_block(self.measured) if self.measured else ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the machine runs the plan as it is."""
+        return self.verdict == "keep"
+
+    def _repr_html_(self) -> str:
+        """Return the ways to go on as a table for notebooks."""
+        rows = [(one.what, one.change or one.machines, f"${one.cost_usd:,.2f}") for one in self.choices]
+        return html_table(f"{self.job}: {self.verdict}", ("what", "how", "cost"), rows)

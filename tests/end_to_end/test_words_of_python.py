@@ -23,6 +23,7 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.loading.question import Question
 from planner.python_words import argument_of, in_python_words, python_words
 from tests.helpers.open_scenarios import OPEN
+from tests.helpers.probes import probed, write_probe_file
 from tests.helpers.services import SERVICE_FILE
 
 ROOT = Path(planner.__file__).parent
@@ -34,6 +35,10 @@ TRL = "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 16\nsequenc
 def tool_file() -> str:
     Path("axolotl.yaml").write_text(TRL, encoding="utf-8")
     return "axolotl.yaml"
+
+
+def probe_file(plan: planner.Plan) -> str:
+    return write_probe_file(Path(), probed(plan))
 
 
 WRONG: dict[str, Callable[[], Any]] = {
@@ -80,6 +85,11 @@ WRONG: dict[str, Callable[[], Any]] = {
     "calibrate job": lambda: planner.calibrate([], "A10G", scenario=planner.read_scenario("quickstart"), job="x"),
     "market_fit": lambda: planner.market_fit([]),
     "market_fit instances": lambda: planner.market_fit("a.csv", instances=0),
+    "probe": lambda: planner.probe(planner.solve("quickstart"), job="chat"),
+    "judge_probe": lambda: planner.judge_probe("plan.json", "quickstart", "probe.json"),  # type: ignore[arg-type]
+    "judge_probe of another job": lambda: planner.judge_probe(
+        solved := planner.solve("quickstart"), planner.plan_scenario(solved), probe_file(solved), job="chat"
+    ),
     "track": lambda: planner.track("plan.json", "quickstart", []),  # type: ignore[arg-type]
     "run_sweep": lambda: planner.run_sweep("quickstart", [], "out.csv"),
     "export job": lambda: planner.export(planner.solve("quickstart"), "trl", job="chat"),

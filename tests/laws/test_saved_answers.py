@@ -22,6 +22,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario, shipped_scenarios
 from planner.scenario.scenario import scenario_data
 from tests.helpers.open_scenarios import OPEN
+from tests.helpers.probes import probed, write_probe_file
 from tests.helpers.services import desk
 
 OPTIONS = planner.SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -38,6 +39,12 @@ def saved_plan(**changes: Any) -> planner.Plan:
 def tracked(folder: Path) -> planner.Tracking:
     plan = saved_plan()
     return planner.track(plan, planner.plan_scenario(plan), [written(folder / "steps.csv", LOG)])
+
+
+def judged(folder: Path) -> planner.ProbeVerdict:
+    plan = saved_plan()
+    path = write_probe_file(folder, probed(plan, 1.5))
+    return planner.judge_probe(plan, planner.plan_scenario(plan), path)
 
 
 def calibrated(folder: Path) -> planner.CalibrationResult:
@@ -83,6 +90,7 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "market": lambda folder: planner.market_fit(written(folder / "zone.csv", TRACE)),
     "tracking": tracked,
     "calibration": calibrated,
+    "probe": judged,
     "scenario": lambda _: planner.read_scenario("quickstart"),
     "library": lambda _: read_library(["mistral-7b"]),
 }
@@ -131,7 +139,7 @@ def test_every_public_result_is_among_them() -> None:
     results = {name for name in returned if issubclass(getattr(planner, name), planner.Result)}
     assert results == {
         *("CalibrationResult", "Estimate", "Explanation", "Frontier", "InferenceEstimate", "LossFrontier"),
-        *("ManyVariants", "MarketFit", "Plan", "Result", "ServiceFrontier", "ServiceSimulation"),
+        *("ManyVariants", "MarketFit", "Plan", "ProbeVerdict", "Result", "ServiceFrontier", "ServiceSimulation"),
         *("Simulation", "Sweep", "TechniqueAnswer", "Tornado", "Tracking", "WhatIf"),
     }
 

@@ -1,0 +1,117 @@
+"""A probe against its plan: keep, change, give back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.analysis.probe_question import WORTH_IT, choose
+from planner.errors import InputError
+from planner.results.plan import Plan
+from planner.results.plan_parts import Hours
+from planner.results.run_results import ProbeChoice, ProbeVerdict
+from tests.helpers.exported_plans import changed, solved
+from tests.helpers.probes import out_of_memory, probed, write_probe_file
+
+pytestmark = pytest.mark.slow
+
+
+def judged(folder: Path, plan: Plan, found: dict[str, Any]) -> ProbeVerdict:
+    return planner.judge_probe(plan, planner.plan_scenario(plan), write_probe_file(folder, found))
+
+
+@pytest.mark.parametrize("name", ["quickstart", "secure", "fsdp", "zero2", "spot"])
+@pytest.mark.parametrize(("seconds", "memory"), [(1.0, 1.0), (0.98, 1.02)])
+def test_a_probe_that_measures_what_was_planned_says_keep(
+    name: str, seconds: float, memory: float, tmp_path: Path
+) -> None:
+    """At the planned seconds also for the planned dollars."""
+    plan = solved(name)
+    found = judged(tmp_path, plan, probed(plan, seconds, memory))
+    assert found.verdict == "keep" and found.is_kept and found.plan == plan
+    assert found.choices[0].cost_usd == pytest.approx(plan.jobs[0].cost_usd, rel=0.04)
+    assert f"tokens_per_second: {found.measured['tokens_per_second']:g}," in found.block
+
+
+def test_a_slower_machine_costs_what_its_steps_take_longer(tmp_path: Path) -> None:
+    """Twice the seconds: nearly twice the dollars of training; other runs on this GPU do not seem to gain by it."""
+    plan = solved("quickstart")
+    found = judged(tmp_path, plan, probed(plan, 2.0))
+    ways = {one.what: one for one in found.choices}
+    assert 1.7 < ways["keep"].cost_usd / plan.jobs[0].cost_usd < 2.1
+    assert all(one.cost_usd >= 0.9 * ways["keep"].cost_usd for one in found.choices if one.what == "change")
+
+
+def test_far_too_slow_a_machine_is_given_back(tmp_path: Path) -> None:
+    """The deadline is missed, and the plan to go on with is one of other machines."""
+    plan = solved("quickstart")
+    found = judged(tmp_path, plan, probed(plan, 20.0))
+    assert found.verdict == "give back" and "misses its limits" in found.reason
+    kept = next(one for one in found.choices if one.what == "keep")
+    assert not kept.meets_limits and (kept.deadline_probability or 0.0) < 0.5
+    if found.plan is not None:
+        assert found.plan.jobs[0].offer != plan.jobs[0].offer
+
+
+def test_memory_that_ran_out_changes_to_the_smaller_run_of_the_plan(tmp_path: Path) -> None:
+    plan = solved("quickstart")
+    smaller = plan.jobs[0].vram_gib.fallback
+    assert smaller is not None
+    found = judged(tmp_path, plan, out_of_memory(plan))
+    best = found.choices[0]
+    assert found.status == "oom" and found.measured == {} and found.block == ""
+    if found.verdict == "change":
+        assert f"micro-batch {smaller.micro_batch}" in best.change
+        assert best.cost_usd == pytest.approx(plan.jobs[0].cost_usd + smaller.usd)
+    assert all(one.what != "keep" for one in found.choices)
+
+
+def choice(what: Any, usd: float, meets: bool = True) -> ProbeChoice:
+    hours = Hours(expected=1, low=1, high=1, at_confidence=1)
+    return ProbeChoice(
+        what=what, change="", machines="", provider="", cost_usd=usd, hours=hours, deadline_probability=None,
+        meets_limits=meets,
+    )  # fmt: skip
+
+
+def test_another_way_must_be_worth_the_work() -> None:
+    """Within the share it is not; beyond it, or where the machine misses the limits, it is."""
+    for what in ("change", "give back"):
+        near, far = 10.0 * (1 - WORTH_IT[what]) + 0.01, 10.0 * (1 - WORTH_IT[what]) - 0.01
+        assert choose([choice("keep", 10.0), choice(what, near)]).what == "keep"
+        assert choose([choice("keep", 10.0), choice(what, far)]).what == what
+        assert choose([choice("keep", 10.0, meets=False), choice(what, 30.0)]).what == what
+    lost = choose([choice("keep", 10.0, meets=False)])
+    assert (lost.what, lost.meets_limits) == ("give back", False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"plan": "0" * 64}, "plan: the probe is of another plan"),
+        ({"gpu_name": "NVIDIA L4"}, "was measured on NVIDIA L4, and quickstart is planned on A5000"),
+        ({"gpus": 64}, "was measured on 64 GPUs, and quickstart is planned on"),
+        ({"gpu_gib": None, "gpu_name": "CPU"}, "was measured without a GPU"),
+        ({"status": "failed", "reached": "loading", "error": "KeyError"}, "the probe failed at loading: KeyError"),
+        ({"step_seconds": None}, "no step was measured"),
+        ({"step_seconds": -1.0}, "step_seconds"),
+        ({"probe": 2}, "probe"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_in_one_line(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    plan = solved("quickstart")
+    with pytest.raises(InputError) as error:
+        judged(tmp_path, plan, probed(plan, **changes))
+    assert said in str(error.value) and len(error.value.faults) == 1
+    assert "probe.json" in error.value.faults[0].file
+
+
+def test_a_probe_of_another_micro_batch_is_refused(tmp_path: Path) -> None:
+    """The folder was edited, or the plan has several jobs."""
+    plan = solved("quickstart")
+    other = probed(changed(plan, {"micro_batch": 1}), plan=probed(plan)["plan"])
+    with pytest.raises(InputError, match="ran micro_batch 1, and quickstart is planned with"):
+        judged(tmp_path, plan, other)
