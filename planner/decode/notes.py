@@ -30,7 +30,7 @@ from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
 from planner.scenario.fees import fees_that_count
-from planner.scenario.job import MAX_CONFIDENCE, Job
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
@@ -171,8 +171,8 @@ def describe_observed_run(seen: ComparedRun, job: Job, library: Library) -> Obse
     )
 
 
-TIGHT_FIT_PROBABILITY = 0.9
-"""Probability of fitting in memory below which the plan says how to ask for more room."""
+TIGHT_FIT_PROBABILITY = DEFAULT_MEMORY_CONFIDENCE
+"""Probability of fitting in memory below which the plan says how to ask for more room: less than is asked for."""
 FP8_HIDDEN = 4096
 """Hidden size of the narrowest network among the published fp8 runs of the calibration (Llama 3 8B)."""
 LORA_BATCH = 32

@@ -161,11 +161,11 @@ class PlanEvidence(Part):
     """What the figures of a job rest on."""
 
     speed: EvidenceWord
-    """measured: a run of its own on that GPU; fitted: published runs or timed products of that GPU; else prior."""
+    """Measured: a run of its own on that GPU; fitted: published runs or timed products of that GPU; else prior."""
     memory: EvidenceWord
-    """measured: an observed peak; fitted: runs of that framework, or what its engine prints; else prior."""
+    """Measured: an observed peak; fitted: runs of that framework, or what its engine prints; else prior."""
     price: EvidenceWord
-    """measured: read at its source at a date; else prior."""
+    """Measured: read at its source at a date; else prior."""
     spot: EvidenceWord | None = None
     """Of the statistics of its spot market: stated for the offer, or a prior; None where it is never on spot."""
     known: Option | None = None

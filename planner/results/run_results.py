@@ -285,8 +285,10 @@ class ProbeVerdict(Result):
     verdict: Literal["keep", "change", "give back"]
     reason: str
     planned_usd: float
+    """Dollars of the plan that was probed."""
     status: Literal["ok", "oom"]
     gpu_name: str | None
+    """GPU as its driver calls it."""
     step_seconds: ProbedStep
     memory: ProbedMemory
     timed_steps: int

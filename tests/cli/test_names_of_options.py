@@ -102,6 +102,7 @@ NO_NAME = {
     ),
     *("--epochs", "--from", "--global-batch", "--inventory", "--kv-bits", "--lengths", "--model-id", "--name", "--now"),
     *(
+        "--losses",
         "--offline",
         "--output",
         "--plan",

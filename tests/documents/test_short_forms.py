@@ -81,7 +81,7 @@ def test_short_forms_mean_what_the_schema_reads() -> None:
         "jobs": [{**JOB, "confidence": 0.5, "trials": 4}, {**JOB, "name": "b", "after": "a"}],
         "limits": {"gpus": "A100-80GB", "regions": ["us-east-1"], "tiers": "secure"},
     }
-    settings = ["jobs.a.confidence.memory=0.95", "jobs.a.trials.at_once=1", "jobs.b.after.0.lag=0h"]
+    settings = ["jobs.a.confidence.memory=0.85", "jobs.a.trials.at_once=1", "jobs.b.after.0.lag=0h"]
     settings += [f"limits.{name}.forbid=[]" for name in ("gpus", "regions", "tiers")]
     plain = parse_scenario(str(text))
     changed = parse_scenario(str(text), set_=settings)

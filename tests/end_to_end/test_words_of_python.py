@@ -82,6 +82,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "estimate_many": lambda: planner.estimate_many([{"architecture": "mistral-7b"}]),
     "estimate_inference": lambda: planner.estimate_inference("mistral-7b", "A10G", outputs=1),
     "calibrate": lambda: planner.calibrate([], "A10Gx"),
+    "calibrate_losses": lambda: planner.calibrate_losses("quickstart.csv"),
     "calibrate job": lambda: planner.calibrate([], "A10G", scenario=planner.read_scenario("quickstart"), job="x"),
     "market_fit": lambda: planner.market_fit([]),
     "market_fit instances": lambda: planner.market_fit("a.csv", instances=0),

@@ -170,7 +170,17 @@ def test_no_export_quotes_for_itself() -> None:
 
 def test_the_commands_of_field_maps_insert_numbers_and_words_of_the_maps_alone() -> None:
     """What others wrote is in the files that a tool reads; `download` gets a name that is a quoted word."""
-    own = {"gpus", "instances", "gpus_per_instance", "method", "multi_gpu", "flags", "port", "resume"}
+    own = {
+        "gpus",
+        "instances",
+        "gpus_per_instance",
+        "method",
+        "multi_gpu",
+        "hybrid_variables",
+        "flags",
+        "port",
+        "resume",
+    }
     for tool in field_maps().values():
         for text in (tool.run, tool.launch, tool.flags, tool.starter.alone, tool.starter.together):
             assert set(Template(text).get_identifiers()) <= own, tool.target

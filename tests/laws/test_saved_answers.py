@@ -91,6 +91,9 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "tracking": tracked,
     "calibration": calibrated,
     "probe": judged,
+    "law of loss": lambda folder: planner.calibrate_losses(
+        written(folder / "runs.csv", "parameters,tokens,loss\n256M,5B,2.9\n")
+    ),
     "scenario": lambda _: planner.read_scenario("quickstart"),
     "library": lambda _: read_library(["mistral-7b"]),
 }
@@ -138,7 +141,8 @@ def test_every_public_result_is_among_them() -> None:
     returned = {name for name in planner.__all__ if isinstance(getattr(planner, name), type)}
     results = {name for name in returned if issubclass(getattr(planner, name), planner.Result)}
     assert results == {
-        *("CalibrationResult", "Estimate", "Explanation", "Frontier", "InferenceEstimate", "LossFrontier"),
+        *("CalibrationResult", "Estimate", "Explanation", "Frontier", "InferenceEstimate", "LossCalibration"),
+        "LossFrontier",
         *("ManyVariants", "MarketFit", "Plan", "ProbeVerdict", "Result", "ServiceFrontier", "ServiceSimulation"),
         *("Simulation", "Sweep", "TechniqueAnswer", "Tornado", "Tracking", "WhatIf"),
     }

@@ -273,20 +273,20 @@ def test_an_unprofiled_framework_is_said_and_is_less_sure() -> None:
 
 
 def test_a_fit_that_may_fail_is_said() -> None:
-    """Below 90 %, which only a headroom of one's own admits, the largest micro-batch is called tight.
+    """Below 85 %, which only a headroom of one's own admits, the largest micro-batch is called tight.
 
     That is so whether it is the one in question or only asked for.
     """
     safe = told("mistral-7b", "RTX4090", largest_batch=True)
-    assert safe.vram_gib.fits and safe.vram_gib.fit_probability >= 0.95 and not any("tight" in n for n in safe.notes)
+    assert safe.vram_gib.fits and safe.vram_gib.fit_probability >= 0.85 and not any("tight" in n for n in safe.notes)
     own = {"largest_batch": True, "vram_headroom": 0.0}
     best = told("mistral-7b", "RTX4090", **own)
-    assert best.vram_gib.fits and best.vram_gib.fit_probability < 0.9
+    assert best.vram_gib.fits and best.vram_gib.fit_probability < 0.85
     cases = math.floor(best.vram_gib.fit_probability * 100)
     said = f"memory is tight: it fits with {cases} % probability only; a smaller micro-batch is safer"
     assert [said in note for note in best.notes].count(True) == 1
     small = told("mistral-7b", "RTX4090", micro_batch=1, **own)
-    assert small.vram_gib.fit_probability >= 0.9 and not any("tight" in note for note in small.notes)
+    assert small.vram_gib.fit_probability >= 0.85 and not any("tight" in note for note in small.notes)
     most = best.largest_micro_batch
     assert most is not None and safe.largest_micro_batch is not None and most > safe.largest_micro_batch
     assert any(note.startswith(f"micro-batch {most} fits with only {cases} % probability") for note in small.notes)

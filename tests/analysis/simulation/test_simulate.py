@@ -160,7 +160,7 @@ def test_advice_for_several_zones_names_the_one_to_take() -> None:
     """The one that has been up for longest of two at one price; a run stays where it is until it is lost."""
     read = read_scenario(data_folder("scenarios") / "decisions" / "spot-zones.yaml")
     table = json.loads(json.dumps(policy_tables(read, solve(read))["spot-zones"]))
-    ask = functools.partial(spot_advice, table, 1, 0.1)
+    ask = functools.partial(spot_advice, table, 1, 0.2)
     assert ask(zones={"east/east-a": 5, "east/east-b": 300, "east/east-c": None}) == "spot in east/east-b"
     assert ask(zones={"east/east-a": 60, "east/east-c": 60}) == "spot in east/east-a"  # the cheaper one
     both = {"east/east-a": 5, "east/east-b": 300}
