@@ -255,8 +255,10 @@ class ProbedMemory(Part):
     """Memory of one GPU in GiB, planned and measured."""
 
     allocated_planned: float
+    """What tensors take, by the estimate."""
     allocated: float | None
     reserved: float | None
+    """What the allocator of PyTorch holds."""
     driver: float | None
     """All that the driver shows, which is what must be on the GPU."""
     usable: float
@@ -275,6 +277,7 @@ class ProbeChoice(Part):
     hours: Hours
     deadline_probability: float | None
     meets_limits: bool
+    """Whether it keeps the limits of the scenario: deadline, budget, memory."""
 
 
 class ProbeVerdict(Result):
