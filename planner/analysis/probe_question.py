@@ -78,6 +78,13 @@ def judge_probe(
     ------
     InputError
         The file is no result of a probe, has failed, or is of another plan, job or GPU.
+
+    Examples
+    --------
+    >>> plan = planner.solve("quickstart")
+    >>> verdict = judge_probe(plan, planner.plan_scenario(plan), "probe.json")  # doctest: +SKIP
+    >>> verdict.verdict  # doctest: +SKIP
+    'keep'
     """
     require_plan(plan)
     probe, asked = read_probe(path), as_scenario(scenario)
