@@ -264,6 +264,7 @@ _NO_TERM = ("block-sparse attention", "cross-attention", "loops over layers", "a
 """Parts that no family that is read has: under another model type they would be left out."""
 
 _STATE_SPACE = "its state-space layers have no term in the estimates"
+_LOOPS = "its loops over layers have no term in the estimates"
 _ENCODER = "it is no causal decoder"
 _STREAMS = "weights and streams per layer (per-layer embeddings, AltUp, Laurel) have no term in the estimates"
 _REFUSED: dict[str, str] = {
@@ -284,7 +285,9 @@ _REFUSED: dict[str, str] = {
     ),
     "hy_v4": "its hyper-connections have no term in the estimates",
     **dict.fromkeys(("step3p5", "step3p7"), "its sliding layers, which have more heads than the others, are not read"),
-    **dict.fromkeys(("dory", "hrm_text", "iquestloopcoder", "ouro"), "its loops over layers have no term in the estimates"),
+    **dict.fromkeys(
+        ("dory", "hrm_text", "iquestloopcoder", "ouro"), "its loops over layers have no term in the estimates"
+    ),
     **dict.fromkeys(("dots3_note", "dots3_note_text"), "its two kinds of latent attention are not read"),
     "axk2": "its gated norms and gated latent attention are not read",
     "bailing_hybrid": "its Kimi Delta Attention with gates of full rank is not read",

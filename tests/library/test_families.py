@@ -106,7 +106,7 @@ def test_a_width_of_shared_experts_is_that_of_one_or_of_all(width: int) -> None:
     """Two of 512 are 1,024 wide together; a width that is neither is refused, not guessed."""
     two = {**LING, "num_shared_experts": 2, "moe_shared_expert_intermediate_size": width}
     assert card_of(two).parameters - 16_255_643_392 == 19 * 3 * 2048 * 512
-    with pytest.raises(LibraryError, match="moe_shared_expert_intermediate_size: .*700 for 2 shared experts"):
+    with pytest.raises(LibraryError, match=r"moe_shared_expert_intermediate_size: .*700 for 2 shared experts"):
         architecture_from_config({**two, "moe_shared_expert_intermediate_size": 700}, "x")
 
 
