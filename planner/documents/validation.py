@@ -40,7 +40,7 @@ WITHOUT_EFFECT = frozenset(
     ["lr", "learning_rate", "lr_scheduler", "seed", "warmup", "warmup_ratio", "warmup_steps", "weight_decay", "dropout"]
 )
 """Settings of a training that change neither its memory nor its time: no key has them."""
-UNITS = frozenset(["usd", "hours", "days", "months", "seconds", "gb", "gib", "gbps", "share"])
+ENDS_OF_KEYS = frozenset(["usd", "hours", "days", "months", "seconds", "gb", "gib", "gbps", "share"])
 """Ends of keys that may be left out when a key is sought."""
 ADDED = (
     *("[key]", "word", "value", "of training", "of inference", "of serving", "of a choice"),
@@ -280,7 +280,9 @@ def _elsewhere(key: str, value: Any, schema: dict[str, Any], path: KeyPath) -> s
             if below[0] == path[0] and len(below) == len(path) - 1:
                 continue  # its own neighbours
             names = keys_at(schema, below)
-            with_unit = [name for name in names if name.rpartition("_")[0] == key and name.rpartition("_")[2] in UNITS]
+            with_unit = [
+                name for name in names if name.rpartition("_")[0] == key and name.rpartition("_")[2] in ENDS_OF_KEYS
+            ]
             forms = [f"max_{key}"] * count + [key, *with_unit, *([] if count else [f"{key}s"])]
             if found := next((form for form in forms if form in names), ""):
                 return ".".join(map(str, (*below, found)))
