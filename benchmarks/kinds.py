@@ -54,6 +54,11 @@ class Cases:
             if "refused" in item.name.partition("[")[0] or (isinstance(case, dict) and "refused" in case):
                 self.refusals.add(item.nodeid)
 
+    def pytest_collectreport(self, report: Any) -> None:
+        """Count a file of tests that cannot be loaded as wrong, whose cases would be missing in silence."""
+        if report.failed:
+            self.outcomes[report.nodeid] = WRONG
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep what came of a case; one that is skipped is not counted."""
         if report.failed:

@@ -378,7 +378,8 @@ def refuse_both(question: Any) -> None:
         return
     context = click.get_current_context()
     if question.model:
-        raise click.UsageError("give SCENARIO or --model, not both", context)
+        setting = shlex.quote(f"jobs.0.architecture={question.model}")
+        raise click.UsageError(f"give SCENARIO or --model, not both; with SCENARIO give --set {setting}", context)
     from planner.loading.question import settings_of
 
     options = ", ".join(words[0] for words in question.options().values())

@@ -29,10 +29,19 @@ SYNONYMS = {
     **dict.fromkeys(("memory_gb", "ram"), "ram_gb"),
     **dict.fromkeys(("cloud", "vendor"), "provider"),
     **dict.fromkeys(("prices", "market", "catalog"), "inventory"),
+    **dict.fromkeys(("r", "lora_r", "lora_rank"), "rank"),
+    **dict.fromkeys(("start", "start_date", "today"), "now"),
+    **dict.fromkeys(("tasks", "runs", "trainings"), "jobs"),
     "checkpointing": "activation_checkpointing",
     "gradient_checkpointing": "activation_checkpointing",
 }
 """Words that people use for keys -> the key."""
+WITHOUT_EFFECT = frozenset(
+    ["lr", "learning_rate", "lr_scheduler", "seed", "warmup", "warmup_ratio", "warmup_steps", "weight_decay", "dropout"]
+)
+"""Settings of a training that change neither its memory nor its time: no key has them."""
+ENDS_OF_KEYS = frozenset(["usd", "hours", "days", "months", "seconds", "gb", "gib", "gbps", "share"])
+"""Ends of keys that may be left out when a key is sought."""
 ADDED = (
     *("[key]", "word", "value", "of training", "of inference", "of serving", "of a choice"),
     *("of names", "of a family", "a number", "a range", "a named law", "an own law"),
@@ -80,8 +89,9 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
         if detail["type"] == "extra_forbidden":
             schema = schema or plain_schema(kind)
             what, key, known = UNKNOWN_KEY, str(path[-1]), keys_at(schema, path[:-1], data)
-            holder = next((name for name in known if key in keys_at(schema, (*path[:-1], name), data)), "")
-            fix = _known_keys(key, known, holder, _elsewhere(key, schema, path))
+            sought = SYNONYMS.get(key, key) if SYNONYMS.get(key) not in known else key
+            holder = next((name for name in known if sought in keys_at(schema, (*path[:-1], name), data)), "")
+            fix = _known_keys(key, known, holder, _elsewhere(key, detail["input"], schema, path))
         elif detail["type"] == "planner":
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
@@ -258,15 +268,24 @@ def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]
     return [node] + [form for branch in branches for form in list_alternatives(branch, schema)]
 
 
-def _elsewhere(key: str, schema: dict[str, Any], path: KeyPath) -> str:
-    """Return where else in the document a key stands, by itself or with its unit: limits.budget_usd; else empty."""
-    for top in keys_at(schema, ()):
+def _elsewhere(key: str, value: Any, schema: dict[str, Any], path: KeyPath) -> str:
+    """Return where else in the document a key stands, by itself, with its unit or as a list; else empty.
+
+    Examples: `limits.budget_usd` for `budget`, `limits.gpus` for a GPU of a job, `limits.max_gpus` for their number.
+    """
+    count = isinstance(value, int) and not isinstance(value, bool)
+    tops = sorted(keys_at(schema, ()), key=lambda top: top == "offers")  # what is offered is seldom what was meant
+    for top in tops:
         for below in ((top,), (top, 0)):
             if below[0] == path[0] and len(below) == len(path) - 1:
                 continue  # its own neighbours
-            for name in keys_at(schema, below):
-                if name == key or name.rpartition("_")[0] == key:
-                    return ".".join(map(str, (*below, name)))
+            names = keys_at(schema, below)
+            with_unit = [
+                name for name in names if name.rpartition("_")[0] == key and name.rpartition("_")[2] in ENDS_OF_KEYS
+            ]
+            forms = [f"max_{key}"] * count + [key, *with_unit, *([] if count else [f"{key}s"])]
+            if found := next((form for form in forms if form in names), ""):
+                return ".".join(map(str, (*below, found)))
     return ""
 
 
@@ -277,7 +296,9 @@ def _known_keys(key: str, known: list[str], holder: str, elsewhere: str) -> str:
     """
     meant = SYNONYMS.get(key.casefold().replace("-", "_"))
     if holder and meant not in known:
-        return f"write it below {holder}, as {holder}: {{{key}: ...}}"
+        return f"write it below {holder}, as {holder}: {{{meant or key}: ...}}"
+    if meant is None and key in WITHOUT_EFFECT:
+        return "leave it out: no plan depends on it"
     close = meant if meant in known else suggest_names(key, known)
     if close:
         return f"did you mean {close}?"

@@ -88,7 +88,7 @@ class Family(Row):
     experts: bool = False
     expert_ffn: str = "expert_ffn"
     dense_ffn: str = "ffn"
-    shared: Literal["", "count", "width", "one"] = ""
+    shared: Literal["", "count", "width", "one", "stated"] = ""  # stated: a count and the width of one, which agree
     shared_gate: bool = False
     expert_norms: int = 0  # more of them around experts
     shared_in_dense: bool = False  # a shared feed-forward also where there are no experts
@@ -243,6 +243,9 @@ _STATED: dict[str, tuple[str, ...]] = {
     "whether the head is tied": KEY_NAMES["tied"],
 }
 _ROUTER_BIAS = ("use_expert_bias", "moe_router_enable_expert_bias", "use_routing_bias", "topk_method")
+_ONE_NORM = ("use_rmsnorm", "use_rms_norm")
+_PRESENT = (*_ROUTER_BIAS[:3], *_ONE_NORM, "moe_router_enable_shared_expert")
+"""Switches that are read here, or of parts whose widths are other keys; one that is false is checked by its part."""
 _GATED = ("silu", "swish", "swiglu")
 _NEUTRAL = re.compile(
     r"_ids?$|dropout|pdrop|rope|rotary|_eps$|epsilon|loss|init|dtype|version|^use_cache$|auto_map|architectures|model_type|act$"
@@ -286,7 +289,7 @@ def stated_family(config: Config) -> tuple[Family | None, list[str]]:
         index=latent and bool(config.get("index_topk")),
         experts=experts,
         router_bias=corrected,
-        shared="count" if counted else "width" if any(config.get(key) for key in KEY_NAMES["shared_ffn"]) else "",
+        shared="stated" if counted else "width" if any(config.get(key) for key in KEY_NAMES["shared_ffn"]) else "",
         sparse="leading",
     ), []
 
@@ -301,7 +304,7 @@ def read_stated(config: Config, row: Family, complete: bool) -> dict[str, Any]:
     for key, value in config.items():
         names_a_part = key != "model_type" and re.search(r"_type$|pattern|enum|layers", key)
         harmless = value in (None, False, 0, [], {}, "") or (isinstance(value, str) and not names_a_part)
-        if key not in asked and not harmless and not _NEUTRAL.search(key):
+        if key not in asked and not harmless and key not in _PRESENT and not _NEUTRAL.search(key):
             raise NotCovered(key, f"a part that is not known: {format_value(value)}", "")
     return _card(found)
 
@@ -743,6 +746,8 @@ def _experts(keys: Keys, row: Family) -> Part:
     shared = 0
     if row.shared == "count":
         shared = keys.number("shared_experts", 0, least=0) * width
+    elif row.shared == "stated":
+        shared = _stated_shared_width(keys, width)
     elif row.shared:
         shared = width if row.shared == "one" else keys.number("shared_ffn", 0, least=0)
     bias = keys.switch(row.expert_bias)
@@ -761,6 +766,16 @@ def _experts(keys: Keys, row: Family) -> Part:
         latent=keys.number("moe_latent_size", 0, least=0),
         norms=_norms(keys, row)[1] + row.expert_norms,
     )
+
+
+def _stated_shared_width(keys: Keys, width: int) -> int:
+    """Return the width of all shared experts; NotCovered where a file's width may be that of one or of all."""
+    count = keys.number("shared_experts", 0, least=0)
+    each = keys.number("shared_ffn", width, least=0)
+    if count > 1 and each not in (width, count * width):
+        key, what = keys.stated("shared_ffn"), f"{each} for {count} shared experts, which may be one's width or all's"
+        raise NotCovered(key, what, "leave the key out of a copy if each is as wide as a routed expert")
+    return each if count == 1 else count * width
 
 
 # What only one family has.

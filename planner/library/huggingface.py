@@ -257,12 +257,14 @@ _TERMS_BY_KEY: dict[str, tuple[str, ...]] = {
     "linear attention": ("linear_attn", "linear_num_", "lightning"),
     "experts": ("num_experts", "n_routed_experts", "num_local_experts", "moe_"),
     "cross-attention": ("cross_attention",),
+    "loops over layers": ("loop_num", "num_loops", "total_ut_steps", "num_recurrences"),
 }
 """Parts of keys that name the layers of a family."""
-_NO_TERM = ("block-sparse attention", "cross-attention", "an encoder")
+_NO_TERM = ("block-sparse attention", "cross-attention", "loops over layers", "an encoder")
 """Parts that no family that is read has: under another model type they would be left out."""
 
 _STATE_SPACE = "its state-space layers have no term in the estimates"
+_LOOPS = "its loops over layers have no term in the estimates"
 _ENCODER = "it is no causal decoder"
 _STREAMS = "weights and streams per layer (per-layer embeddings, AltUp, Laurel) have no term in the estimates"
 _REFUSED: dict[str, str] = {
@@ -282,7 +284,10 @@ _REFUSED: dict[str, str] = {
         ("inkling_text", "inkling2_text"), "its convolutions inside attention have no term in the estimates"
     ),
     "hy_v4": "its hyper-connections have no term in the estimates",
-    **dict.fromkeys(("dory", "hrm_text"), "its loops over layers have no term in the estimates"),
+    **dict.fromkeys(("step3p5", "step3p7"), "its sliding layers, which have more heads than the others, are not read"),
+    **dict.fromkeys(
+        ("dory", "hrm_text", "iquestloopcoder", "ouro"), "its loops over layers have no term in the estimates"
+    ),
     **dict.fromkeys(("dots3_note", "dots3_note_text"), "its two kinds of latent attention are not read"),
     "axk2": "its gated norms and gated latent attention are not read",
     "bailing_hybrid": "its Kimi Delta Attention with gates of full rank is not read",

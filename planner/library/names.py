@@ -75,6 +75,14 @@ def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
     return () if any(_gpu_key(name) == key for name in listed) else found
 
 
+def split_memory(gpu: str) -> tuple[str, int | None]:
+    """Return a name without the memory at its end, and that memory in GiB: `RTX 4090 24GB` -> (`RTX 4090`, 24)."""
+    found = _MEMORY.search(gpu.casefold())
+    if found is None or found.end() != len(gpu.rstrip()):
+        return gpu, None
+    return gpu[: found.start()].rstrip(" -_"), int(found[1])
+
+
 def _gpu_key(text: str) -> str:
     text = _MEMORY.sub(r"\1", text.casefold())
     for _ in range(2):  # a maker's name may stand before `RTX`

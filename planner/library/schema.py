@@ -12,7 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 from planner.documents.validation import name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import read_engines
-from planner.library.names import find_architecture, find_gpu, formats_in_name, release_name, unusable_format
+from planner.library.names import (
+    find_architecture,
+    find_gpu,
+    formats_in_name,
+    release_name,
+    split_memory,
+    unusable_format,
+)
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
 
 # What a card says of a chip that is no NVIDIA GPU: which kinds of training were measured on it, and its slices.
@@ -392,7 +399,13 @@ class Library(Card):
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
         """Return the GPU of that name, alias or other spelling, in any case; KeyError names what is known."""
-        return _find(self.gpus, name_or_alias, "GPU", find_gpu)
+        try:
+            return _find(self.gpus, name_or_alias, "GPU", find_gpu)
+        except KeyError:
+            name, memory_gib = split_memory(name_or_alias)
+            if memory_gib is not None and (found := self.gpu(name)).vram_gib == memory_gib:
+                return found
+            raise
 
 
 def _labels(card: Architecture | GpuSpec) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from planner.documents.overrides import Settings, Source, as_settings, override,
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import (
+    SYNONYMS,
     UNKNOWN_KEY,
     find_name,
     name_fix,
@@ -327,6 +328,10 @@ def load_document(
     return LoadedScenario(scenario, source, offered)
 
 
+def _means_jobs(key: str) -> bool:
+    return bool(suggest_names(key, ["jobs"])) or SYNONYMS.get(key.casefold()) == "jobs"
+
+
 def _with_jobs(document: Document) -> tuple[Document, list[Fault]]:
     """Return the document with its jobs under their key, and the fault of another one that is meant by it.
 
@@ -338,7 +343,7 @@ def _with_jobs(document: Document) -> tuple[Document, list[Fault]]:
     meant = [
         key
         for key, value in data.items()
-        if isinstance(value, list) and all(isinstance(job, dict) for job in value) and suggest_names(str(key), ["jobs"])
+        if isinstance(value, list) and all(isinstance(job, dict) for job in value) and _means_jobs(str(key))
     ]
     if len(meant) != 1:
         return document, []

@@ -80,6 +80,15 @@ def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) 
     return lines
 
 
+_OF_JOBS = {
+    "replicas.min": "least replicas",
+    "latency.share": "share of the requests in time",
+    "trials.at_once": "trials at once",
+    "trials.split": "trials",
+}
+"""Ends of the paths of keys of a job, and their words."""
+
+
 def limit_name(path: str, scenario: str = "") -> str:
     """Return the key in words: `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
     parts = path.split(".")
@@ -94,12 +103,7 @@ def limit_name(path: str, scenario: str = "") -> str:
         return f"budget by period, number {int(parts[2]) + 1}"
     if path.startswith("limits.spot_share."):
         return f"{key} of spot share"
-    if path.endswith(".replicas.min"):
-        key = "least replicas"
-    if path.endswith(".latency.share"):
-        key = "share of the requests in time"
-    if path.endswith(".trials.at_once"):
-        key = "trials at once"
+    key = _OF_JOBS.get(".".join(parts[-2:]), key)
     job = ".".join(parts[1:-1])
     for part in (".techniques", ".trials", ".confidence", ".latency", ".replicas", ".load"):
         job = job.removesuffix(part)

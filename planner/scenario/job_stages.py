@@ -165,7 +165,11 @@ class Trials(StrictModel):
     """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
 
     count: Runs = Field(default=1, description="Runs that are started.")
-    at_once: Runs = Field(default=1, description="Concurrent runs, each on its own machines, all of one kind.")
+    at_once: Runs = Field(
+        default=1,
+        description="Concurrent runs, each on its own machines, all of one kind at one provider; split: true takes "
+        "different ones instead.",
+    )
     halving: Annotated[float, Field(ge=1.1)] | None = Field(
         default=None,
         description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
@@ -173,7 +177,8 @@ class Trials(StrictModel):
     )
     split: bool = Field(
         default=False,
-        description="Each trial is a job of its own: how many run at once, when, and on which offer is decided.",
+        description="Each trial is a job of its own: how many run at once, when, and on which offer is decided. "
+        "It stands in place of at_once, which wants machines of one kind.",
     )
 
     @model_validator(mode="after")
@@ -182,7 +187,7 @@ class Trials(StrictModel):
             fix = "leave out one of them: the trials of a round go on together"
             raise validation_error("successive halving of trials that are split", fix, "split")
         if self.split and self.at_once > 1:
-            fix = "leave it out: how many run at once is decided"
+            fix = "leave it out: with split, how many run at once is decided"
             raise validation_error("at_once of trials that are split", fix, "at_once")
         if self.at_once > self.count:
             what = f"{self.at_once} trials at once, but only {self.count} in total"

@@ -66,7 +66,8 @@ def lift_limits(scenario: Scenario) -> Iterator[LiftedLimit]:
     for name in Limits.model_fields:
         given, free = getattr(scenario.limits, name), getattr(unlimited, name)
         if given != free and name != "max_hours":
-            yield _lift(scenario, name, given if isinstance(given, (int, float)) else "as given", free)
+            lifted = _lift(scenario, name, given if isinstance(given, (int, float)) else "as given", free)
+            yield replace(lifted, path="limits.spot") if name == "spot_share" and given.max == 0 else lifted
     for path, field, free in ((STOCK_LIMIT, "stock", None), (HOURS_LIMIT, "committed_hours", UNLIMITED_OFFER_HOURS)):
         if any(getattr(offer, field) is not None for offer in scenario.offers):
             offers = (

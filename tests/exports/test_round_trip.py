@@ -5,6 +5,7 @@ What a file cannot carry is in `UNCARRIED`, by tool and place, and what it does 
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -344,3 +345,17 @@ def test_quantised_experts_are_exported_for_the_tool_that_has_them() -> None:
     for target in ("trl", "llamafactory"):
         with pytest.raises(InputError, match="no linear layers in Transformers 5"):
             export(plan, [target], wishes)
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl", "llamafactory"])
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "w1"]])
+def test_adapters_on_experts_are_refused_where_the_tool_would_leave_them_out(target: str, targets: Any) -> None:
+    """PEFT adapts linear layers, which experts are not in Transformers 5: the run would not be what was planned."""
+    adapted = targets if isinstance(targets, str) else tuple(targets)
+    job = make_assignment(architecture="mixtral-8x7b", techniques={"framework": "hf", "lora_targets": adapted})
+    text = SCENARIO.replace("ARCHITECTURE", "mixtral-8x7b").replace(
+        "{train_embeddings: EMBEDDINGS}", f"{{targets: {json.dumps(targets)}}}"
+    )
+    plan = Given(make_plan(job), parse_scenario(text), job)
+    with pytest.raises(InputError, match=r"plan with lora\.targets attention"):
+        export(plan, [target], Wishes(model_id="mixtral-8x7b", dataset="my/data"))

@@ -82,6 +82,41 @@ def test_a_family_that_is_not_known_is_read_where_its_file_states_every_part() -
     assert card_of(mixture).parameters == card_of(like).parameters
 
 
+# Ling-mini-2.0 of inclusionAI (2025-09); the count is that of its weights on the Hub.
+LING = {
+    **{"model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 20},
+    **{"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 157184, "use_bias": False},
+    **{"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "num_shared_experts": 1},
+    **{"moe_shared_expert_intermediate_size": 512, "first_k_dense_replace": 1, "moe_router_enable_expert_bias": True},
+    **{"moe_router_enable_shared_expert": True, "use_rmsnorm": True, "use_qk_norm": True, "use_qkv_bias": False},
+    **{"n_group": 8, "topk_group": 4, "score_function": "sigmoid", "hidden_act": "silu", "rms_norm_eps": 1e-6},
+    **{"max_position_embeddings": 32768, "tie_word_embeddings": False, "num_nextn_predict_layers": 0},
+}
+
+
+def test_a_released_mixture_without_a_row_is_counted_exactly() -> None:
+    """Its shared expert has a count and a width of its own, and switches say of parts that they are there."""
+    assert card_of(LING).parameters == 16_255_643_392
+    wider = card_of({**LING, "moe_shared_expert_intermediate_size": 1024}).parameters
+    assert wider - 16_255_643_392 == 19 * 3 * 2048 * 512  # 19 layers have experts
+
+
+@pytest.mark.parametrize("width", [512, 1024])
+def test_a_width_of_shared_experts_is_that_of_one_or_of_all(width: int) -> None:
+    """Two of 512 are 1,024 wide together; a width that is neither is refused, not guessed."""
+    two = {**LING, "num_shared_experts": 2, "moe_shared_expert_intermediate_size": width}
+    assert card_of(two).parameters - 16_255_643_392 == 19 * 3 * 2048 * 512
+    with pytest.raises(LibraryError, match=r"moe_shared_expert_intermediate_size: .*700 for 2 shared experts"):
+        architecture_from_config({**two, "moe_shared_expert_intermediate_size": 700}, "x")
+
+
+@pytest.mark.parametrize("changed", [{"model_type": "iquestloopcoder"}, {"loop_num": 2}, {"total_ut_steps": 4}])
+def test_loops_over_layers_are_refused(changed: dict[str, Any]) -> None:
+    """Layers that run twice cost twice the work: no plain decoder of the same keys is offered in their place."""
+    with pytest.raises(LibraryError, match=r"(?s)loops over layers.*choose a decoder whose layers are known"):
+        architecture_from_config({**STATED, **changed}, "x")
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

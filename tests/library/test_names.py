@@ -99,6 +99,10 @@ def test_every_shipped_model_answers_to_a_repository(path: Path) -> None:
         ("v100-32g", "V100-32GB"),
         ("Nvidia L40S", "L40S"),
         ("mi300x", "MI300X"),
+        ("RTX 4060 Ti 16GB", "RTX4060Ti"),
+        ("RTX 4060 Ti 8 GB", "RTX4060Ti-8GB"),
+        ("NVIDIA GeForce RTX 4090 24GB", "RTX4090"),
+        ("rtx5070ti-16gb", "RTX5070Ti"),
     ],
 )
 def test_gpus_are_found_as_people_write_them(written: str, name: str) -> None:
@@ -106,7 +110,7 @@ def test_gpus_are_found_as_people_write_them(written: str, name: str) -> None:
     assert GPUS.canonical(written) == name
 
 
-@pytest.mark.parametrize("written", ["6000", "80g", "gb", "", "rtx", "9090"])
+@pytest.mark.parametrize("written", ["6000", "80g", "gb", "", "rtx", "9090", "RTX 4090 48GB", "16GB"])
 def test_unclear_gpus_are_not_guessed(written: str) -> None:
     """A part of a name that several have, or none."""
     assert GPUS.canonical(written) is None

@@ -143,13 +143,36 @@ def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:
     assert fault in found
 
 
-def test_a_file_whose_list_of_jobs_is_misspelt_is_told_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["job", "jbos", "tasks"])
+def test_a_file_whose_list_of_jobs_is_misspelt_is_told_its_name(tmp_path: Path, word: str) -> None:
     """It is no file of passwords then, and the faults inside of the jobs are reported at once, with their lines."""
-    faults = told("job:\n  - {name: a, deadline: 3}\nlimits: {budget_usd: -1}\n", tmp_path)
-    assert "s.yaml:1: job: unknown key; did you mean jobs?" in faults[0]
+    faults = told(f"{word}:\n  - {{name: a, deadline: 3}}\nlimits: {{budget_usd: -1}}\n", tmp_path)
+    assert f"s.yaml:1: {word}: unknown key; did you mean jobs?" in faults[0]
     assert any(":2: jobs.0.deadline: 3 has no unit" in fault for fault in faults)
     assert any(":3: limits.budget_usd: -1 is out of range" in fault for fault in faults)
     assert any("jobs.0.architecture: is missing" in fault for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("method: lora", "write it below techniques, as techniques: {method: ...}"),
+        ("r: 8", "write it below lora, as lora: {rank: ...}"),
+        ("epochs: 2", "write it below work, as work: {epochs: ...}"),
+        ("budget: 3", "write it as limits.budget_usd"),
+        ("gpus: 1", "write it as limits.max_gpus"),
+        ("gpus: [H100]", "write it as limits.gpus"),
+        ("gpu: H100", "write it as limits.gpus"),
+        ("provider: aws", "write it as limits.providers"),
+        ("spot: false", "write it as limits.spot"),
+        ("lr: 0.0002", "leave it out: no plan depends on it"),
+        ("instance: x", "write it as offers.0.instance"),
+    ],
+)
+def test_a_key_of_another_place_in_a_job_names_the_right_one(written: str, fix: str) -> None:
+    """A number of GPUs is a limit on their number, names of them one on which; an offer is seldom meant."""
+    (found,) = told(changed("deadline: 36h", f"deadline: 36h\n    {written}"))
+    assert found.endswith(f"jobs.0.{written.partition(':')[0]}: unknown key; {fix}")
 
 
 def test_aliases_of_cards_become_their_names() -> None:

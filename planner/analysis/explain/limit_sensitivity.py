@@ -31,7 +31,14 @@ from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
-from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
+from planner.solving.infeasibility.relaxations import (
+    HOURS_STEP,
+    SPOT_CAP,
+    build_changes,
+    limit_key,
+    round_up,
+    verify_relaxation,
+)
 from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, RelaxedCandidates, relax_candidates
 from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
@@ -99,6 +106,7 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
     """
     scenario = baseline.plan.prepared.scenario
     bound = {constraint.limit for constraint in binding}
+    bound |= {SPOT_CAP} if "limits.spot" in bound else set()  # `spot: false` is this cap at 0
     unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
     found = []
     for path in baseline.elastic.relaxable_paths:
@@ -147,8 +155,12 @@ def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
     current = next((lift_limit.current for lift_limit in lift_limits(scenario) if lift_limit.path == path), None)
     if path.startswith("limits.quota."):
         current = scenario.limits.quota.get(path.removeprefix("limits.quota."))
+    is_ban = path == SPOT_CAP and scenario.limits.spot_share.max == 0
     return LimitSensitivity(
-        worth=UNITS.get(limit_key(path), "choice"), limit=path, change_from=current, note="no effect at any value"
+        worth=UNITS.get(limit_key(path), "choice"),
+        limit="limits.spot" if is_ban else path,
+        change_from=current,
+        note="no effect at any value",
     )
 
 

@@ -243,7 +243,9 @@ def verified_relaxations(
             found.append(verified)
         if len(found) == most:
             break
-    return found or _reduce_concurrency(prepared, solve)
+    split = _split_trials(prepared, solve) if len(found) < most else []
+    found = [*found, *split] or _reduce_concurrency(prepared, solve)
+    return found if split or len(found) >= most else [*found, *_split_trials(prepared, _try_in_turn)]
 
 
 def asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
@@ -311,10 +313,10 @@ def _needed_frameworks(plan: ResolvedPlan, changes: list[LimitChange], scenario:
     return kept
 
 
-def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
-    """Return the plan with the most trials at a time that need few enough machines; empty if there is none.
+def _split_trials(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
+    """Return the plan whose trials are jobs of their own, which moves no limit; empty if there is none.
 
-    Trials at once want machines of one kind: each may also be a job of its own, on what there is.
+    Trials at once want machines of one kind at one time: each may also run on what there is, when there is room.
     """
     scenario = prepared.scenario
     for job in scenario.jobs:
@@ -325,6 +327,18 @@ def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tup
             verified = verify_relaxation(prepared, [split], solve)
             if verified is not None:
                 return [verified]
+    return []
+
+
+def _try_in_turn(prepared: PreparedScenario) -> ResolvedPlan | None:
+    """Return the plan of jobs too many for one time, if they may take turns: `settle_all` solves when each runs."""
+    return try_solve(prepared, side_by_side=False) if may_take_turns(prepared) else None
+
+
+def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
+    """Return the plan with the most trials at a time that need few enough machines; empty if there is none."""
+    scenario = prepared.scenario
+    for job in scenario.jobs:
         path = f"jobs.{job.name}.trials.at_once"
         for fewer in range(job.trials.at_once - 1, 0, -1):
             change = LimitChange(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")

@@ -116,6 +116,16 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     assert all((one.cost_usd, one.hours) == figures for one in rows)
 
 
+@pytest.mark.slow
+def test_a_ban_on_spot_binds_under_its_own_name() -> None:
+    """Who writes `spot: false` is told of `limits.spot`, and of its value that has a plan of less cost."""
+    scenario = scenario_of(job={"deadline": "40h"}, spot=False, gpus={"allow": ["RTX4090"]})
+    told = explain(scenario, library=library())
+    assert "limits.spot" in [one.limit for one in told.binding]
+    named = [one.limit for one in (*told.binding, *told.next_steps)]
+    assert not [limit for limit in named if limit == "limits.spot_share.max"], named
+
+
 @pytest.mark.long
 def test_lifting_a_binding_limit_saves_what_is_told() -> None:
     """Each binding limit, lifted alone, is worth the difference of two solves; what does not bind is not listed."""

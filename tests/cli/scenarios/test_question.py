@@ -113,7 +113,8 @@ def test_an_option_that_says_nothing_is_a_fault(option: str, value: str) -> None
 
 def test_a_file_and_a_question_exclude_each_other() -> None:
     """Neither is silently ignored, and one of them is needed."""
-    assert "not both" in run("solve", "quickstart", "--model", "mistral-7b").stderr
+    both = " ".join(run("solve", "quickstart", "--model", "mistral-7b").stderr.split())
+    assert "not both; with SCENARIO give --set jobs.0.architecture=mistral-7b" in both
     assert "give SCENARIO or --model" in run("solve").stderr
     assert run("solve").exit_code == 2
 

@@ -291,6 +291,15 @@ def test_trials_at_once_without_enough_machines_of_a_kind_may_be_split() -> None
 
 
 @pytest.mark.slow
+def test_trials_at_once_that_fit_in_turn_may_be_split() -> None:
+    """One GPU at a time: next to a larger limit, the trials as jobs in turn are named, which move no limit."""
+    few = ("jobs.0.trials={count: 2, at_once: 2}", "limits.max_gpus=1", "jobs.0.deadline=1000h", "limits.spot=false")
+    found = [[one.setting for one in way] for way in ways(plan_of(*few))]
+    assert ["jobs.t.trials={count: 2, split: true}"] in found
+    assert plan_of(*few, "jobs.t.trials={count: 2, split: true}").status != "infeasible"
+
+
+@pytest.mark.slow
 def test_a_batch_that_no_eight_gpus_share_may_grow() -> None:
     """Full training of 3 sequences a step needs three GPUs or fewer, and only eight have the memory."""
     few = ("jobs.0.architecture=llama-3.1-8b", "jobs.0.global_batch=3", "jobs.0.techniques={method: full}")

@@ -84,10 +84,12 @@ def test_no_stock_is_the_cause() -> None:
 
 
 def test_trials_that_find_too_few_machines_go_one_after_the_other() -> None:
-    """Two at a time on one machine: one at a time is the way out, and holds what it says."""
+    """Two at a time on one machine: one at a time is a way out, jobs in turn another, and each holds what it says."""
     offer = {**RENTED, "stock": 1}
     scenario = asked(offer, **TWO)
-    (way,), (miss,) = infeasible(offer, **TWO)
+    (way, split), (miss,) = infeasible(offer, **TWO)
+    assert split.setting == "jobs.job.trials={count: 2, split: true}"
+    assert solved(change_scenario(scenario, [split.setting])).cost_usd.expected == pytest.approx(split.cost_usd)
     assert (way.setting, way.change_from, way.change_to) == ("jobs.job.trials.at_once=1", 2, 1)
     assert solved(change_scenario(scenario, [way.setting])).cost_usd.expected == pytest.approx(way.cost_usd)
     assert miss.fix == "2 in stock would do"
