@@ -378,12 +378,16 @@ def prior_text(job: Assignment) -> str:
 
 
 def evidence(job: Assignment) -> list[str]:
-    """Return what the figures of a job rest on, one line; none in plans of older versions."""
+    """Return what the figures of a job rest on, and what the cheapest estimate flatters; none in older plans."""
     rests = job.evidence
     if rests is None:
         return []
     named = {"speed": rests.speed, "memory": rests.memory, "price": rests.price, "spot market": rests.spot}
-    return [", ".join(f"{name} {word}" for name, word in named.items() if word)]
+    lines = [", ".join(f"{name} {word}" for name, word in named.items() if word)]
+    if rests.flattery is not None and rests.estimates is not None:
+        pick = f"cheapest of {rests.estimates:,} estimates: such picks cost {rests.flattery * 100:.0f} % more"
+        lines += words.wrap_lines(f"{pick} on average", line_room(), 2)
+    return lines
 
 
 def prices(job: Assignment) -> list[str]:

@@ -170,6 +170,10 @@ class PlanEvidence(Part):
     """Of the statistics of its spot market: stated for the offer, or a prior; None where it is never on spot."""
     known: Option | None = None
     """The best plan whose speed is no prior, where that of the job is one and there is another."""
+    estimates: int | None = None
+    """Estimates of which the plan is the cheapest, where that flatters it."""
+    flattery: float | None = None
+    """Share by which such picks cost more on average than their estimates say; None below 2 %."""
 
 
 class Pause(Part):

@@ -44,7 +44,7 @@ from planner.solving.joint_budget import budget_notes, keeps_together, proven_le
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.plan_evidence import find_evidence
 from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
-from planner.solving.winners_curse import curse_note
+from planner.solving.winners_curse import with_flattery
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
 LOG = logging.getLogger("planner")
@@ -250,6 +250,7 @@ def _plan(
         facts["infeasible"] = if_time(WHY_NONE, why, None) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
+    jobs = with_flattery(jobs, prepared) if explains else jobs
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
     shown = math.fsum(job.cost.expected for job in jobs) if in_dollars else first.objective
     chance = budget_probability(scenario, jobs)
@@ -268,7 +269,6 @@ def _plan(
             *budget_warnings(scenario, chance),
             *budget_notes(scenario, solved, shown),
             *_warnings(scenario, jobs),
-            *(curse_note(prepared) if explains else ()),
         ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),

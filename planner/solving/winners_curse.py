@@ -18,7 +18,7 @@ import numpy as np
 from planner.arrays import Floats, Integers
 from planner.configurations.coefficients import efficiency_of
 from planner.estimates.uncertainty import efficiency_sigma
-from planner.scenario.inference_job import InferenceJob
+from planner.results.plan import Assignment
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
@@ -111,18 +111,18 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
     return Curse(count, float(np.mean(flattery)), float(np.mean(regret)))
 
 
-def curse_note(prepared: PreparedScenario) -> tuple[str, ...]:
-    """Return the line of a plan whose estimate is the least of many; none where it hardly flatters.
+def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
+    """Return the job of a plan with what the least of many estimates flatters, in its evidence; none if it hardly does.
 
     Of one training job that minimises dollars: what several jobs share is not drawn.
     """
     scenario = prepared.scenario
-    if len(scenario.jobs) != 1 or scenario.objective_kind != "cost" or prepared.is_slim:
-        return ()
-    if isinstance(scenario.jobs[0], InferenceJob):
-        return ()
+    if len(scenario.jobs) != 1 or scenario.objective_kind != "cost" or prepared.is_slim or not scenario.jobs[0].trains:
+        return jobs
+    (job,) = jobs
     found = priced(prepared)
     flattery = math.expm1(simulate(found, own_parts(prepared.library.calibrations["uncertainty"].values)).flattery)
-    if flattery < NOTICED_FLATTERY:
-        return ()
-    return (f"the cheapest of {found.usd.size:,} estimates: such picks cost {flattery * 100:.0f} % more on average",)
+    if flattery < NOTICED_FLATTERY or job.evidence is None:
+        return jobs
+    evidence = job.evidence.model_copy(update={"estimates": int(found.usd.size), "flattery": flattery})
+    return (job.model_copy(update={"evidence": evidence}),)
