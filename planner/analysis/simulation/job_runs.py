@@ -356,7 +356,7 @@ def spot_advice(
 
     >>> scenario = planner.read_scenario("spot-heavy")
     >>> (table,) = planner.policy_tables(scenario, planner.solve(scenario)).values()
-    >>> planner.spot_advice(table, hour=1, done=0.99, market_up=True)
+    >>> planner.spot_advice(table, hour=10, done=0.3, market_up=True)
     'spot'
     """
     if missing := [key for key in ("guaranteed_hours", "work_hours") if key not in table]:
