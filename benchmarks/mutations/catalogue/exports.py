@@ -96,8 +96,8 @@ AREA.add("packages of the image are not seen", "--seed --system-site-packages", 
 AREA.add("an old Python", "--python '>=3.11,<3.14'", "--python '>=3.8'")
 
 AREA.of("models/exports/run_once.sh", FAKE)
-AREA.add("a trainer outlives its script", 'kill -TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
-AREA.add("one process of the trainer gets the signal", 'kill -TERM -- "-$run"', 'kill -TERM "$run"')
+AREA.add("a trainer outlives its script", 'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
+AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run"', 'kill -s TERM "$run"')
 AREA.add("an interrupt is not passed on", "|| true' TERM INT", "|| true' TERM")
 AREA.add("a worker that saves is killed", "left=1200", "left=1")
 AREA.add("a stop that came too late is one", '{ [ "$code" = 0 ] && [ -e "$last" ]; } || {', "{")
