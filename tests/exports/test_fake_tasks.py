@@ -134,7 +134,7 @@ def test_a_machine_without_an_environment_installs_nothing(launcher: str, tmp_pa
 
 @launchers
 def test_a_task_goes_on_from_the_newest_checkpoint_of_its_folder(launcher: str, tmp_path: Path) -> None:
-    """On another machine, as after the loss of the first: the folder is what is left; that of another plan is refused."""
+    """On another machine, as after the loss of the first: the folder is what is left. Another plan is refused it."""
     machine = one_machine(launcher, tmp_path / "lost")
     machine.tool("trl", "exit 7")
     assert RUNS[launcher](machine).code == 7
