@@ -10,14 +10,15 @@ take_folder() { # FOLDER RECIPE
   fi
 }
 # A machine that is taken away sends SIGTERM: every process of the run gets it. A run that was stopped is not at its end, but
-# where the trainer came to it all the same: it ended well, and LAST is there, the checkpoint of the last step.
+# where the trainer came to it all the same: it ended well, and LAST is there, the checkpoint of the last step. Signals are named
+# by -s: dash, the shell of dstack's tasks, takes no -- after -TERM.
 run_to_its_end() { # LAST COMMAND...
   last=$1 stopped=
   shift
   set +m # in an interactive shell, as dstack has, a job in the background leads a group: setsid would fork, and end at once
   setsid "$@" &
   run=$!
-  trap 'stopped=yes signalled=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT
+  trap 'stopped=yes signalled=yes; kill -s TERM -- "-$run" 2> /dev/null || true' TERM INT
   while :; do # a signal ends the wait with a code of its own, also where the run has ended by then
     signalled='' code=0
     wait "$run" || code=$?
@@ -25,11 +26,11 @@ run_to_its_end() { # LAST COMMAND...
   done
   # A launcher may end before its workers, of which one may still save: they have two minutes, as clouds give them.
   left=1200
-  while [ -n "$stopped" ] && [ "$left" -gt 0 ] && kill -0 -- "-$run" 2> /dev/null; do
+  while [ -n "$stopped" ] && [ "$left" -gt 0 ] && kill -s 0 -- "-$run" 2> /dev/null; do
     left=$((left - 1))
     sleep 0.1
   done
-  [ -z "$stopped" ] || kill -KILL -- "-$run" 2> /dev/null || true
+  [ -z "$stopped" ] || kill -s KILL -- "-$run" 2> /dev/null || true
   trap - TERM INT
   [ -z "$stopped" ] || { [ "$code" = 0 ] && [ -e "$last" ]; } || {
     echo "stopped before its end: start it again to go on from the newest checkpoint" >&2

@@ -119,10 +119,15 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     first = [f"`{tool.command(job)}` needs {filled(tool.first, {'name': name})}" for tool in tools if tool.first]
     usd = usd_per_hour(given)
     most = "at most " if job.spot_share > 0 else ""
+    by_hand = "`bash run.sh` on the machine itself"
+    if job.instances > 1:
+        by_hand = (
+            f"`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the {job.instances} machines, from number 0"
+        )
     lines = [
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.",
         "First: " + "; ".join([*_asked_of_all(facts), *first]) + ".",
-        f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.",
+        f"Launch: {starts + ', or ' if starts else ''}{by_hand}.",
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.",
         *(f"Result: {remark}." for remark in facts["result_remarks"]),
         f"Stop: {stops}{GIVE_BACK}." + (f" Until then {most}${usd:,.2f} per hour." if usd is not None else ""),

@@ -124,14 +124,15 @@ def _card(gpu: str) -> GpuSpec:
 def image_of(gpu: str) -> Image:
     """Return the image for a GPU of the library: an RTX 5090 (capability 12.0) gets CUDA 12.8, a V100 (7.0) 12.6.
 
-    `InputError` for a GPU that current CUDA has no code for.
+    `InputError` for a GPU that current CUDA has no code for, and for what is neither NVIDIA's nor AMD's.
     """
     card = _card(gpu)
     capability = float(card.compute_capability) if card.vendor == "NVIDIA" else 0.0
     for image in _images():
         if image.vendor == card.vendor and (not image.below or image.least <= capability < image.below):
             return image
-    what = f"no image has code for {gpu} (compute capability {card.compute_capability})"
+    why = f"compute capability {card.compute_capability}" if card.vendor == "NVIDIA" else f"{card.vendor}'s"
+    what = f"no image has code for {gpu} ({why})"
     raise InputError([Fault("plan", 0, "", what, f"plan with limits.gpus.forbid=[{gpu}]")])
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
-from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
-from planner.exports.launchers import dstack_profile, skypilot_resources
+from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, is_gated, launch_maps
+from planner.exports.launchers import TOKEN, dstack_profile, skypilot_resources
 from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
 from planner.exports.quoting import document, shell_word
+from planner.exports.run_script import GIVE_BACK, stop_commands, usd_per_hour
 from planner.exports.script_parts import commented, environment_remark, header, image_of
 from planner.generation import generate
 from planner.library.engines import read_engines
@@ -23,7 +24,7 @@ from planner.scenario.inference_job import InferenceJob
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 PART_SECONDS = 60.0
@@ -199,6 +200,12 @@ def _weights(given: Given, tool: EngineMap, wishes: Wishes) -> tuple[str | None,
     return (release, made) if made else (None, False)
 
 
+def _gated_model(given: Given, tool: EngineMap, wishes: Wishes) -> str | None:
+    """Return the repository that is downloaded with a token; None where it needs none."""
+    model, _ = _weights(given, tool, wishes)
+    return model if is_gated(model) else None
+
+
 def _capability(gpu: str) -> float:
     card = read_library([]).gpu(gpu)
     return float(card.compute_capability) if card.vendor == "NVIDIA" else 9.0
@@ -211,31 +218,35 @@ RESULTS = "/results"
 """Where a task mounts the folder of answers, which outlives its machines."""
 
 
-def skypilot_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], prompts: str) -> str:
-    """Return the task of one machine; `SHARD` says which of `SHARDS` it is, `prompts` is their file."""
-    job, name = given.job, task_name(given.job)
+def skypilot_generation(
+    given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], wishes: Wishes
+) -> str:
+    """Return the task of one machine; `SHARD` says which of `SHARDS` it is."""
+    job, name, gated = given.job, task_name(given.job), _gated_model(given, engine, wishes)
     machines = find_machines(given.scenario, job, tool, "answers")
     task = {
         "name": name,
         "workdir": ".",
         "num_nodes": 1,
         "resources": skypilot_resources(given, machines),
-        "envs": {"SHARD": "0", "SHARDS": str(job.instances), "PROMPTS": prompts},
+        "envs": {"SHARD": "0", "SHARDS": str(job.instances), "PROMPTS": wishes.dataset or PROMPTS},
+        **({"secrets": {TOKEN: None}} if gated else {}),
         "file_mounts": {RESULTS: {"name": f"results-{name}", "mode": "MOUNT_CACHED"}},
         "setup": _setup(engine),
         "run": _RUN,
     }
     found = _remarks(given, machines.note, remarks)
-    return commented(header(given.plan, job, tool, skypilot_command(given), found)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, skypilot_command(given, bool(gated)), found)) + yaml_text(task)
 
 
-def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], prompts: str) -> str:
+def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], wishes: Wishes) -> str:
     """Return the task of machine 0; the command makes those of the others by replacing the number."""
-    job, name = given.job, task_name(given.job)
+    job, name, prompts = given.job, task_name(given.job), wishes.dataset or PROMPTS
+    gated = _gated_model(given, engine, wishes)
     machines = find_machines(given.scenario, job, tool, "answers")
     task: dict[str, Any] = {"type": "task", "name": f"{name}-0", "nodes": 1}
     task |= {**dstack_profile(job, machines), "image": image_of(job.gpu).image}
-    task["env"] = ["SHARD=0", f"SHARDS={job.instances}", f"PROMPTS={prompts}"]
+    task["env"] = ["SHARD=0", f"SHARDS={job.instances}", f"PROMPTS={prompts}", *([TOKEN] if gated else [])]
     task["files"] = ["generate.py", "generate.json", prompts]
     if machines.keeps:
         task["volumes"] = [{"name": f"results-{name}-0", "path": RESULTS}]
@@ -246,21 +257,22 @@ def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks:
         if machines.keeps
         else f"{tool.label} has no network volumes here: save {RESULTS} before the machines go"
     )
-    return commented(header(given.plan, job, tool, dstack_command(given), found)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, dstack_command(given, bool(gated)), found)) + yaml_text(task)
 
 
-def skypilot_command(given: Given) -> str:
-    """Return the command that launches every machine of the plan."""
+def skypilot_command(given: Given, gated: bool) -> str:
+    """Return the command that launches every machine of the plan; `gated`: the weights need a token."""
     job, name = given.job, task_name(given.job)
-    on_spot, several = job.spot_share > 0, job.instances > 1
+    on_spot, several, token = job.spot_share > 0, job.instances > 1, f" --secret {TOKEN}" if gated else ""
     if not several:
-        return f"sky {'jobs ' if on_spot else ''}launch task.yaml"
+        return f"sky {'jobs ' if on_spot else ''}launch task.yaml{token}"
     start = f"sky jobs launch -y -d -n {name}-$i" if on_spot else f"sky launch -y -d -c {name}-$i"
-    return _for_each(job.instances, f"{start} --env SHARD=$i task.yaml")
+    return _for_each(job.instances, f"{start} --env SHARD=$i task.yaml{token}")
 
 
-def dstack_command(given: Given) -> str:
-    """Return the command that launches every machine of the plan."""
+def dstack_command(given: Given, gated: bool) -> str:
+    """Return the command that launches every machine of the plan; a token is taken from where it runs."""
+    del gated
     if given.job.instances == 1:
         return "dstack apply -f task.dstack.yml"
     renamed = rf'sed "s/\({task_name(given.job)}-\|SHARD=\)0$/\1$i/" task.dstack.yml'
@@ -303,8 +315,8 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
     `InputError` for a target that trains, for a launcher that has no such task, and for an engine without a script.
     """
     engine, maps = engine_of(given, file), launch_maps()
-    where = f"jobs.{given.job.name}"
-    remarks = remarks_of(given, engine, wishes)
+    where, gated = f"jobs.{given.job.name}", _gated_model(given, engine, wishes)
+    remarks = [*remarks_of(given, engine, wishes), *([_token_remark(gated)] if gated else [])]
     faults, found = [], {}
     for name in targets:
         if name not in _TASKS:
@@ -313,7 +325,7 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
             faults.append(Fault(file, 0, where, what, f"--to {' or --to '.join(_TASKS)}, or --all"))
             continue
         with collect_faults(faults):
-            found[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes.dataset or PROMPTS)
+            found[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes)
     raise_faults(faults)
     comment = header(given.plan, given.job, engine.tool, RUN, remarks)
     found["generate.py"] = Path(generate.__file__).read_text(encoding="utf-8")
@@ -321,30 +333,44 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
     return found
 
 
+def _token_remark(model: str) -> str:
+    return f"{model} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
+
+
 def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, by name, and which launchers are left out and why."""
-    found, left_out, starts = export_generation(given, [], wishes, file), [], []
+    found, left_out, starts = export_generation(given, [], wishes, file), [], dict[str, str]()
+    engine = engine_of(given, file)
+    gated = _gated_model(given, engine, wishes)
     for name, (_, command) in _TASKS.items():
         try:
             found |= export_generation(given, [name], wishes, file)
-            starts.append(command(given))
+            starts[name] = command(given, bool(gated))
         except InputError as error:
             left_out.append(f"{launch_maps()[name].file} is left out: {error.faults[0].what}")
-    engine = engine_of(given, file)
     found["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
-    found["README.md"] = _readme(given, sorted(found), starts)
+    found["README.md"] = _readme(given, sorted(found), starts, gated)
     return found, left_out
 
 
-def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
-    """Return what the folder is, how to launch it, and how to measure before."""
-    job = given.job
-    launch = "".join(f"    {start}\n" for start in starts)
+def _readme(given: Given, files: Sequence[str], starts: Mapping[str, str], gated: str | None) -> str:
+    """Return what the folder is, how to launch, measure and stop it, and what an hour costs.
+
+    `starts`: the commands by launcher. `gated`: the repository that needs a token.
+    """
+    job, usd = given.job, usd_per_hour(given)
+    launch = "".join(f"    {start}\n" for start in starts.values())
+    stops = [f"`{stop}`" for name, stop in stop_commands(given).items() if name in starts and job.instances == 1]
+    first = f"First: {_token_remark(gated)}.\n" if gated else ""
+    most = "at most " if job.spot_share > 0 else ""
+    price = f" Until then {most}${usd:,.2f} per hour." if usd is not None else ""
     of_machine = f"    {RUN}" + (f" --shard NUMBER --shards {job.instances}" if job.instances > 1 else "") + "\n"
     return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n\n"
         'Prompts: prompts.jsonl, a line for each: {"id": "a1", "prompt": "..."} or {"id": "a1", "messages": [...]}.\n'
-        "Answers: parts in the folder of results, in the order of the prompts. What is there is not done again.\n\n"
+        "Answers: parts in the folder of results, in the order of the prompts. What is there is not done again.\n"
+        f"{first}"
+        f"Stop: {', or '.join((*stops, GIVE_BACK))}.{price}\n\n"
         f"Launch {'one machine' if job.instances == 1 else f'{job.instances} machines'}:\n\n{launch}"
         f"or on the machine itself:\n\n    pip install -r requirements.txt\n{of_machine}\n"
         "Measure for ten minutes first, on one machine, and correct the plan:\n\n"

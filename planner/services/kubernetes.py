@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Wishes
-from planner.exports.field_map import LaunchMap, field_maps, launch_maps
+from planner.exports.field_map import LaunchMap, field_maps, is_gated, launch_maps
 from planner.exports.quoting import document
 from planner.exports.script_parts import commented, wrapped, written_by
 from planner.library.reading import read_library
@@ -24,7 +24,7 @@ from planner.services.service_script import (
     start_command,
     weight,
 )
-from planner.units import HOUR
+from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -272,10 +272,13 @@ def export_all_services(given: GivenService, wishes: Wishes, file: str) -> tuple
 def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) -> str:
     """Return what the files are, how to start the service, and the machines of each hour."""
     service, fleet, count = given.service, given.fleet, f"{len(kinds)} kind{'s' * (len(kinds) > 1)} of machines"
+    least, most = min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)
+    replicas = f"{least} to {most} replicas" if least < most else f"{most} replica{'s' * (most > 1)}"
     parts = [
-        f"Service {service.name}: {min(fleet.replicas_by_hour)} to {max(fleet.replicas_by_hour)} replicas of "
-        f"{service.architecture}, {count}, ${fleet.usd_per_month:,.2f} a month planned.\n\n"
-        f"Files: {', '.join(files)}.\n\n"
+        f"Service {service.name}: {replicas} of {service.architecture}, {count}, "
+        f"${fleet.usd_per_month:,.2f} a month planned.\n\n"
+        f"Files: {', '.join(files)}.\n\n",
+        *(f"First: {line}.\n\n" for line in _asked_first(kinds)),
     ]
     if any(file.startswith("skypilot") for file in files):
         starts = "".join(f"    {start_command(kind)}\n" for kind in kinds)
@@ -293,5 +296,32 @@ def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) 
             + (f", which {BALANCER} divides among the kinds.\n\n" if len(kinds) > 1 else ".\n\n")
             + (several if len(providers) > 1 else "")
         )
-    parts.append("On one machine:\n\n" + "".join(f"    bash serve-{kind.file}.sh\n" for kind in kinds) + "\n")
+    scripts = (f"    {'' if kind.model else 'MODEL=OWNER/NAME '}bash serve-{kind.file}.sh\n" for kind in kinds)
+    parts += ["On one machine:\n\n", *scripts, "\n", _stop(given, kinds, files)]
     return document("".join((*parts, hours_table(kinds))))
+
+
+def _asked_first(kinds: list[ServedKind]) -> list[str]:
+    """Return what must be there before a start: weights that the files do not name, and the token of gated ones."""
+    unnamed = list(dict.fromkeys(kind.made.weight_format for kind in kinds if kind.model is None))
+    found = [f"MODEL=OWNER/NAME is a repository with the weights in {', '.join(unnamed)}"] if unnamed else []
+    gated = dict.fromkeys(kind.model for kind in kinds if is_gated(kind.model))
+    return found + [
+        f"{model} is gated: accept its terms on the Hub, and give a token that may read it (SkyPilot: --secret "
+        "HF_TOKEN after sky serve up; Kubernetes: kubectl create secret generic hf-token --from-literal=token=...; "
+        "on one machine: HF_TOKEN)"
+        for model in gated
+    ]
+
+
+def _stop(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) -> str:
+    """Return the commands that end the service and its bill, and the dollars of an hour until then."""
+    lines = []
+    if any(file.startswith("skypilot") for file in files):
+        lines.append(f"    sky serve down -y {' '.join(kind.name for kind in kinds)}\n")
+    if any(file.startswith("kubernetes") for file in files):
+        lines.append("    for one in kubernetes-*.yaml; do kubectl delete -f $one; done\n")
+    last = "give the machines back that no launcher rented"
+    last = f"Take the lines of {CRON_FILE} out of your crontab, and {last}" if CRON_FILE in files else last.capitalize()
+    usd = given.fleet.usd_per_month / MONTH_HOURS
+    return f"Stop:\n\n{''.join(lines)}\n{last}. Until then ${usd:,.2f} per hour on average.\n\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 
 from planner.documents.files import data_folder
 from tests.helpers.checkpoints import adapters, deepspeed, sharded, whole_model
+from tests.helpers.fake_machine import meeting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,3 +119,31 @@ def test_a_checkpoint_of_litgpt_is_one_file(tmp_path: Path) -> None:
         (tmp_path / step).mkdir()
         (tmp_path / step / "lit_model.pth").write_bytes(left)
     assert newest(tmp_path, name="step-*", last="lit_model.pth") == "step-000090"
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "planned", "said"),
+    [
+        (("out/checkpoint-100", ""), 2, "go on from steps 0 and 100: share the folder of checkpoints"),
+        (("out/checkpoint-90", "out-2/checkpoint-100"), 2, "go on from steps 90 and 100: share the folder"),
+        (("out/checkpoint-100", "out/checkpoint-100"), 4, "world size 2, and the plan has 4"),
+        (("out/checkpoint-100", "out-2/checkpoint-100"), 2, ""),
+        (("", ""), 2, ""),
+    ],
+)
+def test_machines_that_would_go_on_from_different_steps_end_at_once(
+    checkpoints: tuple[str, str], planned: int, said: str, tmp_path: Path
+) -> None:
+    """Each of the two processes, which meet before the training: none is left that waits for the other."""
+    program, variables = str(data_folder("models") / "exports" / "world_size.py"), meeting(tmp_path)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program, str(planned), checkpoint], text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env={**variables, "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        )
+        for rank, checkpoint in enumerate(checkpoints)
+    ]  # fmt: skip
+    for rank, process in enumerate(processes):
+        told, wrong = process.communicate(timeout=60)
+        assert process.returncode == (1 if said else 0) and said in wrong, wrong
+        assert told == ("world size 2, as planned\n" if rank == 0 and not said else "")

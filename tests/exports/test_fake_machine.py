@@ -15,8 +15,9 @@ from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export_all
 from planner.exports.script_parts import script_lines
 from planner.results.plan import Plan
+from tests.helpers.checkpoints import sharded
 from tests.helpers.exported_plans import WISHES, changed, solved, texts
-from tests.helpers.fake_machine import FakeMachine
+from tests.helpers.fake_machine import FakeMachine, meeting
 
 pytestmark = pytest.mark.slow
 TWO = {"instances": 2, "gpus_per_instance": 4, "gpus": 8}
@@ -176,6 +177,33 @@ def test_one_of_several_machines_uploads(tmp_path: Path) -> None:
     assert without.code != 0 and "number of this machine" in without.said and not has_trained(without.calls)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_machines_without_a_shared_folder_train_nothing_where_one_has_a_checkpoint(
+    shared: bool, tmp_path: Path
+) -> None:
+    """The first one has step 100, the other nothing: both end before the training. With one folder both go on."""
+    files = files_of(changed(solved("fsdp"), instances=2, gpus_per_instance=1, gpus=2))
+    variables = meeting(tmp_path)
+    launch = (
+        'case "$*" in *world_size.py*)\n  while [ "$1" != --machine_rank ]; do shift; done\n  export RANK=$2\n'
+        '  while [ "${1%world_size.py}" = "$1" ]; do shift; done\n'
+        f'  LOCAL_RANK=0 WORLD_SIZE=2 exec {sys.executable} "$@" ;;\nesac'
+    )
+    machines = [FakeMachine(tmp_path / str(rank), files, tmp_path / "out" if shared else None) for rank in range(2)]
+    name = "llama-2-7b-full-vs-lora"
+    sharded(machines[0].out / name / "checkpoint-100", processes=2)
+    processes = []
+    for rank, one in enumerate(machines):
+        one.tool("python", launch)
+        processes.append(one.start(NODE_RANK=str(rank), HEAD_IP="10.0.0.1", **variables))
+    for one, process in zip(machines, processes, strict=True):
+        ended = one.ended(process)
+        assert ended.code == (0 if shared else 1), ended.said
+        assert has_trained(ended.calls) == shared
+        assert ("machines go on from steps 0 and 100: share the folder of checkpoints" in ended.said) != shared
+        assert not shared or f"starts from {one.out}/{name}/checkpoint-100" in ended.said
+
+
 @pytest.mark.parametrize("maker", ["uv", "python3"])
 def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path: Path) -> None:
     """By uv where it is there, else by Python; with the packages of the image, and none is installed outside of it."""
@@ -215,7 +243,7 @@ def test_a_folder_of_the_user_is_never_taken_for_an_environment(machine: FakeMac
 def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path) -> None:
     """The shell has taken note of the end before it waits again: the code is that of the run, not of the signal."""
     script = tmp_path / "script.sh"
-    slow = 'kill() { builtin kill "$@"; local code=$?; [ "$1" = -0 ] || sleep 0.5; return "$code"; }\n'
+    slow = 'kill() { builtin kill "$@"; local code=$?; [ "$2" = 0 ] || sleep 0.5; return "$code"; }\n'
     trained = f'trap "exit 0" TERM; touch {tmp_path}/last; while :; do sleep 0.05; done'
     lines = "\n".join(script_lines("run_once.sh"))
     script.write_text(f"set -e\n{lines}\n{slow}run_to_its_end {tmp_path}/last sh -c '{trained}'\n")

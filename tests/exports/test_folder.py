@@ -158,6 +158,20 @@ def test_the_readme_says_what_is_needed_first_what_stops_it_and_what_an_hour_cos
     assert f"${max(prices) * job.instances:,.2f} per hour" in stop
 
 
+def test_the_readme_starts_each_of_several_machines_by_its_number() -> None:
+    """One machine is started as it is."""
+    for several, said in (
+        (2, "`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the 2 machines, from number 0."),
+        (1, "`bash run.sh` on the machine itself."),
+    ):
+        plan = changed(solved("fsdp"), instances=several, gpus=8 * several, gpus_per_instance=8)
+        given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+        (launch,) = (
+            line for line in export_all(given, WISHES)[0]["README.md"].splitlines() if line.startswith("Launch")
+        )
+        assert launch.endswith(said)
+
+
 def test_what_lies_on_the_machine_of_the_user_and_who_writes_a_claim_is_said() -> None:
     """Data and weights in a folder are copied by nothing; two pods write to one claim, a single one needs no word."""
     given = choose_job(solved("fsdp"), scenario_of(solved("fsdp"), "plan.json"), "plan.json", None)

@@ -14,6 +14,7 @@ from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
+from planner.exports.run_script import usd_per_hour
 from planner.results.inference import BulkGeneration
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import changed, solved
@@ -130,6 +131,24 @@ def test_the_whole_folder_says_how_to_launch_and_to_measure() -> None:
     assert left_out == [] and files["requirements.txt"] == "vllm==0.33.0\n"
     for said in ("sky jobs launch", "dstack apply", "generate.py --measure", "planner calibrate measure.json"):
         assert said in files["README.md"]
+    usd = usd_per_hour(given)
+    assert f"or give the machine back. Until then at most ${usd:,.2f} per hour.\n" in files["README.md"]
+    assert (
+        "Stop: `dstack stop label-2m-documents`, or `sky jobs cancel -n label-2m-documents`, or" in files["README.md"]
+    )
+
+
+def test_gated_weights_are_loaded_with_a_token() -> None:
+    """Each task has it, the command passes it on, and the README names it; weights that are open need none."""
+    plan = solved("generation spot")
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    files = export_all(given, NONE)[0]
+    sky, stack = yaml.safe_load(files["task.yaml"]), yaml.safe_load(files["task.dstack.yml"])
+    assert sky["secrets"] == {"HF_TOKEN": None} and "HF_TOKEN" in stack["env"]
+    assert "sky jobs launch task.yaml --secret HF_TOKEN\n" in files["README.md"]
+    assert "First: meta-llama/Llama-3.1-8B is gated: accept its terms" in files["README.md"]
+    of_all = export_all(given, Wishes("me/model"))[0]
+    assert not any("HF_TOKEN" in of_all[name] for name in ("task.yaml", "task.dstack.yml", "README.md"))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps, launch_maps
+from planner.library.engines import read_engines
 from planner.loading.scenario_file import shipped_scenarios
 from planner.scenario.scenario import SolveOptions
 from planner.services.kubernetes import export_service
@@ -81,10 +82,13 @@ def export_jobs(folder: Path) -> tuple[int, int, dict[str, collections.Counter[s
         for service in plan.services:
             jobs += 1
             asked = choose_service(plan, scenario_of(plan, name), name, service.name)
+            forms = dict.fromkeys(kind.weight_format for kind in service.fleet.kinds)
+            weights = ("me/model" if read_engines().is_16_bit(form) else f"{form}=me/model" for form in forms)
+            model_id = ",".join(dict.fromkeys(weights))
             for target in ("skypilot", "kubernetes"):
                 place = folder / f"{name.replace('/', '-')}--{service.name}" / target
                 place.mkdir(parents=True)
-                for file, text in export_service(asked, [target], Wishes(WISHES.model_id), name).items():
+                for file, text in export_service(asked, [target], Wishes(model_id), name).items():
                     (place / file).write_text(text)
     return scenarios, jobs, refused
 

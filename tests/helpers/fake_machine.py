@@ -12,6 +12,60 @@ OF_RESULT = ("pip", "python", "cmake")
 TOOLS = ("pip", "hf", "trl", "python", "llamafactory-cli", "axolotl", "accelerate", "vllm", "sglang", "nvidia-smi")
 
 
+_TORCH = """class cuda:
+    is_available = staticmethod(lambda: False)
+
+
+def tensor(values, device):
+    return values
+
+
+def zeros_like(values):
+    return [0] * len(values)
+"""
+_DISTRIBUTED = """import json
+import os
+import pathlib
+import sys
+import time
+
+
+def init_process_group(backend):
+    assert backend == "gloo"
+
+
+def get_world_size():
+    return int(os.environ["WORLD_SIZE"])
+
+
+def all_gather(every, mine):
+    place, until = pathlib.Path(os.environ["MEETING_PLACE"]), time.monotonic() + 30
+    part = place / (os.environ["RANK"] + ".part")
+    part.write_text(json.dumps(mine))
+    part.rename(part.with_suffix(".json"))
+    for rank, found in enumerate(every):
+        while not (place / f"{rank}.json").exists():
+            if time.monotonic() > until:
+                sys.exit(f"process {rank} never came")
+            time.sleep(0.01)
+        found[:] = json.loads((place / f"{rank}.json").read_text())
+
+
+def destroy_process_group():
+    pass
+"""
+
+
+def meeting(folder: Path) -> dict[str, str]:
+    """Write what stands in for PyTorch among processes that meet in a folder; return the variables that lead there."""
+    package, place = folder / "packages" / "torch", folder / "meeting"
+    package.mkdir(parents=True)
+    place.mkdir()
+    (package / "__init__.py").write_text(_TORCH)
+    (package / "distributed.py").write_text(_DISTRIBUTED)
+    return {"PYTHONPATH": str(package.parent), "MEETING_PLACE": str(place)}
+
+
 class Ended(NamedTuple):
     """How a script ended: its exit code, the calls of the tools in their order, and what it said of faults."""
 
@@ -23,10 +77,14 @@ class Ended(NamedTuple):
 class FakeMachine:
     """A folder with the tools in a virtual environment that is there already, and the exported files."""
 
-    def __init__(self, folder: Path, files: dict[str, str]) -> None:
-        self.folder, self.run, self.out = folder, folder / "run", folder / "checkpoints"
+    def __init__(self, folder: Path, files: dict[str, str], out: Path | None = None) -> None:
+        """`out`: folder of checkpoints that several machines share."""
+        self.folder, self.run, self.out = folder, folder / "run", out or folder / "checkpoints"
         self.bin, self.bin_of_result = folder / "venv" / "bin", folder / "venv-result" / "bin"
+        self.system = folder / "system"
+        """Tools of the machine itself, outside of any environment."""
         self.run.mkdir(parents=True)
+        self.system.mkdir()
         self.calls = folder / "calls.log"
         for place, tools in ((self.bin, TOOLS), (self.bin_of_result, OF_RESULT)):
             place.mkdir(parents=True)
@@ -41,8 +99,14 @@ class FakeMachine:
 
         Calls in the environment of the result begin with `result`.
         """
-        path = (self.bin_of_result if of_result else self.bin) / name
-        said = f"result {name}" if of_result else name
+        self._write(self.bin_of_result if of_result else self.bin, name, f"result {name}" if of_result else name, does)
+
+    def system_tool(self, name: str, does: str) -> None:
+        """Make a tool that is found before an environment is entered."""
+        self._write(self.system, name, name, does)
+
+    def _write(self, folder: Path, name: str, said: str, does: str) -> None:
+        path = folder / name
         path.write_text(f'#!/bin/sh\necho {said} "$@" >> "{self.calls}"\n{does}\n')
         path.chmod(0o755)
 

@@ -234,9 +234,23 @@ def test_the_folder_says_how_to_start_every_kind() -> None:
     assert "    sky serve up -n answers-1 skypilot-1-l40s-on-demand.yaml\n" in text
     assert "    sky serve up -n answers-2 --env MODEL=OWNER/NAME skypilot-2-l40s-on-demand.yaml\n" in text
     assert "skypilot-hours.cron changes the machines by the hour" in text and "one cluster" not in text
+    assert "    bash serve-1-l40s-on-demand.sh\n    MODEL=OWNER/NAME bash serve-2-l40s-on-demand.sh\n" in text
+    assert "First: MODEL=OWNER/NAME is a repository with the weights in int8.\n" in text
     elsewhere = plan(kind(), kind(provider="gcp"))
     text = export_all_services(given(elsewhere), Wishes(), "plan.json")[0]["README.md"]
     assert "The kinds are at aws, gcp: one cluster needs nodes of all of them" in text
+
+
+def test_the_folder_says_how_to_stop_and_what_an_hour_costs() -> None:
+    """Every service of SkyPilot by its name, the objects of Kubernetes, the crontab."""
+    made = plan(kind(), kind(**LARGE, engine="vllm"))
+    text = export_all_services(given(made), Wishes(), "plan.json")[0]["README.md"]
+    assert "    sky serve down -y answers-1 answers-2\n" in text
+    assert "    for one in kubernetes-*.yaml; do kubectl delete -f $one; done\n" in text
+    usd = given(made).fleet.usd_per_month / 730
+    assert "Take the lines of skypilot-hours.cron out of your crontab, and give the machines back " in text
+    assert f"Until then ${usd:,.2f} per hour on average.\n" in text
+    assert "meta-llama/Llama-3.1-8B is gated: accept its terms on the Hub, and give a token" in text
 
 
 def test_a_line_of_cron_pins_the_machines_of_a_service(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ OTHERS = "tests/exports/test_other_trainers.py"
 FAKE = "tests/exports/test_fake_machine.py"
 SKYPILOT = "tests/exports/test_skypilot.py"
 DSTACK = "tests/exports/test_dstack.py"
+TASKS = "tests/exports/test_fake_tasks.py"
 FOLDER = "tests/exports/test_folder.py"
 
 AREA.of("models/exports/trl-1.16.yaml", TRAINER_FILES, FOLDER, OTHERS)
@@ -95,12 +96,20 @@ AREA.add("an environment that was cut off is taken", '    rm "$VENV.unfinished"\
 AREA.add("packages of the image are not seen", "--seed --system-site-packages", "--seed")
 AREA.add("an old Python", "--python '>=3.11,<3.14'", "--python '>=3.8'")
 
-AREA.of("models/exports/run_once.sh", FAKE)
-AREA.add("a trainer outlives its script", 'kill -TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
-AREA.add("one process of the trainer gets the signal", 'kill -TERM -- "-$run"', 'kill -TERM "$run"')
+AREA.of("models/exports/run_once.sh", FAKE, TASKS)
+AREA.add(
+    "dash sends no signal",
+    'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT',
+    'kill -TERM -- "-$run" 2> /dev/null || true\' TERM INT',
+)
+AREA.add("a trainer outlives its script", 'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
+AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run"', 'kill -s TERM "$run"')
 AREA.add("an interrupt is not passed on", "|| true' TERM INT", "|| true' TERM")
 AREA.add("a worker that saves is killed", "left=1200", "left=1")
 AREA.add("a stop that came too late is one", '{ [ "$code" = 0 ] && [ -e "$last" ]; } || {', "{")
+
+AREA.of("models/exports/world_size.py", "tests/exports/test_checkpoints.py")
+AREA.add("machines go on from different steps", "if lowest != highest:", "if lowest > highest:")
 
 AREA.of("models/exports/newest_checkpoint.sh", "tests/exports/test_checkpoints.py")
 AREA.add("the oldest checkpoint", "sort -rV", "sort -V")
@@ -174,6 +183,13 @@ AREA.add(
 AREA.add("a world of another size trains", "lines += _world_check(trainer, facts, resumes)", "lines += []")
 AREA.add(
     "a finished run trains again", "lines += ['if [ -e \"$OUT/finished.txt\" ]; then']", "lines += ['if false; then']"
+)
+
+AREA.of("planner/exports/script_parts.py", TASKS)
+AREA.add(
+    "a setup that failed is passed over",
+    '"\\n".join(("set -e", *environment_lines(name)',
+    '"\\n".join((*environment_lines(name)',
 )
 
 AREA.of("planner/exports/run_script.py", FAKE, FOLDER)
