@@ -78,15 +78,15 @@ def _kinds(answer: Mapping[str, Any]) -> str:
                 f"Headline, {figure}: {percent(found['mape'])} % is the mean over the {found['n']} organisations of\n"
                 f"  the worst kind, {worst} (median {percent(found['median_ape'])})."
             )
-    columns = f"{'orgs':>4}{'rows':>6}{'median':>9}{'MAPE':>8}{'in 68 %':>8}{'in 95 %':>8}{'width':>8}"
+    columns = f"{'orgs':>4}{'rows':>6}{'median':>7}{'MAPE':>7}{'in 68 %':>8}{'in 95 %':>8}{'width':>6}"
     lines += ["", f"{'Means over organisations':<{_KIND}}{columns}"]
     for figure in ("memory", "throughput"):
         for name, one in answer[figure]["kinds"].items():
             inside, width = one["range"], one["range"]["width"]
             lines.append(
-                f"{f'{figure}, {name}':<{_KIND}}{one['n']:>4}{one['rows']:>6}{percent(one['median_ape']):>9}"
-                f"{percent(one['mape']):>8}{percent(inside['interval_68']):>8}{percent(inside['interval_95']):>8}"
-                f"{'-' if width is None else f'{width:.2f}':>8}"
+                f"{f'{figure}, {name}':<{_KIND}}{one['n']:>4}{one['rows']:>6}{percent(one['median_ape']):>7}"
+                f"{percent(one['mape']):>7}{percent(inside['interval_68']):>8}{percent(inside['interval_95']):>8}"
+                f"{'-' if width is None else f'{width:.2f}':>6}"
             )
     return "\n".join([*lines, "Width: mean stated spread over the one that 68 % of the rows need."])
 

@@ -16,7 +16,7 @@ from planner.report.run_text import render_calibration, render_probe, render_tra
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
 from planner.report.what_if_text import render_tornado, render_what_if
-from planner.results.chosen_model import LossFrontier
+from planner.results.chosen_model import LossCalibration, LossFrontier
 from planner.results.estimate import Estimate
 from planner.results.explanation import Explanation, TechniqueAnswer
 from planner.results.frontier import Frontier
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TEXTS: dict[type[Result], Callable[[Any], str]] = {
     Plan: render_plan,
     Frontier: render_frontier,
+    LossCalibration: lambda found: open_choices.render_loss_calibration(found),
     LossFrontier: lambda found: open_choices.render_loss_frontier(found),
     ServiceFrontier: lambda found: services.render_service_frontier(found),
     Simulation: render_simulation,

@@ -123,7 +123,8 @@ def test_spreads_of_speed_come_from_judged_rows_in_each_split(split: str) -> Non
     table = Table(read_measurements(TABLE), read_library(), ("throughput",))
     parts = parts_judged(table, np.ones(len(table.rows), dtype=bool), split)
     values = spreads(table, parts, of_sources=split == "organisation")
-    assert values["uncertainty:unknown.sigma"] != table.fixed["uncertainty:unknown.sigma"]
+    if split == "configuration":  # those that ship are of organisations left out, too
+        assert values["uncertainty:unknown.sigma"] != table.fixed["uncertainty:unknown.sigma"]
     rows = Timed.of([p for part in parts for p in part.honest() if counts(p, "throughput")], table.library)
     stated = rows.sigmas({key.partition(":")[2]: v for key, v in values.items() if key.startswith("uncertainty:")})
     assert 0.6 <= np.mean(np.abs(rows.errors) <= stated.display) <= 0.8

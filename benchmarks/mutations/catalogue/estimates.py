@@ -14,6 +14,9 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
+AREA.of("planner/configurations/memory_margin.py", PHYSICS)
+AREA.add("the margin follows no confidence", "spread.sigma, confidence", "spread.sigma, 0.8")
+
 AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("prepared bases have the loss of plain ones", '"hf-prepared" if prepared and', '"hf" if prepared and')
 AREA.add("rotation is always fused", "rope_factor=2.0 if network.rope", "rope_factor=1.0 if network.rope")
@@ -23,8 +26,7 @@ AREA.add(
     "fit_nccl_gib=1.0 if megatron",
     equivalent="the estimate itself adds no communicators to a Megatron context",
 )
-AREA.add("the margin follows no confidence", "spread.sigma, job.memory_confidence", "spread.sigma, 0.8")
-AREA.add("states have the whole margin", "known_margin=spread.known_share * margin", "known_margin=margin")
+AREA.add("states have the whole margin", "recipe_spread(recipe, library).known_share * margin", "margin")
 AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
 AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
 AREA.add("Megatron recomputes matrix products", '"scores": CHECKPOINT_MEGATRON', '"scores": CHECKPOINT')
@@ -34,7 +36,7 @@ AREA.add(
     "overlaps_reduction=int(not framework",
     "overlaps_reduction=int(True or not framework",
 )
-AREA.add("dequantisation is free", "if recipe.weight_bits < 16 else 0.0", "if recipe.weight_bits < 4 else 0.0")
+AREA.add("dequantisation is free", "        if recipe.weight_bits < 16\n", "        if recipe.weight_bits < 4\n")
 
 AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("both directions of NVLink count", "gpu.nvlink_gb_s * GB / 2", "gpu.nvlink_gb_s * GB")
@@ -83,9 +85,7 @@ AREA.add(
     "tests/estimates/memory",
 )
 AREA.add("DeepSpeed has no bucket", "bucket=states.bucket_bytes", "bucket=0.0 * states.bucket_bytes")
-AREA.add(
-    "the root unit is freed", "np.where(keeps_full, all_of_it, wide * root)", "np.where(keeps_full, all_of_it, 0.0)"
-)
+AREA.add("the root unit is freed", "np.where(keeps_full, all_of_it, at_loss)", "np.where(keeps_full, all_of_it, 0.0)")
 
 AREA.add("every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0")
 
