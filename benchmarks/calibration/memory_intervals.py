@@ -301,8 +301,9 @@ def _class_of(prediction: Prediction) -> str | None:
 
 
 def _offloads(prediction: Prediction) -> bool:
-    assert prediction.configuration is not None
-    return bool(prediction.configuration.states.host_optimizer)
+    """Return whether states lie in host memory; what has no peak has no configuration, and counts with the others."""
+    configuration = prediction.configuration
+    return configuration is not None and bool(configuration.states.host_optimizer)
 
 
 def _framework(prediction: Prediction) -> str:

@@ -229,7 +229,8 @@ def enumerate_candidates(
         Earlier candidates of the job; what still applies is not computed again.
     """
     keep_going()
-    market = generation.market_of(job, market)
+    if not job.trains:
+        market = generation.market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())

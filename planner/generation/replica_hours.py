@@ -52,8 +52,6 @@ def machine_counts() -> tuple[int, ...]:
 
 def market_of(job: Job, market: Market) -> Market:
     """Return the market with the machines that a job may rent: for generation any number of each offer."""
-    if job.trains:
-        return market
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines: list[tuple[Machine, ...]] = []
     for offer, card in zip(market.offers, market.cards, strict=True):

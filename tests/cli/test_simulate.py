@@ -62,7 +62,7 @@ def test_the_verdict_comes_first_and_everything_fits(question: Path) -> None:
     told = run(question, "--runs", 300)
     lines = told.stdout.splitlines()
     first = " ".join(" ".join(lines[:3]).split())
-    assert first.startswith("nightly: $0.4") and "over 300 markets (plan: $0.45), deadline met in" in first
+    assert first.startswith("nightly: $0.4") and "over 300 markets (plan: $0.46), deadline met in" in first
     assert "(plan: at least 90 %)" in first
     assert max(map(len, lines)) <= 80 and told.stdout.isascii() and told.stderr == ""
     assert any(line.startswith("  offline optimum") for line in lines)
