@@ -203,7 +203,11 @@ def smallest_changes_together(
             break
         if any(asks_no_less(way, before) for before in kept):
             continue
-        changes = _least_amounts(scenario, way, solve) if may_need_less else way
+        # A deadline that is rounded up may let a cheaper run end in time: then less of the budget is enough.
+        rounded = len({change.limit == BUDGET for change in way}) > 1
+        changes = way
+        if may_need_less or rounded:
+            changes = _least_amounts(scenario, way, solve, SHARE_OF_CHANGE if may_need_less else 0.0)
         # A budget that just suffices pays for nothing but the cheapest runs.
         best = _solved(scenario, changes, solve, only_cheapest=all(change.limit == BUDGET for change in changes))
         if best is None or any(asks_no_less(changes, before) for before in kept):
@@ -281,12 +285,17 @@ def _solved(
         return None
 
 
-def _least_amounts(scenario: Scenario, way: Sequence[LimitChange], solve: SolveChanged) -> list[LimitChange]:
-    """Return changes whose amounts are no larger than a plan needs, one after the other by bisection."""
+def _least_amounts(
+    scenario: Scenario, way: Sequence[LimitChange], solve: SolveChanged, share: float
+) -> list[LimitChange]:
+    """Return changes whose amounts are no larger than a plan needs, one after the other by bisection.
+
+    Each to within a share of it, and never closer than a step.
+    """
     changes = list(way)
     for place, whole in enumerate(way):
         low, high = 0, _steps(whole)  # steps back: low suffices, high does not
-        width, middle = max(1.0, SHARE_OF_CHANGE * high), min(1, high - 1)  # mostly the change is the least already
+        width, middle = max(1.0, share * high), min(1, high - 1)  # mostly the change is the least already
         while high - low > width:
             smaller = _smaller(whole, middle)
             if _solved(scenario, [*changes[:place], smaller, *changes[place + 1 :]], solve, only_cheapest=True):
