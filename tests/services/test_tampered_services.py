@@ -91,7 +91,7 @@ def test_each_figure_that_is_changed_is_refused() -> None:
     for number, (path, value) in enumerate(figures(data)):
         name = tuple(str(key) for key in path if isinstance(key, str))
         step = 1 if number % 2 else -1
-        other = value + step if isinstance(value, int) else value * (1.0 + 0.03 * step) if value else 0.03
+        other = value + step if isinstance(value, int) else value * (1.0 + 0.03 * step) if abs(value) > 1e-12 else 0.03
         try:
             wrong = Plan.model_validate(changed(data, path, other))
         except ValidationError:

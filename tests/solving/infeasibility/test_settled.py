@@ -135,7 +135,7 @@ def test_a_budget_is_no_larger_than_the_plan_in_turn_needs() -> None:
     """Side by side the expensive machine is rented for a day; in turn the cheap ones do, one with 3/4 of the time."""
     text = INFEASIBLE["deadline and budget"]
     way = next(way for way in ways(parse_scenario(text)) if len(way) == 2 and "usd" in way[1].limit)
-    assert way[1].change_to == pytest.approx(28.82, abs=0.1)
+    assert way[1].change_to == pytest.approx(31.61, abs=0.1)
     plan = solve(parse_scenario(text, set_=tuple(one.setting for one in way)))
     assert plan.cost_at_confidence is not None
     assert plan.cost_at_confidence <= way[1].change_to < 1.01 * plan.cost_at_confidence
