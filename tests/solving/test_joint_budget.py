@@ -24,7 +24,7 @@ OFFERS = "".join(
 JOBS = """  - {name: small, architecture: mistral-7b, work: {tokens: 50e6}, deadline: 11h, techniques: {method: lora}}
   - {name: large, architecture: qwen2.5-32b, work: {tokens: 20e6}, deadline: 11h, techniques: {method: lora}}
 """
-ON_DEMAND = "  - {provider: c, instance: x, gpu: RTX4090, gpus: 1, usd_per_hour: 0.245}\n"
+ON_DEMAND = "  - {provider: c, instance: x, gpu: RTX4090, gpus: 1, usd_per_hour: 0.26}\n"
 
 
 def scenario_within(budget_usd: float, offers: str = OFFERS) -> Scenario:
