@@ -230,7 +230,7 @@ def enumerate_candidates(
     """
     keep_going()
     if not job.trains:
-        market = generation.market_of(job, market)
+        market = generation.market_of(market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())

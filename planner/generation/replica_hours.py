@@ -26,7 +26,6 @@ from planner.generation.serving_evidence import prior_parts, speed_sigma
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.job import Job
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.run import last_checkpoint_fits
 from planner.units import GB, HOUR
@@ -50,8 +49,8 @@ def machine_counts() -> tuple[int, ...]:
     return tuple(found)
 
 
-def market_of(job: Job, market: Market) -> Market:
-    """Return the market with the machines that a job may rent: for generation any number of each offer."""
+def market_of(market: Market) -> Market:
+    """Return the market with the machines that a job of generation may rent: any number of each offer."""
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines: list[tuple[Machine, ...]] = []
     for offer, card in zip(market.offers, market.cards, strict=True):
