@@ -167,7 +167,17 @@ NAMES_TOOLS = {
 """Modules that name tools which files are written for; some are frameworks too."""
 MAY_NAME = {
     # words of the public table of measurements
-    "analysis/probe_row.py": {"flash_3", "flash_4", "mem_efficient", "bf16_mixed"},
+    "analysis/probe_row.py": {
+        "flash_3",
+        "flash_4",
+        "mem_efficient",
+        "bf16_mixed",
+        "fp16_mixed",
+        "bf16",
+        "fp16",
+        "tf32",
+        "fp8",
+    },
     # module: single values on which a rule of its own depends; another value of the technique does not change it
     "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
     "analysis/explain/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
