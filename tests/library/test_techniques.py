@@ -176,6 +176,7 @@ MAY_NAME = {
         "bf16",
         "fp16",
         "tf32",
+        "fp32",
         "fp8",
     },
     # module: single values on which a rule of its own depends; another value of the technique does not change it
