@@ -168,16 +168,10 @@ NAMES_TOOLS = {
 MAY_NAME = {
     # words of the public table of measurements
     "analysis/probe_row.py": {
-        "flash_3",
-        "flash_4",
-        "mem_efficient",
-        "bf16_mixed",
-        "fp16_mixed",
-        "bf16",
-        "fp16",
-        "tf32",
-        "fp32",
-        "fp8",
+        *read_techniques().allowed("attention"),
+        *read_techniques().allowed("precision"),
+        "optimizer_and_weights",
+        "nf4_dq",
     },
     # module: single values on which a rule of its own depends; another value of the technique does not change it
     "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
