@@ -162,6 +162,7 @@ NAMES_TOOLS = {
     "cli/export_command.py",
     "exports/export.py",
     "exports/field_map.py",
+    "exports/script_parts.py",
     "exports/read_configs.py",
 }
 """Modules that name tools which files are written for; some are frameworks too."""
@@ -180,6 +181,7 @@ MAY_NAME = {
     "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
     "candidates/export_placement.py": {"gptq"},
+    "exports/script_parts.py": {"adamw_4bit"},  # what a compiler is needed for
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
     "exports/result_step.py": {"bf16", "gptq"},  # formats of what leaves
     "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
