@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 SPEEDS, LUCKS = 8, 16
-"""Equally likely cases that a figure with luck is told in: speeds from fast to slow, and at each of them by size."""
+"""Equally likely cases of a figure with luck: speeds from fast to slow, and at each of them by size."""
+SPEED_RANK_BOUNDS = (0.025, 0.975)
+"""Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 
 
 def mean_hours(begins: Sequence[float], rates: Sequence[float]) -> float:

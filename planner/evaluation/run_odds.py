@@ -145,10 +145,13 @@ def budget_odds(
     markets = sorted({(job.provider, job.region, job.gpu) for job in lucky})
     every: list[float] = []
     for speed in range(_SPEEDS):
-        rank = (speed + 0.5) / _SPEEDS
-        sums = [paid + math.fsum(_at_speed(job, rank, confidence) for job in jobs if not job.usd_of_runs)]
-        for market in markets:
-            rows = [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
+        sums, sure = [paid], [job for job in jobs if not job.usd_of_runs]
+        rows_of = [[_at_speed(job, speed, confidence) for job in sure]] if sure else []
+        rows_of += [
+            [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
+            for market in markets
+        ]
+        for rows in rows_of:
             both = sorted(total + math.fsum(column) for total in sums for column in zip(*rows, strict=True))
             size = max(1, len(both) // _LUCKS)
             sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]
@@ -187,9 +190,15 @@ def _share_below(ordered: Sequence[float], limit: float) -> float:
     return count / len(ordered)
 
 
-def _at_speed(job: Assignment, rank: float, confidence: float) -> float:
-    """Return the dollars of a job without luck at a rank of its speed error, which goes as Student's t."""
+def _at_speed(job: Assignment, speed: int, confidence: float) -> tuple[float, ...]:
+    """Return the dollars of a job without luck over the ranks of one speed: its error goes as Student's t."""
     if confidence == 0.5 or not job.cost_at_confidence > job.cost_usd > 0:
-        return job.cost_at_confidence
-    at, asked = ((2 * quantile - 1) / math.sqrt(2 * quantile * (1 - quantile)) for quantile in (rank, confidence))
-    return job.cost_usd * math.exp(math.log(job.cost_at_confidence / job.cost_usd) * at / asked)
+        return (job.cost_at_confidence,) * _LUCKS
+
+    def student(rank: float) -> float:
+        rank = max(1 - MAX_CONFIDENCE, min(MAX_CONFIDENCE, rank))
+        return (2 * rank - 1) / math.sqrt(2 * rank * (1 - rank))
+
+    scale = math.log(job.cost_at_confidence / job.cost_usd) / student(confidence)
+    first, step = speed / _SPEEDS, 1 / (_SPEEDS * _LUCKS)
+    return tuple(job.cost_usd * math.exp(scale * student(first + (place + 0.5) * step)) for place in range(_LUCKS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from planner.hazards import LUCKS, SPEEDS
+from planner.hazards import LUCKS, SPEED_RANK_BOUNDS, SPEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,17 +46,15 @@ def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0
     """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid beside them.
 
     `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two markets are equally
-    likely; a sum of many is kept as the means of as many groups.
+    likely; a sum of many is kept as the means of as many groups. Jobs without luck vary within a speed, too, by the
+    ranks that it covers: the slowest eighth of runs of theirs spreads as far as an unlucky market.
     """
     cases: list[float] = []
     for speed in range(SPEEDS):
         sums, markets = [fixed_usd], dict[tuple[str, str, str], list[float]]()
         for job in jobs:
-            if not job.usd_of_runs:
-                sums[0] += _usd_at_speed(job, speed, confidence)
-                continue
-            together = markets.setdefault(_market_of(job), [0.0] * LUCKS)
-            for luck, usd in enumerate(job.usd_of_runs[speed]):  # by size
+            together = markets.setdefault(_market_of(job) if job.usd_of_runs else _NO_MARKET, [0.0] * LUCKS)
+            for luck, usd in enumerate(job.usd_of_runs[speed] if job.usd_of_runs else _usd_at(job, speed, confidence)):
                 together[luck] += usd
         for _, lucks in sorted(markets.items()):  # means of groups depend on the order, which jobs must not decide
             every = sorted(total + other for total in sums for other in lucks)
@@ -86,6 +84,10 @@ def joint_probability(jobs: Sequence[PaidJob], confidence: float, limit_usd: flo
     return max(found, confidence if joint_late_usd(jobs, confidence, fixed_usd) <= limit_usd else 0.0)
 
 
+_NO_MARKET = ("", "", "")
+"""What jobs without luck have in common: their speeds err alike."""
+
+
 def _market_of(job: PaidJob) -> tuple[str, str, str]:
     """Return what jobs on one spot market have in common."""
     return job.provider, job.region, job.gpu
@@ -107,12 +109,18 @@ def probability_of(cases: Sequence[float], limit: float) -> float:
     return (below - 0.5 + (limit - low) / (high - low)) / len(cases)
 
 
-def _usd_at_speed(job: PaidJob, speed: int, confidence: float) -> float:
-    """Return the dollars of a job without luck at the middle rank of a speed: exp(scale * t), Student's t."""
+def _usd_at(job: PaidJob, speed: int, confidence: float) -> list[float]:
+    """Return the dollars of a job without luck at the ranks of a speed, by size: exp(scale * t), Student's t.
+
+    The data say nothing beyond `SPEED_RANK_BOUNDS`.
+    """
     if confidence == 0.5 or not job.cost_at_confidence > job.cost_usd > 0:
-        return job.cost_at_confidence
-    reach = _student((speed + 0.5) / SPEEDS) / _student(confidence)
-    return float(job.cost_usd * (job.cost_at_confidence / job.cost_usd) ** reach)
+        return [job.cost_at_confidence] * LUCKS
+    ranks = ((speed + (number + 0.5) / LUCKS) / SPEEDS for number in range(LUCKS))
+    least, most = SPEED_RANK_BOUNDS
+    known = (min(max(rank, least), most) for rank in ranks)
+    ratio, asked = job.cost_at_confidence / job.cost_usd, _student(confidence)
+    return [float(job.cost_usd * ratio ** (_student(rank) / asked)) for rank in known]
 
 
 def _student(probability: float) -> float:

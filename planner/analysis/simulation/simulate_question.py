@@ -38,6 +38,7 @@ from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
+from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.results.plan import Plan, require_plan
@@ -45,7 +46,6 @@ from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simula
 from planner.scenario.scenario import SolveOptions, services_of
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
-from planner.spot.policy.luck import SPEED_RANK_BOUNDS
 from planner.watch import tell
 
 SPOT_ONLY_PATHS = 3.0

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
+from planner.hazards import SPEED_RANK_BOUNDS
 from planner.records import record
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction
@@ -44,8 +45,6 @@ DRAWN_CHANGES, OTHER_RUN = 128, 613
 """Changes of a market that are drawn for each run; the next ones are those of the run so many numbers further."""
 LOOKED_AT_EVERY_HOURS = 1 / 12
 """How often a run looks at its market; a loss of its machines it sees at once."""
-SPEED_RANK_BOUNDS = (0.025, 0.975)
-"""Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 
 RUN_ARRAYS = (
     *("left", "slack", "running", "number", "of", "until_asked", "since_start"),

@@ -167,3 +167,14 @@ def test_jobs_on_two_markets_may_need_more_together_than_each_by_itself() -> Non
     assert joint_probability(same, 0.9, 2.0) == pytest.approx(15 / 16, abs=0.01)
     assert joint_late_usd(apart, 0.9) > 2.0
     assert joint_probability(apart, 0.9, 2.0) == pytest.approx((15 / 16) ** 2, abs=0.02)
+
+
+def test_a_job_on_demand_is_as_uncertain_next_to_one_on_spot_as_alone() -> None:
+    """$12 expected, $13.90 at 90 %, where t is 1.886: at 95 % it is 12 (13.9 / 12)^(2.92 / 1.886) = $15.07."""
+    on_demand = SimpleNamespace(
+        provider="b", region="r", gpu="B", cost_usd=12.0, cost_at_confidence=13.9, usd_of_runs=()
+    )  # fmt: skip
+    both = [_paid("a", 0, 1.0), on_demand]  # the one on spot always costs $1
+    assert joint_probability(both, 0.9, 14.9) == pytest.approx(0.90, abs=0.005)
+    assert joint_probability(both, 0.9, 16.07) == pytest.approx(0.95, abs=0.005)
+    assert max(joint_usd(both, 0.9)) == pytest.approx(1 + 12 * (13.9 / 12) ** (4.303 / 1.886), rel=1e-3)
