@@ -31,8 +31,8 @@ FEWEST_UNIQUE = 1e8
 """Unique tokens of the smallest data set that the law of repeated data was fitted on (arXiv:2305.16264, section 5)."""
 
 LAW_SPREAD = 0.05
-"""Nats by which three published laws differ at their optimum between 1e18 and 1e21 FLOP: how far sizes on one data set
-are told apart."""
+"""Nats by which three published laws differ at their optimum between 1e18 and 1e21 FLOP: how well sizes on one data
+set are distinguished."""
 
 LEVEL_SPREAD = 0.8
 """Nats by which data sets and tokenizers move the level of a loss, either way: the widest distance of published runs on

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Violation
 from planner.library.schema import Architecture, Library
+from planner.open_choices.choice_alternatives import law_of, level_spread
 from planner.results.chosen_model import BatchChoice, ModelChoice
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
-from planner.scenario.open_job import OpenJob, OwnLaw
+from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import Scenario, architectures_of, decide, decide_scenario, open_jobs
 
 if TYPE_CHECKING:
@@ -148,11 +149,7 @@ def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture, sequenc
             if wrong
             else []
         )
-    given = job.loss_law
-    law = loss_laws.LossLaw(given.e, given.a, given.b, given.alpha, given.beta) if isinstance(given, OwnLaw) else None
-    law = law or loss_laws.LAWS[str(given)]
-    stated = given.spread if isinstance(given, OwnLaw) else None
-    level = loss_laws.LEVEL_SPREAD if stated is None else stated
+    law, level = law_of(job), level_spread(job)
     size = architecture.parameters - (0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden)
     found = []
     loss = law.loss_at_batch(size, chosen.tokens_at_reference, job.unique_tokens, job.batches[0] * sequence)

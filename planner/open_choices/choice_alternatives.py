@@ -121,6 +121,12 @@ def law_of(job: OpenJob) -> loss_laws.LossLaw:
     return loss_laws.LAWS[given]
 
 
+def level_spread(job: OpenJob) -> float:
+    """Return the nats by which the level of a loss may be off: as stated with an own law, else that of other data."""
+    stated = job.loss_law.spread if isinstance(job.loss_law, OwnLaw) else None
+    return loss_laws.LEVEL_SPREAD if stated is None else stated
+
+
 def law_parameters(architecture: Architecture) -> int:
     """Return the parameters that the laws count: without the input embedding, unless it is the output head too."""
     embedding = 0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden
@@ -178,7 +184,7 @@ class Alternative:
         """Return the tokens of the run that are worth `tokens` at the reference batch, and their uncertainty."""
         if not self.job.opens_batch:
             return tokens, 0.0
-        batch, reference = self.batch * self.sequence, self.job.batches[0] * self.sequence
+        batch, reference = self.batch * self.sequence, self.first_batch
         found = loss_laws.batch_tokens(tokens, batch, reference)
         return round(found), loss_laws.batch_sigma(tokens, batch, reference)
 

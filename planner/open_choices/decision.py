@@ -13,13 +13,14 @@ from planner.open_choices.choice_alternatives import (
     Found,
     best_of,
     known_range,
+    level_spread,
     tokens_at,
     tokens_for_loss,
 )
 from planner.records import record
-from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.results.chosen_model import LAST_DIGIT, BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
 from planner.scenario.job import Job
-from planner.scenario.open_job import OpenJob, OwnLaw
+from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ NEAR_COST = 1.1
 MOST_NAMED = 8
 """Most other models that a plan names."""
 SPREAD_NOTE = (
-    f"the loss rests on a law of published runs, which tells sizes on one data set apart to {loss_laws.LAW_SPREAD:g} "
-    f"nats; its level hangs on data and tokenizer, {loss_laws.LEVEL_SPREAD:g} nats either way: planner calibrate "
-    "--losses fits it to runs of yours"
+    f"the loss follows a law of published runs: compare sizes by it; its level depends on data and tokenizer, by up to "
+    f"{loss_laws.LEVEL_SPREAD:g} nats either way, and losses of runs of your own calibrate it"
 )
 LARGEST_NOTE = "the best model is the largest that the job allows: a larger one may be better"
 SMALLEST_NOTE = "the best model is the smallest that the job allows: a smaller one may be better"
@@ -43,8 +43,6 @@ LEAST_WASTE = 0.05
 OTHER_LEVEL = 0.1
 """Nats by which the losses of other data may lie higher or lower, for which the dollars of a wanted loss are shown."""
 VOCABULARY_NOTE = "losses per token of models with different vocabularies are compared by their parameters alone"
-LEAST_GAIN = 0.0005
-"""Loss by which more money must lower the least one for the budget to limit it: the last digit shown."""
 CAPPED_NOTE = "the money pays for more tokens than any run that the law has seen: the loss could be lower"
 
 
@@ -77,7 +75,7 @@ class Decision:
             return (CAPPED_NOTE,) if self.is_capped else ()
         found = [_repetition_note(job.unique_tokens, self.tokens), _batch_note(one, self.tokens)]
         found += [self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
-        found += ["" if _level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
+        found += ["" if level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
         found += [VOCABULARY_NOTE if self.vocabularies > 1 else ""]
         return tuple(note for note in found if note)
 
@@ -92,7 +90,7 @@ class Decision:
             f"{dollar.removesuffix(')')} for these tokens)" if dollar.endswith(")") else dollar for dollar in dollars
         ]
         more, loss = self.more_money, self.alternative.loss(self.tokens)
-        if more is not None and loss - more.loss >= LEAST_GAIN:
+        if more is not None and loss - more.loss >= LAST_DIGIT:
             found.insert(0, f"budget (with ${more.budget_usd:,.2f}: loss {loss - more.loss:.3f} lower)")
         return tuple(found)
 
@@ -106,7 +104,7 @@ class Decision:
         loss = one.loss(reference) if job.uses_law else None
         span = None
         if loss is not None:
-            low, high = loss_laws.loss_range(loss, reference, job.unique_tokens, _level_spread(job))
+            low, high = loss_laws.loss_range(loss, reference, job.unique_tokens, level_spread(job))
             span = LossRange(value=loss, low=low, high=high)
         return ModelChoice(
             architecture=one.architecture.name,
@@ -123,12 +121,6 @@ class Decision:
             compared=self.compared,
             above_least=self.above_least,
         )
-
-
-def _level_spread(job: OpenJob) -> float:
-    """Return the nats by which the level of a loss may be off: as stated with an own law, else that of other data."""
-    stated = job.loss_law.spread if isinstance(job.loss_law, OwnLaw) else None
-    return loss_laws.LEVEL_SPREAD if stated is None else stated
 
 
 def _repetition_note(unique: int | None, tokens: int) -> str:
@@ -215,7 +207,7 @@ def _without_waste(found: Found) -> Found:
     """Return the fewest tokens of a model that lose no digit that is shown: repeated ones are worth less and less."""
     if found.alternative.job.unique_tokens is None:
         return found
-    tokens = tokens_for_loss(found.alternative, found.loss + LEAST_GAIN)
+    tokens = tokens_for_loss(found.alternative, found.loss + LAST_DIGIT)
     if tokens is None or tokens >= found.tokens:
         return found
     return replace(found, tokens=tokens, loss=found.alternative.loss(tokens), is_capped=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.report import words
 from planner.report.words import line_room
 from planner.results.chosen_model import (
+    LAST_DIGIT,
     BatchChoice,
     LossCalibration,
     LossFrontier,
@@ -13,8 +14,6 @@ from planner.results.chosen_model import (
     ModelSummary,
 )
 
-LEAST_SHOWN = 0.0005
-"""Nats of which the last digit of a loss takes note."""
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
@@ -54,7 +53,7 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
     if chosen.as_good:
         lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
     more = chosen.more_money
-    if more is not None and chosen.loss is not None and chosen.loss.value - more.loss >= LEAST_SHOWN:
+    if more is not None and chosen.loss is not None and chosen.loss.value - more.loss >= LAST_DIGIT:
         buys = chosen.loss.value - more.loss
         lines += words.wrap_lines(
             f"a budget of {words.usd(more.budget_usd)} lowers the loss by {buys:.2f} to {more.loss:.3f}: "

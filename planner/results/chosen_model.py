@@ -5,6 +5,9 @@ from typing import Literal
 from planner.results.plan_parts import Part, html_table
 from planner.results.result_tables import Result, Table, TabledResult, flattened
 
+LAST_DIGIT = 0.0005
+"""Nats from which on the last digit of a loss that is shown changes."""
+
 
 class LossRange(Part):
     """Loss in nats per token, with the range that laws and data sets leave."""

@@ -23,13 +23,15 @@ from planner.scenario.job_stages import Work
 from planner.scenario.service_load import ServeJob
 
 OPEN_FORM = "of a choice"
-FEWEST_UNIQUE_TOKENS = 10_000_000
-"""A tenth of the smallest data set that the law of repeated data was fitted on (arXiv:2305.16264)."""
 """Tag of the form of such a job."""
 BEST_TOKENS = "best"
 """The tokens of a job that trains the best model for its budget."""
 MOST_ALTERNATIVES = 200
 """Most models times batches that are compared."""
+
+
+LEAST_UNIQUE_TOKENS = 10_000_000
+"""A tenth of the smallest data set that the law of repeated data was fitted on (arXiv:2305.16264)."""
 
 
 class ParameterRange(StrictModel):
@@ -217,9 +219,9 @@ class OpenJob(Job):
         if unused is not None:
             fix = "use it with work: {tokens: best} or work: {loss: L}"
             raise validation_error("is of no use: the work is given", fix, unused)
-        if self.unique_tokens is not None and self.unique_tokens < FEWEST_UNIQUE_TOKENS:
+        if self.unique_tokens is not None and self.unique_tokens < LEAST_UNIQUE_TOKENS:
             what = f"{self.unique_tokens:,} tokens: no law of repeated data is known for so few"
-            raise validation_error(what, f"give at least {FEWEST_UNIQUE_TOKENS:,}", "unique_tokens")
+            raise validation_error(what, f"give at least {LEAST_UNIQUE_TOKENS:,}", "unique_tokens")
         if self.uses_law and (self.trials.count > 1 or self.early_stopping != 1 or self.measured):
             what = "several trials, early stopping and observed runs hold for one model"
             raise validation_error(what, "leave them out where the model is to be found", "work")
