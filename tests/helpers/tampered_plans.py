@@ -26,6 +26,8 @@ UNAUDITED = {
     "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",
     "jobs.notes": "words",
+    "jobs.evidence.estimates": "how many ways there were",
+    "jobs.evidence.flattery": "what the choice among other ways costs",
 }
 """What a plan says beside how the jobs are run; everything else must be found when changed."""
 
