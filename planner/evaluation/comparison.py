@@ -20,6 +20,7 @@ _UNAUDITED = {
     "fallbacks",
     "purchase",
     "riskier",
+    "safer",
     "frameworks",
     "runner_up",
     "model",  # checked with the choice

@@ -178,6 +178,9 @@ class Assignment(Part):
     ladder: tuple[Option, ...] = ()
     riskier: tuple[Option, ...] = ()
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
+    safer: tuple[Option, ...] = ()
+    """The best plans without what is less sure here: `secure` on no host of a private person, `on demand` without spot;
+    the note of each has the setting that asks for it."""
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""
     runner_up: tuple[Option, ...] = ()

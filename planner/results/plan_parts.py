@@ -146,7 +146,14 @@ class Option(Part):
     cost_usd: float | None
     hours: float | None
     hours_at_confidence: float | None = None
-    """Hours that it keeps at the confidence of the job; only of faster plans."""
+    """Hours that it keeps at the confidence of the job."""
+    usd_per_hour: float | None = None
+    """Rent of all its machines; None where they are not rented by the hour."""
+    tier: str = ""
+    """How its machines are had: `secure`, `community` (hosts of private persons), `own`, `bought`, `committed` ..."""
+    spot_share: float = 0.0
+    method: str = ""
+    """Method with its bits, such as `QLoRA`; of generation the engine and its bits."""
     allowed: bool = True
     prior: bool = False
     """Whether the figures rest on documentation or on few runs: such a framework takes part only when it is named."""

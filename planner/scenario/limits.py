@@ -217,7 +217,7 @@ class Limits(StrictModel):
         The age counts against today where the scenario sets the limit, else against the newest of its provider.
         """
         most = self.max_price_age_hours
-        if most is None or not offer.can_outdate:
+        if most is None or not offer.is_by_the_hour:
             return False
         if not self.caps_price_age:
             return offer.days_behind * DAY_HOURS > most

@@ -301,8 +301,8 @@ class Offer(Terms):
         return int((self.__pydantic_private__ or {}).get("_days_behind", 0))
 
     @property
-    def can_outdate(self) -> bool:
-        """Whether the price is one that changes: of GPUs that are rented by the hour."""
+    def is_by_the_hour(self) -> bool:
+        """Whether it rents GPUs by the hour, at a price that changes."""
         return self.rents_gpus and self.tier in ("secure", "community")
 
     @property

@@ -22,6 +22,7 @@ from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
+from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
@@ -83,6 +84,37 @@ MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which an alternative of the same cost must differ in hours, or of the same hours in cost."""
 
 
+def option_at(
+    label: str, candidates: JobCandidates, market: Market, at: tuple[CandidateTable, int, float], **marks: Any
+) -> Option:
+    """Return a candidate as another way to run a job, with `marks`: note, allowed, prior.
+
+    `at`: a table of the candidates, its row and a spot share. Of a row that follows a spot policy the hours at the
+    confidence are the deadline that the policy keeps.
+    """
+    table, row, share = at
+    offer = market.offers[int(table.offer[row])]
+    return Option(
+        label=label,
+        hours_at_confidence=float(table.rows(np.asarray([row])).late_hours(share)[0]),
+        usd_per_hour=_usd_per_hour(offer, int(table.gpus[row]), share),
+        tier=offer.tier,
+        spot_share=share,
+        method=candidates.recipes[int(table.recipe[row])].method_label,
+        **marks,
+        **figures_of(table, row, share, market),
+    )
+
+
+def _usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
+    """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
+    on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
+    if not offer.is_by_the_hour or not offer.gpus:
+        return None
+    each = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
+    return each * gpus / offer.gpus
+
+
 def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
     """Return what a candidate rents, and its cost and hours at a spot share."""
     offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
@@ -120,8 +152,8 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
             best = int(rows[np.argmin(value[rows])])
-            figures = figures_of(table, best, float(share[best]), prepared.market)
-            options.append(Option(label=label, allowed=not excluded, note=excluded, **figures))
+            at = table, best, float(share[best])
+            options.append(option_at(label, candidates, prepared.market, at, note=excluded, allowed=not excluded))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
@@ -197,8 +229,8 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
             note = f"{note}, {payment}".removeprefix(", ")
         if break_even := describe_break_even(market, market.offers[int(table.offer[row])], float(table.instances[row])):
             note = f"{note}: {break_even}"
-        figures = figures_of(table, int(row), float(shares[row]), market)
-        found.append(Option(label=name, allowed=True, note=note, **figures))
+        at = table, int(row), float(shares[row])
+        found.append(option_at(name, prepared.candidates[job], market, at, note=note))
         if len(found) == MAX_RUNNERS_UP:
             break
     return tuple(found)
@@ -225,9 +257,9 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
         if not np.isfinite(value).any():  # nothing ends so early
             continue
         best = int(np.lexsort((late := earlier.table.late_hours(share), value))[0])
-        figures = figures_of(earlier.table, best, float(share[best]), market)
+        option = option_at(label, candidates, market, (earlier.table, best, float(share[best])))
         ends = part * hours if best in earlier.spot else float(late[best])
-        option = Option(label=label, hours_at_confidence=ends, **figures)
+        option = option.model_copy(update={"hours_at_confidence": ends})
         found.setdefault((int(earlier.rows[best]), float(share[best]), ends), option)
     return tuple(found.values())
 

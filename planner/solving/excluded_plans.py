@@ -21,12 +21,15 @@ from planner.results.plan_parts import LossyChoice, Option
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
-from planner.solving.alternatives import figures_of, with_excluded_methods
+from planner.scenario.limits import SpotShare
+from planner.solving.alternatives import option_at, with_excluded_methods
 from planner.solving.infeasibility.relaxations import setting_path
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from planner.results.plan import Assignment
 
 
 LEAST_SURE = 0.7
@@ -55,8 +58,9 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
         if not len(rows):
             continue
         best = int(rows[np.argmin(value[rows])])
-        figures = figures_of(screened.table, best, float(share[best]), prepared.market)
-        options.append(Option(label=profiles[name].label, allowed=name in used, prior=name not in used, **figures))
+        at = screened.table, best, float(share[best])
+        is_used = name in used
+        options.append(option_at(profiles[name].label, every, prepared.market, at, allowed=is_used, prior=not is_used))
     return tuple(options)
 
 
@@ -92,19 +96,36 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
         return ()
     sure = math.floor(chance * 100) / 100
     setting = f"{setting_path(f'jobs.{one.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
-    figures = figures_of(screened.table, best, float(shares[best]), prepared.market)
     least = screened.table, best, float(shares[best])
     if _loses_tie(prepared, (table, screened.table), float(value[best]), least):
         return ()
     note = f"fits with {sure * 100:.0f} %: {setting}"
-    return (
-        Option(
-            label=library.techniques.words("activation_checkpointing", recipe.activation_checkpointing),
-            allowed=False,
-            note=note,
-            **figures,
-        ),
+    label = library.techniques.words("activation_checkpointing", recipe.activation_checkpointing)
+    return (option_at(label, one, prepared.market, least, note=note, allowed=False),)
+
+
+def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tuple[Option, ...]:
+    """Return the best plan on no private person's host, and the best without spot, where the plan takes such a risk."""
+    limits, tiers = prepared.scenario.limits, prepared.scenario.limits.tiers
+    secure = tiers.model_copy(update={"forbid": (*tiers.forbid, "community")})
+    named = ", ".join(secure.forbid)
+    ways = (
+        ("secure", chosen.tier == "community", {"tiers": secure}, f"limits.tiers.forbid=[{named}]"),
+        ("on demand", chosen.spot_share > 0, {"spot_share": SpotShare(max=0.0)}, "limits.spot=false"),
     )
+    candidates, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
+    found = []
+    for label, is_risk, change, setting in ways:
+        if not is_risk or (label == "on demand" and limits.spot_share.min > 0):
+            continue
+        stricter = limits.model_copy(update=change)
+        table = screen(candidates, prepared.market, stricter, prepared.library, True, objective.waiting_usd, BEST).table
+        value, share = objective.best(table)
+        if np.isfinite(value).any():
+            best = int(np.argmin(value))
+            at = table, best, float(share[best])
+            found.append(option_at(label, candidates, prepared.market, at, note=setting))
+    return tuple(found)
 
 
 def _loses_tie(
@@ -155,8 +176,8 @@ def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, 
         nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
         return (Option(label=label, allowed=False, note="no configuration within the limits", **nothing),)
     best = int(np.argmin(value))
-    figures = figures_of(screened.table, best, float(share[best]), prepared.market)
-    return (Option(label=label, allowed=False, note=setting, **figures),)
+    at = screened.table, best, float(share[best])
+    return (option_at(label, one, prepared.market, at, note=setting, allowed=False),)
 
 
 def _part_of(work: InferenceWork, runs: int) -> InferenceWork:

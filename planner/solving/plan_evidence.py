@@ -17,7 +17,7 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import Option, PlanEvidence
 from planner.scenario.inference_job import InferenceJob
-from planner.solving.alternatives import figures_of
+from planner.solving.alternatives import option_at
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def best_known(prepared: PreparedScenario, index: int, rests: Integers) -> Optio
     if not np.isfinite(value).any():
         return None
     best = int(np.argmin(value))
-    figures = figures_of(screened.table, best, float(share[best]), market)
-    return Option(label=f"{figures['provider']} {figures['gpu']}", **figures)
+    return option_at("", candidates, market, (screened.table, best, float(share[best])))
 
 
 def _memory(made: Assignment, library: Library) -> EvidenceWord:

@@ -39,7 +39,7 @@ from planner.solving.alternatives import (
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
 from planner.solving.choice import OptimisedChoice
-from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
+from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier, find_safer
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
 from planner.solving.plan_evidence import find_evidence
@@ -373,6 +373,7 @@ def _others(
         "lossy": find_lossy(prepared, index, recipe),
         "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
         "riskier": find_riskier(prepared, index, made.gpu, row, share),
+        "safer": find_safer(prepared, index, made),
         "frameworks": best_by_framework(prepared, index, made.gpu),
         "runner_up": find_runners_up(prepared, index, row, share),
     }

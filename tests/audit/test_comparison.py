@@ -121,7 +121,18 @@ def test_observed_runs_are_compared_by_position() -> None:
 
 def test_what_a_plan_says_of_other_configurations_is_left_out() -> None:
     """Ladder, runners-up, binding limits and notes are all that is not compared."""
-    words = {"lossy", "quality", "ladder", "frameworks", "riskier", "runner_up", "compared_by", "binding", "notes"}
+    words = {
+        "lossy",
+        "quality",
+        "ladder",
+        "frameworks",
+        "riskier",
+        "safer",
+        "runner_up",
+        "compared_by",
+        "binding",
+        "notes",
+    }
     names = {"name", *words, "cost_usd"}
     kept = Assignment.model_construct(**{name: 1.0 for name in Assignment.model_fields})
     changed = Assignment.model_construct(**{name: 2.0 if name in names else 1.0 for name in Assignment.model_fields})

@@ -22,6 +22,7 @@ UNAUDITED = {
     "jobs.quality": "words",
     "jobs.frameworks": "other ways",
     "jobs.riskier": "other ways",
+    "jobs.safer": "other ways",
     "jobs.runner_up": "other ways",
     "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",

@@ -204,4 +204,4 @@ def test_what_is_left_out_by_default_does_not_depend_on_the_day(day: datetime.da
         capped = change_scenario(later, [f"limits.max_price_age={cap}d"])
         for one in capped.offers:
             old = one.first_date is not None and (day - one.first_date).days > cap
-            assert capped.limits.is_outdated(one) == (old and one.can_outdate)
+            assert capped.limits.is_outdated(one) == (old and one.is_by_the_hour)
