@@ -129,8 +129,8 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Paths that mean standard output."""
 
 
-SAVING = "planner.saving"
-"""Key of the running command's context: the command that saves its question, where options asked it."""
+SAVING, TYPED = "planner.saving", "planner.typed"
+"""Keys of the running command's context: the command that saves its question, where options asked it; its words."""
 READ = "planner.read"
 """Key of the running command's context: lines on the configuration of a training tool that it read."""
 
@@ -326,6 +326,13 @@ class Commands(click.Group):
         except BaseException as error:
             code = _ending(error, as_json="--json" in given)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **extra: Any) -> click.Context:
+        """Return the context, which remembers what was typed."""
+        typed = tuple(args)  # parsing takes them out of the list
+        context = super().make_context(info_name, args, *others, **extra)
+        context.meta[TYPED] = typed
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe has an exit code of its own."""

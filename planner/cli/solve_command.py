@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
+import shlex
+from typing import TYPE_CHECKING
+
 import click
 
 from planner.cli.options import (
@@ -13,11 +18,14 @@ from planner.cli.options import (
     set_option,
     solve_options,
 )
-from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
+from planner.cli.output import INFEASIBLE, STANDARD_OUTPUT, TYPED, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.plan import Plan
-from planner.results.plan_parts import jobs_text
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Option, jobs_text
 from planner.scenario.scenario import SolveOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @click.command()
@@ -27,8 +35,11 @@ from planner.scenario.scenario import SolveOptions
 @click.option(
     "--plot", metavar="FILE", help="Draw the timetable of jobs, or the week of a service: .png, .svg or .html."
 )
+@click.option("--details", is_flag=True, help="Print everything: speed, stages, the whole bill, every note.")
 @solve_options(stop=True)
-def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, options: SolveOptions) -> None:
+def solve(
+    loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, details: bool, options: SolveOptions
+) -> None:
     """Find the best plan for SCENARIO.
 
     SCENARIO is a file, the name of a shipped scenario, or - for standard
@@ -44,16 +55,54 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         from planner.solving.solve import solve as find_plan
 
         plan = find_plan(scenario, options)
+    from planner.report.plan_answer import render_answer
     from planner.report.plan_text import render
 
-    output.write(plan, render, draw_answer if plan.planned else None, document=_plan_text, color=True)
-    click.get_current_context().exit(EXIT_CODES[plan.status])
+    text = render if details else render_answer
+    output.write(plan, text, draw_answer if plan.planned else None, document=_plan_text, color=True)
+    context = click.get_current_context()
+    if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:
+        show("\n".join(["", *next_commands(context.meta.get(TYPED, ()), path, plan)]))
+    context.exit(EXIT_CODES[plan.status])
+
+
+OF_SOLVE = {"-o": 1, "--output": 1, "--plot": 1, "--details": 0, "--gap": 1, "--time-limit": 1, "--solver": 1}
+"""Options that `explain` does not take, with the number of words that follow each."""
+
+
+def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[str]:
+    """Return the commands to go on with, each as it can be typed: run the plan, ask why not another card.
+
+    `typed`: the words of this command. What came from standard input can be asked of no other command.
+    """
+    if not typed or "-" in typed:
+        return []
+    asked = shlex.join(["planner", *typed])
+    export = "planner export plan.json --all -o run"
+    run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
+    other = next((_asked_why(job, option) for job in plan.jobs for option in job.runner_up if option.gpu), "")
+    commands = [run, f"{asked} --details"]
+    if other and len(plan.jobs) == 1:
+        words, kept = iter(typed[1:]), ["planner", "explain"]
+        for word in words:
+            name, equals, _ = word.partition("=")
+            if name not in OF_SOLVE:
+                kept.append(word)
+            elif not equals:
+                collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
+        commands.insert(1, shlex.join([*kept, "--why-not", other]))
+    return commands
 
 
 def _plan_text(plan: Plan) -> str:
     from planner.documents.tables import json_text
 
     return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+
+
+def _asked_why(job: Assignment, option: Option) -> str:
+    """Return the query for the next best machine: its card where that differs from the plan's, else its provider."""
+    return f"gpu={option.gpu}" if option.gpu != job.gpu else f"provider={option.provider}"
 
 
 @click.command()

@@ -43,15 +43,18 @@ def format_method(option: Option, job: Assignment) -> str:
 
 def lossy(job: Assignment) -> list[str]:
     """Return what the plan rounds without being asked to, with the price of doing without: at most two lines."""
+    return words.second_lines(lossy_text(job))
+
+
+def lossy_text(job: Assignment) -> str:
+    """Return what the plan rounds without being asked to, with the price of doing without; empty where nothing."""
     told = []
     for choice in job.lossy:
         price = "not within the limits"
         if choice.cost_usd is not None and choice.hours is not None:
             price = f"{words.usd(choice.cost_usd)}, {words.likely(choice.hours)}"
         told.append(f"{choice.technique} ({choice.without}: {price})")
-    return (
-        [f"  {line}" for line in words.wrap_lines(f"uses {' and '.join(told)}", words.width() - 2, 2)] if told else []
-    )
+    return f"uses {' and '.join(told)}" if told else ""
 
 
 def conversion(job: Assignment) -> list[str]:
@@ -89,17 +92,23 @@ def format_alternatives(job: Assignment) -> list[str]:
 
 def memory_risk(plan: Plan, job: Assignment) -> list[str]:
     """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
-    lines, fallback = [], job.vram_gib.fallback
-    if fallback is not None and job.vram_gib.fit_probability < SURE_TO_FIT:
-        more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
-        crossed = crossed_limits(plan, job, fallback)
-        text = f"if out of memory: {fallback.change}, {more}{crossed and f', which {crossed}'}"
-        lines += words.wrap_lines(text, line_room(), 2)
+    lines = if_out_of_memory(plan, job)
     for option in job.riskier:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
         usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
         lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
     return lines
+
+
+def if_out_of_memory(plan: Plan, job: Assignment) -> list[str]:
+    """Return the change that takes less memory, with what it costs; none where the job is sure to fit."""
+    fallback = job.vram_gib.fallback
+    if fallback is None or job.vram_gib.fit_probability >= SURE_TO_FIT:
+        return []
+    more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
+    crossed = crossed_limits(plan, job, fallback)
+    text = f"if out of memory: {fallback.change}, {more}{crossed and f', which {crossed}'}"
+    return words.wrap_lines(text, line_room(), 2)
 
 
 SURE_TO_FIT = 0.995
@@ -216,7 +225,7 @@ def scope(plan: Plan) -> list[str]:
     best = "optimal" if plan.status == "optimal" else "best found"
     if not counts.offers:  # a plan that was written before offers were counted
         return []
-    among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offer{'' if counts.offers == 1 else 's'}"
+    among = f"{best} among {counts.made:,} candidates of {offers_text(counts.offers)}"
     models = [job.model for job in plan.jobs if job.model is not None]
     model = models[0] if models else None
     if model is not None and model.above_least is not None:
@@ -229,6 +238,11 @@ def scope(plan: Plan) -> list[str]:
         among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
+
+
+def offers_text(count: int) -> str:
+    """Return a number of offers."""
+    return f"{count:,} offer{'' if count == 1 else 's'}"
 
 
 LEAST_COST_IS = {

@@ -121,6 +121,18 @@ def techniques(job: Run, brief: bool = False) -> str:
     return ", ".join(parts)
 
 
+def method_label(job: Assignment) -> str:
+    """Return the method of a training job with its bits, such as `QLoRA`."""
+    values, how = read_techniques().values, job.techniques
+    return values.method.values[how.method].label or str(values.weight_bits.values[how.weight_bits].label)
+
+
+def framework_label(job: Assignment) -> str:
+    """Return the name of the framework; empty for a managed service."""
+    profile = read_techniques().frameworks.get(job.framework)
+    return profile.label if profile else ""
+
+
 def kernels(job: Assignment) -> str:
     """Return the framework and its kernels; empty for a managed service."""
     profile = read_techniques().frameworks.get(job.framework)
@@ -200,8 +212,13 @@ def host_memory(host: HostMemory | None) -> list[str]:
     """Return what states take of the memory of the host, and whether that is assumed; no line where they take none."""
     if host is None:
         return []
+    return [f"host: {host_memory_text(host)}"]
+
+
+def host_memory_text(host: HostMemory) -> str:
+    """Return what states take of the memory of a machine, and whether that is assumed."""
     known = " (assumed)" if host.assumed else ""
-    return [f"host: {words.significant(host.taken_gb)} of {host.total_gb:,.0f} GB per machine{known}"]
+    return f"{words.significant(host.taken_gb)} of {host.total_gb:,.0f} GB per machine{known}"
 
 
 def rate(job: Run) -> str:
@@ -355,9 +372,15 @@ OLD_PRICE_DAYS = 60
 
 def old_prices(plan: Plan) -> list[str]:
     """Return the line that says how old the prices of a plan are and what renews them; none while they are new."""
+    text = old_prices_text(plan)
+    return [f"  ({text.replace(': ', ') newer ones: ')}"] if text else []
+
+
+def old_prices_text(plan: Plan) -> str:
+    """Return how old the prices of a plan are, and the command that renews them; empty while they are new."""
     if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
-        return []
-    return [f"  (prices {plan.price_age_days:,} days old) newer ones: planner prices update"]
+        return ""
+    return f"prices {plan.price_age_days:,} days old: planner prices update"
 
 
 def on_a_prior(job: Assignment) -> list[str]:
@@ -384,10 +407,16 @@ def evidence(job: Assignment) -> list[str]:
         return []
     named = {"speed": rests.speed, "memory": rests.memory, "price": rests.price, "spot market": rests.spot}
     lines = [", ".join(f"{name} {word}" for name, word in named.items() if word)]
-    if rests.flattery is not None and rests.estimates is not None:
-        pick = f"cheapest of {rests.estimates:,} estimates: such picks cost {rests.flattery * 100:.0f} % more"
-        lines += words.wrap_lines(f"{pick} on average", line_room(), 2)
-    return lines
+    pick = pick_text(job)
+    return [*lines, *words.wrap_lines(pick, line_room(), 2)] if pick else lines
+
+
+def pick_text(job: Assignment) -> str:
+    """Return what the cheapest of many uncertain estimates costs more on average; empty where it is little."""
+    rests = job.evidence
+    if rests is None or rests.flattery is None or rests.estimates is None:
+        return ""
+    return f"cheapest of {rests.estimates:,} estimates: such picks cost {rests.flattery * 100:.0f} % more on average"
 
 
 def prices(job: Assignment) -> list[str]:
@@ -419,8 +448,8 @@ ITEM_NAMES = {"starts and losses": "restarts, lost work", "moves between regions
 """Names on the screen that differ from those of the data."""
 
 
-def bill(job: Assignment, room: int) -> list[str]:
-    """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines.
+def bill(job: Assignment) -> list[str]:
+    """Return items that cost something, what is not included, and the total.
 
     Items are shown in whole cents; a line of rounding makes them add up to the total.
     """
@@ -433,16 +462,7 @@ def bill(job: Assignment, room: int) -> list[str]:
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     total = job.cost.expected
     tail.append(_amount("total", spread, total))
-    space = room - len(tail)
     rest = rounding([item.usd for item in paid], total)
-    if len(paid) + bool(rest) > space:
-        # Keep the order of the bill and drop its smallest items.
-        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
-        rest = rounding([paid[i].usd for i in kept], total)
-        left = [line for i, line in enumerate(paid) if i not in kept]
-        names = f"{len(left)} smaller items", "--json lists them"
-        others = _amount(*(names if len(left) > 1 else (item_name(left[0].item, job.gpu), "and rounding")), rest)
-        return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
     lines = [bill_line(item, job.gpu) for item in paid]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
 

@@ -1,4 +1,4 @@
-"""A plan as text: the summary first, at most 30 lines of 80 columns for one job."""
+"""A plan as text: the summary first; of one job everything, of several as much as fits 30 lines of 80 columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 
 LINES = 30
-"""Most lines of a plan for one job, apart from other ways than the plan."""
-
-MORE_LINES = 10
-"""Additional lines for a job with stages, trials, a commitment or spot."""
+"""Most lines of a plan for several jobs."""
+UNCUT = 1_000
+"""Lines of what is shown whole."""
 
 BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 
@@ -53,12 +52,12 @@ def _together(plan: Plan, of_services: str) -> str:
 
 
 def _single(plan: Plan) -> list[str]:
-    """Return the sections of one job; the bill and the notes get the lines that the others leave."""
+    """Return all sections of one job."""
     job = plan.jobs[0]
     headlines = _headlines(job, plan_alternatives.purchase_price(plan, job))
     texts = (f"{text}, {plan_sections.format_optimality(plan)}" for text in headlines)
     summary = [
-        _summary_line(plan.scenario, *texts),
+        summary_line(plan.scenario, *texts),
         *plan_sections.old_prices(plan),
         *plan_sections.on_a_prior(job),
         *(open_choices.answer_lines(job.model) if job.model else []),
@@ -78,10 +77,6 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Spot", plan_sections.spot(job)),
         *words.section("Term", plan_sections.commitment(job)),
     ]
-    other_ways = [
-        *words.section("Else", plan_alternatives.further_ways(job)),
-        *words.section("Buy", plan_alternatives.purchase(job)),
-    ]
     below = [
         *words.section("Faster", plan_alternatives.faster(plan)),
         *words.section(
@@ -91,7 +86,8 @@ def _single(plan: Plan) -> list[str]:
         *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
         *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
         *words.section("Next", plan_alternatives.format_alternatives(job)),
-        *other_ways,
+        *words.section("Else", plan_alternatives.further_ways(job)),
+        *words.section("Buy", plan_alternatives.purchase(job)),
         *words.section(
             "Limits",
             [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
@@ -100,15 +96,9 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Evidence", plan_sections.evidence(job)),
         *words.section("Scope", plan_alternatives.scope(plan)),
     ]
-    all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
-    more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
-    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(plan_sections.cut_lines(plan.cut))
-    room = most - len(summary) - len(above) - len(below) - bool(all_notes)
-    costs = words.section("Bill", bill(job, max(3, room)))
-    left = most - len(summary) - len(above) - len(costs) - len(below)
-    remarks = render_notes(all_notes, left)
-    first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
-    return [*summary, *first, *above, *costs, *second, *below, *remarks]
+    notes = words.wrap_all(dict.fromkeys((*job.notes, *plan.warnings)), line_room(), UNCUT)
+    remarks = words.section("Notes", notes)
+    return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
 
 
 SHORT_NAME = 24
@@ -132,7 +122,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
+    lines = [summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
     priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
     lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
     for job in plan.jobs:
@@ -175,7 +165,7 @@ def _block(job: Assignment) -> list[str]:
         words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
         *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
-    summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
+    summary = summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
 
 
@@ -211,10 +201,10 @@ def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str,
     return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 
-def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
+def summary_line(name: str, *texts: str, width: int | None = None) -> str:
     """Return `name: text` with the first text that fits; if none fits, cut the name and then the hardware.
 
-    Hours, dollars and optimality at the end are never cut.
+    Figures at the end are never cut.
     """
     name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.

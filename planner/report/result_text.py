@@ -10,8 +10,8 @@ from planner.report.catalog_text import render_market
 from planner.report.estimate_text import render_estimate
 from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_text import render_frontier
+from planner.report.plan_answer import render_answer
 from planner.report.plan_sections import render as render_technique
-from planner.report.plan_text import render as render_plan
 from planner.report.run_text import render_calibration, render_probe, render_tracking
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TEXTS: dict[type[Result], Callable[[Any], str]] = {
-    Plan: render_plan,
+    Plan: render_answer,
     Frontier: render_frontier,
     LossCalibration: lambda found: open_choices.render_loss_calibration(found),
     LossFrontier: lambda found: open_choices.render_loss_frontier(found),

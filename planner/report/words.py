@@ -229,8 +229,8 @@ def first_fitting(name: str, *texts: str) -> str:
 
 def wrap_lines(text: str, width: int, most: int) -> list[str]:
     """Return the text in at most `most` lines, three dots at its end if it was cut."""
-    # A figure and its percent sign stay on one line.
-    glued = sanitise(text).replace(" %", f"{NO_BREAK}%")
+    # A figure and its percent sign stay on one line, and so do an option and its value, to be copied.
+    glued = sanitise(text).replace(" %", f"{NO_BREAK}%").replace("--set ", f"--set{NO_BREAK}")
     lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
     lines = [line.replace(NO_BREAK, " ") for line in lines]
     if len(lines) <= most:

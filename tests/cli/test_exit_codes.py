@@ -103,7 +103,7 @@ def test_an_unexpected_error_shows_its_traceback_where_asked(
 def test_the_text_is_plain_when_piped_and_starts_with_the_verdict(solver: Solver, scenario: str) -> None:
     """No escape sequence reaches a pipe."""
     result = run("solve", scenario)
-    assert result.stdout.startswith("quickstart: 1 x RTX3090 at vast, on demand, likely 21.4 h, $2.82, optimal\n")
+    assert result.stdout.startswith("quickstart: 1 x RTX3090 at vast (Quebec), QLoRA, $2.82, by 28.0 h\n")
     assert "\033" not in result.stdout and result.stderr == ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.report.plan_text import LINES, MORE_LINES
+from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH
+from tests.helpers.plans import make_plan
 
 AS_OF = ("--as-of", "2026-09-01")
 
@@ -31,13 +33,39 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
-    """The text has the figures of the JSON, in 25 lines of 80 columns, and ten more for its stages."""
+    """The text has the figures of the JSON, in 30 lines of 80 columns, and commands to go on with."""
     document = json.loads(plan_file.read_text())
     lines = run("solve", "quickstart", *AS_OF).stdout.splitlines()
     job = document["jobs"][0]
     assert lines[0].startswith(f"quickstart: {job['gpus']} x {job['gpu']} at {job['provider']}")
-    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, optimal")
-    assert len(lines) <= LINES + MORE_LINES and max(map(len, lines)) <= WIDTH
+    late = job["hours"]["at_confidence"]
+    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, by {late:.1f} h")
+    *answer, empty, run_it, why_not, details = lines
+    assert len(answer) <= 30 and max(map(len, answer)) <= WIDTH and empty == ""
+    asked = f"planner solve quickstart {' '.join(AS_OF)}"
+    assert run_it == f"{asked} -o plan.json && planner export plan.json --all -o run"
+    assert why_not.startswith(asked.replace("solve", "explain") + " --why-not gpu=")
+    assert details == f"{asked} --details"
+
+
+@pytest.mark.slow
+def test_every_command_that_an_answer_prints_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with options that the next command does not take, and where the plan was kept in a file."""
+    monkeypatch.chdir(tmp_path)
+    for given in (("--solver", "cbc", "--gap=0.001"), ("-o", "my plan.json")):
+        printed = run("solve", "quickstart", *AS_OF, *given).stdout.splitlines()
+        commands = [part for line in printed if line.startswith("planner ") for part in line.split(" && ")]
+        assert len(commands) >= 3
+        for command in commands:
+            result = run(*shlex.split(command)[1:])
+            assert result.exit_code == 0, f"{command}\n{result.stderr}"
+
+
+def test_an_answer_to_standard_input_names_no_command() -> None:
+    """What came from there is gone."""
+    plan = make_plan()
+    assert next_commands(("solve", "-"), None, plan) == []
+    assert next_commands(("solve", "my file.yaml"), None, plan)[-1] == "planner solve 'my file.yaml' --details"
 
 
 def test_check_accepts_the_plan_that_solve_wrote_and_no_other(plan_file: Path, tmp_path: Path) -> None:

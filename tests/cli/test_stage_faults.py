@@ -94,4 +94,4 @@ def test_a_commitment_that_is_too_short_is_passed_over_where_something_else_is_r
     offers = (with_key("commitment: {months: 1}"), "{provider: q, gpu: A100-80GB, gpus: 1, usd_per_hour: 3}")
     result = solved(tmp_path, SEEN, *offers, more="limits: {max_hours: 2000}\n")
     assert result.exit_code == 0, result.stderr
-    assert "1 x A100-80GB at q, on demand, likely 1,000 h, $3,000.00" in result.stdout
+    assert "1 x A100-80GB at q, LoRA, $3,000.00, by 1," in result.stdout

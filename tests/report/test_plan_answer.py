@@ -1,0 +1,150 @@
+"""The answer of a plan: what to rent in the first line, risks, other ways, and the plan in a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, risks_of, ways_of
+from planner.report.words import WIDTH
+from planner.results.plan_parts import CutSamples, Option, PlanEvidence
+from tests.helpers.plans import make_assignment, make_infeasible, make_plan
+
+GOLDEN = """\
+quickstart: 4 x A5000 at vast, private host, QLoRA, $2.82, by 28.0 h
+! a private person's machine: secure ones from $3.92
+  (--set limits.tiers.forbid=[community])
+! the speed is a prior, not from measurements; best without: 1 x H100-80GB at
+  nebius, $3.66, 8.1 h
+! prices 90 days old: planner prices update
+
+    way       machine                     $/h   cost      by  how
+  > plan      4 x A5000 at vast          0.50  $2.82  28.0 h  QLoRA
+    faster    8 x A5000 at vast          1.28  $3.49   3.2 h  QLoRA
+    measured  1 x H100-80GB at nebius    1.45  $3.66   9.0 h  QLoRA
+    secure    4 x A5000 at runpod        0.92  $3.92  29.0 h  QLoRA
+    full      8 x H100-80GB at a, spot  12.00  $5.21   4.0 h  excluded
+
+  Train    LoRA r16 on a 4-bit base (nf4), bf16 mixed, full checkpointing,
+           packed
+           micro-batch 2 x 8 steps x 4 GPUs = 64 sequences of 2,048 tokens
+           1 machine of 4 GPUs (pcie), ddp
+  Memory   13.1 of 23.6 GiB, fits with 99 %
+  Time     likely 21.4 h (17.0 to 27.1 h), by 28.0 h; meets the 36 h deadline
+           with 97 % probability
+  Bill     $2.82 in all ($2.30 to 3.60): $2.72 GPU on demand, $0.10 storage; not
+           included: transfer out
+  Why      proven best; no limit binds
+  Notes    link assumed (1 more: --details)"""
+
+
+def option(label: str, usd: float, late: float, **others: Any) -> dict[str, Any]:
+    """Another way at $0.50 an hour on one card."""
+    machine = {"provider": "vast", "gpu": "A5000", "gpus": 1, "tier": "secure", "usd_per_hour": 0.5}
+    times = {"hours": 0.8 * late, "hours_at_confidence": late}
+    return {"label": label, "cost_usd": usd, "method": "QLoRA", **times, **machine, **others}
+
+
+KNOWN = option("", 3.66, 9.0, provider="nebius", gpu="H100-80GB", usd_per_hour=1.45) | {"hours": 8.1}
+SECURE = option(
+    "secure", 3.92, 29.0, provider="runpod", gpus=4, usd_per_hour=0.92, note="limits.tiers.forbid=[community]"
+)
+FULL = option(
+    "full", 5.21, 4.0, provider="a", gpu="H100-80GB", gpus=8, usd_per_hour=12.0, spot_share=0.97, method="full"
+) | {"allowed": False, "note": "excluded by `techniques.method`"}
+
+
+def private(**changes: Any) -> Any:
+    """A plan on four cards of a private host, whose speed is a prior."""
+    evidence = {"speed": "prior", "memory": "fitted", "price": "measured", "known": KNOWN}
+    bill = [
+        {"item": "gpu on demand", "usd": 2.72, "quantity": 5.44, "unit": "h", "rate_usd": 0.5},
+        {"item": "storage", "usd": 0.10},
+        {"item": "transfer out", "usd": 0.0, "basis": "not included"},
+    ]
+    machine = {"gpu": "A5000", "gpus": 4, "gpus_per_instance": 4, "tier": "community", "region": "any"}
+    techniques = {"accumulation_steps": 8, "sharding": "ddp"}
+    job = make_assignment(
+        **machine,
+        techniques=techniques,
+        bill=bill,
+        evidence=evidence,
+        safer=[SECURE],
+        ladder=[option("QLoRA", 2.82, 28.0, gpus=4, usd_per_hour=0.5), FULL],
+        runner_up=[],
+        notes=["link assumed", "stock unknown"],
+    )
+    faster = [option("half the time", 3.49, 3.2, gpus=8, usd_per_hour=1.28)]
+    return make_plan(job, price_age_days=90, faster=faster, **changes)
+
+
+def test_the_answer_reads_as_agreed() -> None:
+    """The whole layout, to the letter."""
+    assert render_answer(private()) == GOLDEN
+
+
+def test_risks_from_the_fourth_on_are_named_on_one_line() -> None:
+    """The greatest stand first, in full; none is left to another command."""
+    cut = CutSamples(job="", share=0.4, sequence_length=2048, holds=8192, setting="jobs.0.sequence_length=8192")
+    plan = private(cut=[cut])
+    job = plan.jobs[0].model_copy(update={"spot_share": 1.0, "conversion": "merge the adapter first"})
+    plan = plan.model_copy(update={"jobs": (job,)})
+    kinds = [risk.kind for risk in risks_of(plan, job)]
+    assert kinds[:2] == ["samples are cut", "weights to convert"]
+    lines = render_answer(plan).splitlines()
+    assert sum(line.startswith("! ") for line in lines) == MOST_RISKS + 1
+    also = " ".join(lines[lines.index(next(line for line in lines if line.startswith("! also: "))) :][:2])
+    assert all(kind in also for kind in kinds[MOST_RISKS:]) and "--details" in also
+
+
+def test_a_plan_on_spot_alone_says_that_no_deadline_is_guaranteed() -> None:
+    """With what the same costs on demand, and the setting that asks for it."""
+    on_demand = option("on demand", 9.5, 20.0, note="limits.spot=false")
+    job = make_assignment(spot_share=1.0, safer=[on_demand])
+    text = render_answer(make_plan(job))
+    assert "no deadline is guaranteed; on demand from $9.50 (--set limits.spot=false)" in " ".join(text.split())
+    assert "  on demand  1 x A5000 at vast" in text
+
+
+def test_of_an_infeasible_question_the_answer_is_its_whole_text() -> None:
+    """There is nothing to shorten."""
+    assert render_answer(make_infeasible()).startswith("infeasible")
+
+
+@pytest.mark.parametrize("memory", ["measured", "fitted", "prior"])
+def test_memory_that_is_a_prior_is_a_risk(memory: Any) -> None:
+    """What is measured or fitted is none."""
+    evidence = PlanEvidence(speed="fitted", memory=memory, price="measured")
+    job = make_assignment(framework="unsloth", evidence=evidence)
+    assert ("memory is a prior" in [risk.kind for risk in risks_of(make_plan(job), job)]) == (memory == "prior")
+
+
+@st.composite
+def options(draw: st.DrawFn) -> Option:
+    """Another way, perhaps one that is no different or has no figures."""
+    given = option(
+        draw(st.sampled_from(["QLoRA", "LoRA", "full", "secure"])),
+        draw(st.floats(0.01, 99_999)),
+        draw(st.floats(0.01, 5_000)),
+        provider=draw(st.sampled_from(["vast", "a-provider-with-a-very-long-name"])),
+        gpus=draw(st.sampled_from([1, 8, 1024])),
+        spot_share=draw(st.sampled_from([0.0, 0.4, 1.0])),
+        allowed=draw(st.booleans()),
+        note=draw(st.sampled_from(["", "fits with 71 %: x=0.7", "excluded by `techniques.method`"])),
+    )
+    return Option(**given | draw(st.sampled_from([{}, {"cost_usd": None}, {"usd_per_hour": None}])))
+
+
+@settings(max_examples=200)
+@given(st.lists(options(), max_size=9), st.lists(options(), max_size=3))
+def test_the_table_has_the_plan_among_few_ways_that_differ(ladder: list[Option], faster: list[Option]) -> None:
+    """Sorted by dollars, within the width, each row with a cost."""
+    plan = make_plan(make_assignment(ladder=ladder), faster=faster)
+    ways = ways_of(plan, plan.jobs[0])
+    assert [way.name for way in ways].count("plan") == 1 and len(ways) <= MOST_WAYS
+    assert [way.cost_usd for way in ways] == sorted(way.cost_usd for way in ways)
+    assert len({(way.machine, round(way.cost_usd, 1), way.method, way.late_hours) for way in ways}) >= 1
+    assert max(map(len, render_answer(plan).splitlines())) <= WIDTH
