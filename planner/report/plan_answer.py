@@ -20,9 +20,9 @@ MOST_WAYS = 6
 
 
 def render_answer(plan: Plan) -> str:
-    """Return the answer of a plan without a final newline; of other than one job its whole text."""
+    """Return the answer of a plan without a final newline; of a timetable, a service and no plan their whole text."""
     if len(plan.jobs) != 1 or plan.services or plan.is_timetable or plan.status in ("infeasible", "no_plan"):
-        return plan_text.render(plan)
+        return plan_text.render_brief(plan)
     job = plan.jobs[0]
     lines = [_first_line(plan, job), *open_choices.answer_lines(job.model), *_risk_lines(risks_of(plan, job))]
     ways = ways_of(plan, job)

@@ -534,15 +534,15 @@ def render_notes(texts: tuple[str, ...], room: int) -> list[str]:
     lines: list[str] = []
     left = list(texts)
     while left:
-        wrapped = words.wrap_lines(left[0], line_room(), NOTE_LINES)
+        wrapped = words.wrap_lines(left[0], line_room(), words.most(NOTE_LINES))
         if len(lines) + len(wrapped) + (len(left) > 1) > room:
             break
         lines += wrapped
         left.pop(0)
     if left:
-        more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
+        more = f" ({len(left) - 1} more: --details)" if len(left) > 1 else ""
         short = next((text for text in left if len(text) + len(more) <= line_room()), None)
-        counted = f"{len(left)} {'more' if lines else 'notes'}: --json"
+        counted = f"{len(left)} {'more' if lines else 'notes'}: --details"
         lines.append(f"{words.sanitise(short)}{more}" if short else counted)
     return words.section("Notes", lines)
 

@@ -1,4 +1,4 @@
-"""A plan as text: the summary first; of one job everything, of several as much as fits 30 lines of 80 columns."""
+"""A plan as text with everything that there is to say: the summary first; of several jobs also what fits a screen."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from planner.results.plan import Assignment, Plan
 
 LINES = 30
 """Most lines of a plan for several jobs."""
-UNCUT = 1_000
-"""Lines of what is shown whole."""
+NOTE_LINES = 6
+"""Most lines of the notes of one job."""
 
-BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
+BOLD, DIM, ATTENTION, PLAIN = "\033[1m", "\033[36m", "\033[33m", "\033[0m"
 
 
 def render(plan: Plan) -> str:
-    """Return the text of a plan without a final newline."""
+    """Return all that there is to say of a plan, without a final newline."""
+    with words.whole():
+        return render_brief(plan)
+
+
+def render_brief(plan: Plan) -> str:
+    """Return the text of a plan with its notes and rows as far as they fit a screen."""
     if plan.services:
         return _together(plan, services.render_services(plan)) if plan.jobs else services.render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
@@ -96,8 +102,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Evidence", plan_sections.evidence(job)),
         *words.section("Scope", plan_alternatives.scope(plan)),
     ]
-    notes = words.wrap_all(dict.fromkeys((*job.notes, *plan.warnings)), line_room(), UNCUT)
-    remarks = words.section("Notes", notes)
+    remarks = render_notes(tuple(dict.fromkeys((*job.notes, *plan.warnings))), words.most(NOTE_LINES))
     return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
 
 
@@ -108,9 +113,9 @@ SHORT_NAME = 24
 def _joint(plan: Plan) -> list[str]:
     """Return the total, a block per job and the joint bill of several jobs, in as much detail as fits `LINES`."""
     for detail in (6, 4, 3, 2):
-        lines = _joint_lines(plan, detail)
-        if len(lines) <= LINES:
-            return [*lines, *words.section("Scope", plan_alternatives.scope(plan))][:LINES]
+        lines, room = _joint_lines(plan, detail), words.most(LINES)
+        if len(lines) <= room:
+            return [*lines, *words.section("Scope", plan_alternatives.scope(plan))][:room]
     return _joint_lines(plan, 1)
 
 
@@ -132,9 +137,9 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
     lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
-    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Prices", list(ages)[: words.most(2)])
     lines += words.section("Else", plan_alternatives.further_ways_of_all(plan))
-    return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
+    return [*lines, *render_notes(_joint_notes(plan), words.most(4 if full else 3))]
 
 
 def _joint_notes(plan: Plan) -> tuple[str, ...]:
@@ -222,6 +227,11 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
 
 
 def colorize(lines: list[str]) -> list[str]:
-    """Return the first line bold, the section labels in colour."""
-    rest = [re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line) for line in lines[1:]]
-    return [f"{BOLD}{lines[0]}{PLAIN}", *rest]
+    """Return the first line and the plan's row bold, what needs attention yellow, and the section labels in colour."""
+    return [f"{BOLD}{lines[0]}{PLAIN}", *map(_colored, lines[1:])]
+
+
+def _colored(line: str) -> str:
+    if line.startswith(("! ", "  > ")):
+        return f"{ATTENTION if line[0] == '!' else BOLD}{line}{PLAIN}"
+    return re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line)

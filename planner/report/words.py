@@ -23,6 +23,7 @@ UNWRAPPED = 10_000
 """Columns of text that another program breaks."""
 
 _columns: ContextVar[int] = ContextVar("columns", default=WIDTH)
+_is_whole: ContextVar[bool] = ContextVar("whole", default=False)
 
 LABEL = 11
 """Columns of the margin that holds the section labels."""
@@ -57,6 +58,21 @@ def unwrapped() -> Iterator[None]:
         yield
     finally:
         _columns.reset(before)
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Write text in which nothing is counted away: every note, every row."""
+    before = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(before)
+
+
+def most(count: int) -> int:
+    """Return how many of a kind a text shows: all of them where it is written whole."""
+    return UNWRAPPED if _is_whole.get() else count
 
 
 @contextmanager

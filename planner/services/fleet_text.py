@@ -139,7 +139,7 @@ def _service(service: Service, plan: Plan) -> list[str]:
         "",
     ]
     lines += [line for label, texts in sections(service, plan) for line in words.section(label, texts)]
-    return [*lines, *render_notes(service.notes, MOST_NOTE_LINES)]
+    return [*lines, *render_notes(service.notes, words.most(MOST_NOTE_LINES))]
 
 
 def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
@@ -251,11 +251,11 @@ def _kinds(fleet: Fleet) -> list[str]:
     """Return each kind with its machines, a line or two each; those with most machine hours first."""
     lines = []
     ordered = sorted(fleet.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour)
-    for kind in ordered[:MOST_KINDS]:
+    for kind in ordered[: words.most(MOST_KINDS)]:
         lines += words.wrap_lines(_kind(kind, fleet), line_room(), 2)
-    if len(ordered) > MOST_KINDS:
+    if len(ordered) > words.most(MOST_KINDS):
         more = len(ordered) - MOST_KINDS
-        lines.append(f"and {more} more kind{'' if more == 1 else 's'} (--json lists them)")
+        lines.append(f"and {more} more kind{'' if more == 1 else 's'} (--details lists them)")
     return lines
 
 

@@ -13,7 +13,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Reservation, jobs_text
 
 MAX_JOBS_SHOWN = 60
-"""Most jobs in the table; `--json` has them all."""
+"""Most jobs in the table; `--details` shows them all."""
 MAX_PAUSES_SHOWN = 4
 
 
@@ -30,10 +30,10 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += words.section("Baseline", _baseline(plan))
     lines += words.section("Limits", [*_shared(plan), *budget(plan)])
     ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
-    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Prices", list(ages)[: words.most(2)])
     lines += words.section("Scope", near_tie(plan))
     lines += words.section("Else", further_ways_of_all(plan))
-    return [*lines, *render_notes(plan.warnings, 4)]
+    return [*lines, *render_notes(plan.warnings, words.most(4))]
 
 
 def _timetable_headlines(plan: Plan) -> list[str]:
@@ -57,12 +57,12 @@ def _table(plan: Plan) -> list[str]:
     method = max(7, *(len(_method(job)) for job in jobs))
     room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
     lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
-    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
+    for job, (start, end) in list(zip(jobs, times, strict=True))[: words.most(MAX_JOBS_SHOWN)]:
         who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
         row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
         lines.append(f"{row}  {_method(job)}")
-    if len(jobs) > MAX_JOBS_SHOWN:
-        lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --json")
+    if len(jobs) > words.most(MAX_JOBS_SHOWN):
+        lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --details")
     return lines
 
 

@@ -14,7 +14,9 @@ from planner.cli.plan_file import scenario_of
 from planner.documents.strict_yaml import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
+from planner.report.plan_answer import render_answer
 from planner.report.plan_text import render
+from planner.report.words import WIDTH
 from planner.results.plan import Plan
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job
@@ -73,6 +75,7 @@ def test_scenario_gives_the_recorded_plan_which_passes_the_audit_and_adds_up(nam
         carried = scenario_of(plan, "plan.json")
         assert audit(plan, carried, _library(carried)) == []
     text = render(plan)
+    assert max(map(len, render_answer(plan).splitlines())) <= WIDTH
     check_shown_arithmetic(text)
     folder = shipped_scenarios()[name].parent.name
     if folder in ("generation", "timetable"):

@@ -37,7 +37,7 @@ def test_a_free_service_has_a_bill() -> None:
     """What a service gives away is on its bill, at nothing."""
     told = planned(SOLD, techniques=LORA)
     assert line(told, "tokens trained") == (10.0, 0.0)
-    assert any("tokens trained" in row and "10 M tokens x $0.00" in row for row in bill(told, 5))
+    assert any("tokens trained" in row and "10 M tokens x $0.00" in row for row in bill(told))
 
 
 def test_no_line_of_a_joint_plan_is_blank_inside_a_block() -> None:
@@ -56,5 +56,5 @@ def test_notes_are_told_in_full_or_not_at_all() -> None:
         lines = notes(told, room)
         assert len(lines) <= room
         assert not any(row.endswith("...") for row in lines)
-    assert notes(told[:3], 1) == ["  Notes    3 notes: --json"]
-    assert notes(told, 3)[-1].strip() == "short (2 more: --json)"
+    assert notes(told[:3], 1) == ["  Notes    3 notes: --details"]
+    assert notes(told, 3)[-1].strip() == "short (2 more: --details)"

@@ -49,7 +49,7 @@ def test_a_few_cents_buy_the_faster_plan() -> None:
     assert near.cost_usd.expected - strict.cost_usd.expected <= asked.near_tie_usd(strict.cost_usd.expected)
     assert near.hours is not None and strict.hours is not None
     assert near.hours.at_confidence < 0.6 * strict.hours.at_confidence
-    assert "solve.ties=0" in render(near) and "solve.ties" not in render(strict)
+    assert "--set solve.ties=0" in render(near) and "--set solve.ties" not in render(strict)
 
 
 @pytest.mark.parametrize(("least", "tie"), [(0.0, 0.0), (0.19, 0.0019), (80.0, 0.8), (90_000.0, 900.0)])
