@@ -12,7 +12,7 @@ from planner.results.plan import Assignment, Plan
 
 LINES = 30
 """Most lines of a plan for several jobs."""
-NOTE_LINES = 6
+NOTE_LINES_OF_JOB = 6
 """Most lines of the notes of one job."""
 
 BOLD, DIM, ATTENTION, PLAIN = "\033[1m", "\033[36m", "\033[33m", "\033[0m"
@@ -102,7 +102,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Evidence", plan_sections.evidence(job)),
         *words.section("Scope", plan_alternatives.scope(plan)),
     ]
-    remarks = render_notes(tuple(dict.fromkeys((*job.notes, *plan.warnings))), words.most(NOTE_LINES))
+    remarks = render_notes(tuple(dict.fromkeys((*job.notes, *plan.warnings))), words.most(NOTE_LINES_OF_JOB))
     return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
 
 

@@ -12,6 +12,7 @@ from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_text import render_frontier
 from planner.report.plan_answer import render_answer
 from planner.report.plan_sections import render as render_technique
+from planner.report.plan_text import render as render_details
 from planner.report.run_text import render_calibration, render_probe, render_tracking
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
@@ -56,11 +57,15 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
 """What writes the text of each result."""
 
 
-def text(result: Result, width: int = words.WIDTH) -> str:
+def text(result: Result, width: int = words.WIDTH, *, details: bool = False) -> str:
     """Return the text of a result as its command prints it, in lines of `width` columns; `str(result)` is the same.
+
+    `details`: of a plan everything that there is to say, as `solve --details` prints it.
 
     >>> text(planner.estimate("mistral-7b", "A10G", weight_bits=4)).splitlines()[0]
     'mistral-7b on 1 x A10G: fits, ...'
     """
     with words.text_width(width):
+        if details and isinstance(result, Plan):
+            return render_details(result)
         return TEXTS[type(result)](result)
