@@ -8,8 +8,8 @@ import tomllib
 from tests.helpers.floors import TESTS, chosen_tests, lowest_versions
 from tests.helpers.frozen_data import ROOT
 
-WITHOUT_TESTS = {"playwright", "axe-playwright-python"}
-"""Packages of tests in a browser, which `.ci/run` runs elsewhere."""
+WITHOUT_TESTS = {"playwright", "axe-playwright-python", "mcp"}
+"""Packages of tests in a browser and of agents, which `.ci/run` runs elsewhere."""
 
 
 def test_each_dependency_is_pinned_to_its_lowest_version() -> None:

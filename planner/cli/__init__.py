@@ -29,6 +29,7 @@ MODULES = {
     "prices": "prices_command",
     "probe": "probe_command",
     "schema": "catalog_command",
+    "mcp": "mcp_command",
 }
 """Commands, with the module of this package that has each."""
 
