@@ -151,7 +151,8 @@ def prices(gpu: str | None, provider: str | None) -> tuple[str, dict[str, Any]]:
 
 def document_of(result: "Result") -> dict[str, Any]:
     """Return a result as JSON, without the inputs that a saved plan repeats its question by."""
-    return _without_inputs(result.model_dump(mode="json", by_alias=True))
+    document: dict[str, Any] = _without_inputs(result.model_dump(mode="json", by_alias=True))
+    return document
 
 
 def _without_inputs(data: Any) -> Any:
@@ -180,55 +181,60 @@ def make_server() -> "MCPServer":
     """Return the server with its tools; MissingExtraError without the package `mcp`."""
     try:
         from mcp.server import MCPServer
-        from mcp.types import CallToolResult, TextContent, ToolAnnotations
+        from mcp.types import ToolAnnotations
     except ImportError as error:
         raise MissingExtraError("mcp is not installed: install the extra `mcp`: pip install '.[mcp]'") from error
     from planner import __version__
 
     server = MCPServer("planner", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    writes = ToolAnnotations(destructive_hint=False, open_world_hint=False)
+    for tool in _tools():
+        name = tool.__name__.removesuffix("_tool")
+        server.add_tool(tool, name=name, annotations=writes if name == "solve" else reads)
+    return server
 
-    def answered(text: str, document: dict[str, Any]) -> CallToolResult:
+
+def _tools() -> tuple[Callable[..., Any], ...]:
+    """Return the tools, which the SDK describes by their signatures and docstrings."""
+    from mcp.types import CallToolResult, TextContent
+
+    async def told(work: Callable[[], Any]) -> CallToolResult:
+        text, document = await _cancellable(lambda: _said(work()))
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
 
-    async def told(work: Callable[[], "Result"]) -> CallToolResult:
-        from planner.report.result_text import text
-
-        result = await _cancellable(work)
-        return answered(text(result, TEXT_WIDTH), document_of(result))
-
-    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-
-    @server.tool(name="solve", annotations=ToolAnnotations(destructive_hint=False, open_world_hint=False))
     async def solve_tool(question: AskedPlan, save_plan_to: SavedTo = None) -> CallToolResult:
         """Find the best plan: GPU, count, provider, method, dollars, time, with risks and other ways."""
         return await told(lambda: solve(question, save_plan_to))
 
-    @server.tool(name="frontier", annotations=reads)
     async def frontier_tool(question: AskedPlan) -> CallToolResult:
         """Draw cost against time: the least dollars for every deadline."""
         return await told(lambda: frontier(question))
 
-    @server.tool(name="what_if", annotations=reads)
     async def what_if_tool(question: AskedPlan, changes: Changes) -> CallToolResult:
         """Solve before and after changes, and say what each of them buys."""
         return await told(lambda: what_if(question, changes))
 
-    @server.tool(name="why_not", annotations=reads)
     async def why_not_tool(question: AskedPlan, alternative: Alternative) -> CallToolResult:
         """Say why the plan is not another one: what it would cost, or which limit excludes it and what admits it."""
         return await told(lambda: why_not(question, alternative))
 
-    @server.tool(name="estimate", annotations=reads)
     async def estimate_tool(model: ModelName, gpu: GpuName, settings: OwnTechniques = None) -> CallToolResult:
         """Estimate memory and speed of training with one configuration on one kind of GPU."""
         return await told(lambda: estimate(model, gpu, settings or {}))
 
-    @server.tool(name="prices", annotations=reads)
     async def prices_tool(gpu: GpuFilter = None, provider: ProviderFilter = None) -> CallToolResult:
         """List what clouds rent, the cheapest per GPU and hour first."""
-        return answered(*await _cancellable(lambda: prices(gpu, provider)))
+        return await told(lambda: prices(gpu, provider))
 
-    return server
+    return solve_tool, frontier_tool, what_if_tool, why_not_tool, estimate_tool, prices_tool
+
+
+def _said(found: Any) -> tuple[str, dict[str, Any]]:
+    """Return the text and the JSON of what a tool found; prices are both already."""
+    from planner.report.result_text import text
+
+    return found if isinstance(found, tuple) else (text(found, TEXT_WIDTH), document_of(found))
 
 
 async def _cancellable(work: Callable[[], Found]) -> Found:
