@@ -24,8 +24,7 @@ def recipe_spread(recipe: Recipe, library: Library) -> MemorySpread:
 
 def memory_margin(framework: str, confidence: float, library: Library, offload: bool = False) -> float:
     """Return the margin on uncertain bytes at which a configuration fits with a probability, without observations."""
-    spread = framework_spread(framework, library, offload)
-    return confidence_margin(spread.sigma, confidence, spread.most)
+    return confidence_margin(framework_spread(framework, library, offload).sigma, confidence)
 
 
 def margin_text(margin: float, known_margin: float) -> str:

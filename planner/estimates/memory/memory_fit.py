@@ -284,17 +284,13 @@ def fit_probability(margin: Numbers, sigma: Numbers, most: Numbers = 1.0) -> Flo
     return np.asarray(np.minimum(student_2_deviations(sigma, deviations), most), dtype=float)
 
 
-def confidence_margin(sigma: float, confidence: float, most: float = 1.0) -> float:
+def confidence_margin(sigma: float, confidence: float) -> float:
     """Return the margin on uncertain bytes within which the measured peak stays with probability `confidence`.
 
-    The fit rule with this margin holds just where `fit_probability` of the widest margin is at least p. Negative below
-    one half; beyond `most` nothing fits: `NEVER_FITS`.
+    The fit rule with this margin holds just where `fit_probability` of the widest margin is at least p, whatever the
+    highest probability of the spread. Negative below one half.
     """
-    return float(confidence_factor(sigma, confidence)) - 1.0 if confidence <= most else NEVER_FITS
-
-
-NEVER_FITS = 1e6
-"""A margin that no memory has, and a number still."""
+    return float(confidence_factor(sigma, confidence)) - 1.0
 
 
 # Evaluation between training steps has memory of its own: logits of a whole batch, with nothing fused.
