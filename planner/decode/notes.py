@@ -18,6 +18,7 @@ from planner.configurations.memory_margin import margin_text, memory_margin, rec
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, technique_notes
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.estimates.memory.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
@@ -199,7 +200,7 @@ def build_notes(
         *([] if observed else _on_estimates(chosen, vram, limits, library)),
         *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
-        *_on_evaluation(chosen, vram, library),
+        *_on_evaluation(chosen, limits, library),
         *_on_work(chosen, limits),
     )
 
@@ -381,21 +382,21 @@ USUAL_EVALUATION_BATCH = 8
 """Sequences per GPU of a batch of evaluation where nobody sets it (Transformers, `per_device_eval_batch_size`)."""
 
 
-def _on_evaluation(chosen: ChosenCandidate, vram: Vram, library: Library) -> list[str]:
-    """Return a note where a usual batch of evaluation needs more memory than the states leave on the GPU."""
-    stage, shape = chosen.job.stages.evaluation, chosen.candidates.physics.shape
+def _on_evaluation(chosen: ChosenCandidate, limits: Limits, library: Library) -> list[str]:
+    """Return a note where a usual batch of evaluation needs more memory than training leaves on the GPU."""
+    stage, physics = chosen.job.stages.evaluation, chosen.candidates.physics
     vocab = library.architecture(chosen.job.architecture).vocab
     of_trainer = framework_of(library, chosen.recipe.framework).loss in ("hf", "liger")
     if stage is None or stage.answers_prompts or "machine" not in stage.on or not of_trainer or not vocab:
         return []
-    held = math.fsum(vram.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer", "cast_weights"))
-    each = evaluation_logit_bytes(1.0, float(shape.sequence), vocab) / GIB
-    fits = int(max((vram.usable - held) / each, 0.0))
+    setup = (chosen.job, physics.shape, chosen.recipe, chosen.machine, limits.vram_headroom, library)
+    each = evaluation_logit_bytes(1.0, float(physics.shape.sequence), vocab)
+    fits = MemoryEvaluator.of(*setup, learned=physics.learned).evaluation_sequences(each)
     if fits >= USUAL_EVALUATION_BATCH:
         return []
     how = f"set per_device_eval_batch_size to {fits}" if fits else "shorten its sequences, or evaluate elsewhere"
     return [
-        f"evaluation holds the logits of a whole batch, {each:,.1f} GiB a sequence: {how} "
+        f"evaluation holds the logits of a whole batch, {each / GIB:,.1f} GiB a sequence: {how} "
         f"({USUAL_EVALUATION_BATCH} by default)"
     ]
 

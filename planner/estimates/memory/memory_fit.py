@@ -147,6 +147,20 @@ class MemoryLines:
         largest = np.minimum(self._loosest(self._crossing, usable_bytes), self.most)
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
+    def evaluation_sequences(self, usable_bytes: Numbers, sequence_bytes: Numbers) -> NDArray[np.int64]:
+        """Return the sequences that a batch of evaluation may have on one GPU; 0 where one has no room.
+
+        The logits of each take `sequence_bytes` (`evaluation_logit_bytes`). Next to them lie what the loss of training
+        finds, without gradients: states, the weights that are gathered then, buffers, context and communicators. The
+        margins are those of the fit rule.
+        """
+        states = _sum({name: part for name, part in self.known[0].items() if name != "gradients"})
+        rest = _sum({name: part for name, part in self.held[0].items() if name != "head_gradient"})
+        states, rest = (1.0 + self.stack.known_margin) * states, (1.0 + self.stack.margin) * rest
+        room = np.subtract(usable_bytes, self.context_bytes + states + rest)
+        largest = np.maximum(room, 0.0) / ((1.0 + self.stack.margin) * np.asarray(sequence_bytes))
+        return np.asarray(np.floor(np.minimum(largest, LARGEST_MICRO_BATCH)), dtype=np.int64)
+
     def _loosest(self, crossing: Callable[[Numbers, Numbers], Floats], usable_bytes: Numbers) -> Floats:
         """Return where `_need` meets the usable memory: the later one of both readings of a stage-3 plan.
 
