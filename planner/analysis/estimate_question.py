@@ -178,7 +178,7 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     if asked.gpus % asked.group:
         what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
         raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
-    if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
+    if card.lacks_link(asked.interconnect):
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
     usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
     link = asked.interconnect or usual

@@ -213,9 +213,9 @@ def usual_link(gpu: GpuSpec) -> str:
 
 def asked_link(gpu: GpuSpec, interconnect: str | None) -> str:
     """Return the link that a user names, as coefficients are called; that of the GPU where none is named."""
-    if interconnect is None or interconnect != "pcie":
-        return "nvlink" if interconnect and gpu.nvlink_gb_s else usual_link(gpu)
-    return "pcie" if has_peer_access(gpu) else "host"
+    if interconnect is None:
+        return usual_link(gpu)
+    return "nvlink" if interconnect != "pcie" else "pcie" if has_peer_access(gpu) else "host"
 
 
 def cache_moves(architecture: Architecture) -> float:

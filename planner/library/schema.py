@@ -363,6 +363,10 @@ class GpuSpec(Card):
         """True where the form means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
         return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip", "pod")
 
+    def lacks_link(self, interconnect: str | None) -> bool:
+        """Whether GPUs of this kind have no such link, whatever machine they are in."""
+        return interconnect in ("nvlink", "nvswitch") and not self.nvlink_gb_s
+
     @model_validator(mode="after")
     def _usable_fits(self) -> Self:
         if self.usable_gib > self.vram_gib:

@@ -160,6 +160,26 @@ def test_a_slower_link_makes_tensor_parallel_generation_slower() -> None:
     assert 1.5 * nvlink < pcie
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (
+            {"engine": "vllm", "engine_release": "0.6"},
+            "engine_release: vLLM 0.6 is not known: releases are from 0.8 on",
+        ),
+        ({"engine": "sglang", "engine_release": "0.4"}, "engine_release: no releases of SGLang are known"),
+        ({"engine": "trt-llm", "use": "offline"}, "use: what a script changes in the memory of TensorRT-LLM"),
+        ({"gpus": 2, "interconnect": "nvlink"}, "interconnect: L40S has no NVLink; give pcie"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(settings: dict[str, object], why: str) -> None:
+    """One line each, with what to do."""
+    with pytest.raises(ScenarioError) as refused:
+        estimate_inference("llama-3.1-8b", "L40S", LIBRARY, **settings)
+    (line,) = map(str, refused.value.faults)
+    assert why in line
+
+
 def test_a_tensor_parallel_degree_must_divide_the_gpus() -> None:
     """Three of eight GPUs."""
     with pytest.raises(ScenarioError, match="3 does not divide 8 GPUs"):
