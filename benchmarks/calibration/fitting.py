@@ -84,8 +84,8 @@ class Fit:
 
 
 def of_kernels(free: Sequence[Free]) -> frozenset[str]:
-    """Return the keys whose prior rests on measured kernels, or that are nearly tied to such a key."""
-    return _with_same_chips(free, {one.key for one in free if one.kernels})
+    """Return the keys whose prior rests on measured kernels of that very GPU."""
+    return frozenset(one.key for one in free if one.kernels)
 
 
 def _with_same_chips(free: Sequence[Free], known: Set[str]) -> frozenset[str]:

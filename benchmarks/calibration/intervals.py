@@ -44,7 +44,7 @@ _BELIEVED = {
 Mixtures of experts on other frameworks were off by up to five times; who published most runs on V100 warns of 40 %;
 copies to and from host memory run at what a machine's PCIe, memory and cores give, which no source states.
 """
-ADDED = {"efficiency_prior": (0.12, 0.08, 0.2), "network_unknown": (0.2, 0.1, 0.4)}
+ADDED = {"efficiency_prior": (0.12, 0.1, 0.2), "network_unknown": (0.2, 0.1, 0.4)}
 """What is added to the largest class: what was judged before any run, and its bounds, which the number keeps.
 
 Publishers who do not state their network mostly have a fast one, so their rows alone would say too little.
