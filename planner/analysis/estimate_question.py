@@ -683,7 +683,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     notes += on_host_memory(_host_memory(resolved), "and state it")
     notes += technique_notes(recipe, library)
-    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
+    notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":

@@ -448,6 +448,7 @@ def _kernels(
         else 0.0,
         fused=int(profile == "fused"),
         overlaps_reduction=int(not framework.reduces_at_end),
+        dispatches_by_node=int(framework.expert_dispatch == "node"),
     )
 
 
@@ -552,13 +553,17 @@ def chip_notes(gpu: GpuSpec, method: str, precision: str, chips: int) -> list[st
     return notes
 
 
-def expert_notes(tensor: int, pipeline: int, expert: int, gpus: int) -> list[str]:
-    """Return what a plan or an estimate says of experts that tensor parallelism does not divide."""
+def expert_notes(recipe: Recipe, gpus: int, gpus_per_node: int, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of experts: how tensor parallelism divides them, how tokens reach them."""
+    tensor, pipeline, expert = recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel
     layout = Layout(1, 1, 1, 1, gpus, 1, tensor, pipeline, expert=expert)
-    if layout.expert_tensor == tensor:
-        return []
-    why = f"TP {tensor} x EP {expert} does not divide the {gpus // pipeline} GPUs of a stage"
-    return [f"each expert is whole on its GPU, so set expert tensor parallelism to 1: {why}"]
+    notes, framework = [], framework_of(library, recipe.framework)
+    if layout.expert_tensor != tensor:
+        why = f"TP {tensor} x EP {expert} does not divide the {gpus // pipeline} GPUs of a stage"
+        notes.append(f"each expert is whole on its GPU, so set expert tensor parallelism to 1: {why}")
+    if framework.expert_dispatch == "node" and expert * layout.expert_tensor > gpus_per_node:
+        notes.append("counts on a dispatcher that sends a token once to each node: moe_token_dispatcher_type flex")
+    return notes
 
 
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:

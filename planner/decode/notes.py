@@ -417,7 +417,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
     recipe = chosen.recipe
-    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
+    notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     # First, because a plan shows few: an estimate that rests on no run.
     chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
     notes = [*technique_notes(recipe, library), *chip, *notes]
