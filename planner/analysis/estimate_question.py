@@ -28,7 +28,7 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas, technique_sigma
+from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
@@ -570,11 +570,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     seconds = as_scalar(step.seconds)
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spreads = library.calibrations["uncertainty"].values
-    kind = math.hypot(
-        chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads),
-        technique_sigma(recipe, library),
-    )
+    kind = unmeasured_sigma(recipe, machine, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))

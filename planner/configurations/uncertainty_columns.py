@@ -93,6 +93,13 @@ def technique_sigma(recipe: Recipe, library: Library) -> float:
     return math.hypot(precision_sigma(recipe.precision, library), own)
 
 
+def unmeasured_sigma(recipe: Recipe, machine: Machine, library: Library) -> float:
+    """Return the spread of what was not measured of a recipe on a machine, ln: its chip's kind, its techniques."""
+    card, values = library.gpu(machine.gpu), library.calibrations["uncertainty"].values
+    of_chip = chip_sigma(card, recipe.method, recipe.precision, machine.gpus, values)
+    return math.hypot(of_chip, technique_sigma(recipe, library))
+
+
 def _unmeasured_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
     """Return what `chip_sigma` and `technique_sigma` add to every configuration."""
     ways = physics.ways
