@@ -16,8 +16,8 @@ from planner.library.names import (
     find_architecture,
     find_gpu,
     formats_in_name,
+    gpu_with_memory,
     release_name,
-    split_memory,
     unusable_format,
 )
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
@@ -406,10 +406,16 @@ class Library(Card):
         try:
             return _find(self.gpus, name_or_alias, "GPU", find_gpu)
         except KeyError:
-            name, memory_gib = split_memory(name_or_alias)
-            if memory_gib is not None and (found := self.gpu(name)).vram_gib == memory_gib:
-                return found
-            raise
+            found = gpu_with_memory(name_or_alias, self._name_of_gpu, lambda gpu: self.gpus[gpu].vram_gib)
+            if found is None:
+                raise
+            return self.gpus[found]
+
+    def _name_of_gpu(self, written: str) -> str | None:
+        try:
+            return self.gpu(written).name
+        except KeyError:
+            return None
 
 
 def _labels(card: Architecture | GpuSpec) -> tuple[str, ...]:
