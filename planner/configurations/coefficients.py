@@ -240,10 +240,8 @@ def _lora_states(
     try:
         count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets, recipe.adapt_head)
     except ValueError as error:
-        tied = recipe.adapt_head and network.tied
-        fix = "leave it out" if tied else "name what it has, or write all-linear, attention or qv"
-        where = "lora.adapt_head" if tied else "lora.targets"
-        raise ScenarioError([Fault(f"job {job.name}", 0, where, str(error), fix)]) from None
+        fix = "name what it has, or write all-linear, attention or qv"
+        raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base

@@ -249,15 +249,25 @@ def incompatibilities(
         by_heads = library.techniques.frameworks[recipe.framework].context_parallel == "heads"
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
+        fault = fault or (head_refusal(architecture) if recipe.adapt_head else None)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
     yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
 
 
+def head_refusal(architecture: Architecture) -> str | None:
+    """Return why the output layer gets no adapters; None where it may."""
+    tied = architecture.tied_embeddings
+    return "adapters at the output layer are not planned where it is the embedding itself" if tied else None
+
+
 def training_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield what a training job asks for that the published weights of its model are not trained in."""
+    """Yield what a training job asks for that its model is not trained in: adapters at the head, published weights."""
     asked, place = job.techniques, f"jobs.{job.name}"
+    may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
+    if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
+        yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
     kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]
