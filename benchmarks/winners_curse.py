@@ -31,7 +31,8 @@ def curses(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
         scenario = read_scenario(path)
         library = read_library([job.architecture for job in scenario.jobs])
         parts = own_parts(library.calibrations["uncertainty"].values)
-        found[path.stem] = simulate(priced(prepare(scenario, library, with_policies=False)), parts)._asdict()
+        drawn = priced(prepare(scenario, library, with_policies=False))
+        found[path.stem] = {"candidates": drawn.usd.size, **simulate(drawn, parts)._asdict()}
     return found
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Integers
+from planner.arrays import Integers, distinct_names
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.library.schema import Library
@@ -59,7 +59,7 @@ def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
     """Return what the speed of every configuration (n,) of training rests on, as numbers of `Evidence`."""
     ways, speeds = physics.ways, library.calibrations["gpu_efficiency"]
     timed = {seen.run.gpu for seen in physics.learned.timed}
-    methods = list(dict.fromkeys(recipe.method for recipe in ways.recipes))
+    methods, method = distinct_names([recipe.method for recipe in ways.recipes])
     found = np.full((len(ways.machines), len(methods)), int(Evidence.PUBLISHED_RUNS))
     for place, machine in enumerate(ways.machines):
         card = library.gpu(machine.gpu)
@@ -70,6 +70,5 @@ def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
         elif card.chip is not None:
             unknown = [card.chip.unmeasured(method, machine.gpus) is not None for method in methods]
             found[place, unknown] = Evidence.PRIOR
-    method = np.asarray([methods.index(recipe.method) for recipe in ways.recipes], dtype=np.int64)
     estimated = found[ways.machine, method[ways.recipe]]
     return np.where(np.isnan(ways.observed_hours), estimated, int(Evidence.OWN_RUN))
