@@ -570,7 +570,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     seconds = as_scalar(step.seconds)
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    kind = unmeasured_sigma(recipe, machine, library)
+    kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
@@ -678,7 +678,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     notes += on_host_memory(_host_memory(resolved), "and state it")
-    notes += technique_notes(recipe, library)
+    notes += technique_notes(recipe, resolved.architecture.experts, library)
     notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")

@@ -457,7 +457,7 @@ def _speed_columns(
     every = np.arange(len(runs))
     machines = [run.possible.machine for run in runs]
     kinds = np.asarray(
-        [unmeasured_sigma(recipe, machine, library) for recipe, machine in zip(recipes, machines, strict=True)]
+        [unmeasured_sigma(*pair, runs[0].architecture.experts, library) for pair in zip(recipes, machines, strict=True)]
     )
     tokens = micro * _processed(runs, every, micro)
     spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.configurations.memory_margin import memory_margin, recipe_spread
-from planner.configurations.recipe import Recipe, framework_of
+from planner.configurations.recipe import Recipe, framework_of, loops_over_experts
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
@@ -182,7 +182,7 @@ def recipe_coefficients(
         recipe.experts_16_bit,
     )
     if of_kernels not in shared:
-        shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
+        shared[of_kernels] = _kernels(recipe, framework, library, network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
 
 
@@ -417,10 +417,8 @@ _KERNEL_KEYS = (
 """Fields of `Kernels` that every profile of models/calibration/kernels.yaml has."""
 
 
-def _kernels(
-    recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable, kernels: Calibration, network: Network
-) -> Kernels:
-    profile = framework.kernels
+def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, network: Network) -> Kernels:
+    profile, table, kernels = framework.kernels, library.techniques, library.calibrations["kernels"]
     values = {key: kernels.value(f"{profile}.{key}") for key in _KERNEL_KEYS}
     if not network.experts:
         values["moe_factor"] = 1.0
@@ -428,9 +426,7 @@ def _kernels(
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
-    in_16_bits = recipe.weight_bits == 16 or recipe.experts_16_bit
-    if framework.grouped_experts == "all" or (framework.grouped_experts and in_16_bits):
-        values["naive_experts"] = 0.0
+    values["naive_experts"] *= loops_over_experts(recipe, library)
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
     plain = f"{profile}.plain_element_traffic"

@@ -376,8 +376,26 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
     return [recipe for recipe in found if library.techniques.values.offload.values[recipe.offload].technique is None]
 
 
-def technique_notes(recipe: Recipe, library: Library) -> list[str]:
-    """Return what a plan or an estimate says of techniques: sharded states of an optimizer, and what is a prior."""
+def loops_over_experts(recipe: Recipe, library: Library) -> bool:
+    """Return whether the kernels of a recipe take experts one by one, and not as one grouped product."""
+    framework, kernels = framework_of(library, recipe.framework), library.calibrations["kernels"]
+    has_16_bit_experts = recipe.weight_bits == 16 or recipe.experts_16_bit
+    if framework.grouped_experts == "all" or (framework.grouped_experts and has_16_bit_experts):
+        return False
+    return kernels.value(f"{framework.kernels}.naive_experts") > 0.0
+
+
+def has_unmeasured_loops(recipe: Recipe, experts: int, library: Library) -> bool:
+    """Return whether a recipe loops over more experts of a layer than any measured run has."""
+    measured = library.calibrations["uncertainty"].value("looped_experts.measured")
+    return experts > measured and loops_over_experts(recipe, library)
+
+
+def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of techniques: sharded states of an optimizer, and what is a prior.
+
+    `experts`: of a layer, 0 of a dense network.
+    """
     values = library.techniques.values
     note = values.optimizer.values[recipe.optimizer].sharded
     chosen = (
@@ -389,6 +407,13 @@ def technique_notes(recipe: Recipe, library: Library) -> list[str]:
     if recipe.dora:
         reported = f"{factor.value:g} times that of LoRA (reported {factor.low:g} to {factor.high:g})"
         notes.append(f"the time of DoRA is a prior, {reported}")
+    loops = loops_over_experts(recipe, library)
+    if has_unmeasured_loops(recipe, experts, library):
+        most = library.calibrations["uncertainty"].value("looped_experts.measured")
+        notes.append(f"the speed of {experts} experts in a loop is a prior: runs with at most {most:g} were measured")
+    if experts and framework_of(library, recipe.framework).grouped_experts and not loops:
+        releases = "Transformers 5, unsloth of 2026"
+        notes.append(f"counts on grouped kernels of experts ({releases}): older releases take several times as long")
     return notes
 
 

@@ -420,7 +420,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     # First, because a plan shows few: an estimate that rests on no run.
     chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
-    notes = [*technique_notes(recipe, library), *chip, *notes]
+    notes = [*technique_notes(recipe, chosen.candidates.architecture.experts, library), *chip, *notes]
     notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(
