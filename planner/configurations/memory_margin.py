@@ -8,7 +8,7 @@ from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.library.schema import Library
 
 MIN_MEMORY_SAVING = 0.02
-"""Share of the memory that a change after a run out of memory saves at least: less helps nobody."""
+"""Share of the memory that a change after a run out of memory saves at least: less is no help."""
 
 
 def framework_spread(framework: str, library: Library, offload: bool = False) -> MemorySpread:

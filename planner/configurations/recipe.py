@@ -177,7 +177,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     """Return every recipe that makes sense for the job on this class of GPU, whether the job allows it or not.
 
     Methods that `techniques` excludes are made too, because the plan prices each rung of the ladder;
-    `is_allowed` tells them apart. `multi_gpu` false gives only unsharded recipes.
+    `is_allowed` distinguishes them. `multi_gpu` false gives only unsharded recipes.
     """
     asked, table = job.techniques, library.techniques
     held = held_quant(library.architecture(job.architecture))

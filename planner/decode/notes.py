@@ -57,7 +57,7 @@ LEAST_SHORT = 0.005
 def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> float | None:
     """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
 
-    Each spot market has a luck of its own. `fixed_usd` is paid beside the jobs.
+    Each spot market has a luck of its own. `fixed_usd` is paid in addition to the jobs.
     """
     budget, cost_usd = scenario.limits.budget_usd, fixed_usd + math.fsum(job.cost_usd for job in jobs)
     if budget is not None and cost_usd <= 0:
@@ -85,7 +85,7 @@ def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str,
 def added_budget_note(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float) -> tuple[str, ...]:
     """Return that the budget was kept by the sum of what each job needs, where they need less together and it matters.
 
-    It does not where the budget has room for the difference once more. `fixed_usd` is paid apart from the jobs.
+    It does not where the budget has room for the difference once more. `fixed_usd` is paid in addition to the jobs.
     """
     limits, added = scenario.limits, fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
     together = joint_late_usd(jobs, limits.budget_confidence, fixed_usd)
@@ -379,7 +379,7 @@ def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
 
 
 USUAL_EVALUATION_BATCH = 8
-"""Sequences per GPU of a batch of evaluation where nobody sets it (Transformers, `per_device_eval_batch_size`)."""
+"""Sequences per GPU of a batch of evaluation by default (Transformers, `per_device_eval_batch_size`)."""
 
 
 def _on_evaluation(chosen: ChosenCandidate, limits: Limits, library: Library) -> list[str]:

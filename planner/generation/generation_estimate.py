@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 def least_usd_per_gpu_hour(gpu: str, library: Library) -> tuple[float, str] | None:
-    """Return the least price per GPU-hour that anybody may rent at, and whose it is; None where nobody rents it."""
+    """Return the least price per GPU-hour that is open to all, and whose it is; None where no offer has it."""
     faults: list[Fault] = []
     names = {name.casefold() for name in (gpu, *library.gpu(gpu).aliases)}
     found = [

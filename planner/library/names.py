@@ -41,7 +41,7 @@ _OTHER_SHAPE = frozenset(
         "adapter",
     ]
 )
-"""Words of networks that are built on another: encoders, heads and drafts beside it, or a smaller copy."""
+"""Words of networks that are built on another: encoders, heads and drafts next to it, or a smaller copy."""
 _MAKERS = re.compile(r"nvidia|geforce|tesla|quadro|amd|instinct|generation|^ *rtx")
 _MEMORY = re.compile(r"(?<=[-_ ])(\d+) ?(gib|gb|g)\b")
 _COUNT = re.compile(r"(\d{1,6}) *[x×*] *(.+)|(.+?) *: *(\d{1,6})")

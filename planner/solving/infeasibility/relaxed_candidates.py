@@ -176,7 +176,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, beside those that are tried anyway. Of
+    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway. Of
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):

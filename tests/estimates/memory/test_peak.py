@@ -165,7 +165,7 @@ def test_accumulation_without_synchronisation_undoes_sharding() -> None:
 
 
 def test_loader_that_materialises_everything_limits_small_batches() -> None:
-    """A loader that holds the whole network beside its shard is the peak of a sharded LoRA run."""
+    """A loader that holds the whole network next to its shard is the peak of a sharded LoRA run."""
     case = {**LARGE.arguments(), "layout": layout(gpus=8, zero_stage=3, sequence=64)}
     found = estimate_memory(**{**case, "states": adapter_states(load_whole=1)})
     assert PHASES[int(found.phase)] == "load"

@@ -47,7 +47,7 @@ def test_links_across_nodes_share_the_network() -> None:
 
 @pytest.mark.parametrize(("row", "exposed"), [("m0252", 0.35), ("m0859", 0.71)])
 def test_of_gathers_and_products_a_share_of_the_shorter_is_seen(row: str, exposed: float) -> None:
-    """The longer of the two takes its time, whichever it is, and 1 - o of the shorter is seen beside it."""
+    """The longer of the two takes its time, whichever it is, and 1 - o of the shorter is added."""
     for network in (1.0, 0.05):
         case = case_of(GOLDEN[row])
         slower = {"network": case.hardware.network * network, "pcie": case.hardware.pcie * network}
