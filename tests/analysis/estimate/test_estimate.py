@@ -360,6 +360,6 @@ def test_runs_of_nanochat_near_the_limit_fit_at_the_usual_confidence(
         **{"max_position_embeddings": 2048, "tie_word_embeddings": False},
     }
     network = planner.import_architecture(config, f"nanochat-d{depth}")
-    usual = {"method": "full", "framework": "compiled", "activation_checkpointing": "none", "sequence_length": 2048}
-    found = planner.estimate(network, **usual, **settings)
+    usual: dict[str, Any] = {"method": "full", "framework": "compiled", "activation_checkpointing": "none"}
+    found = planner.estimate(network, **usual, **settings, sequence_length=2048)
     assert found.vram_gib.fits and found.vram_gib.fit_probability >= DEFAULT_MEMORY_CONFIDENCE
