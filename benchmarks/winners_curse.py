@@ -31,16 +31,17 @@ def curses(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
         scenario = read_scenario(path)
         library = read_library([job.architecture for job in scenario.jobs])
         parts = own_parts(library.calibrations["uncertainty"].values)
-        found[path.stem] = simulate(priced(prepare(scenario, library, with_policies=False)), parts)._asdict()
+        drawn = priced(prepare(scenario, library, with_policies=False))
+        found[path.stem] = {"candidates": drawn.usd.size, **simulate(drawn, parts)._asdict()}
     return found
 
 
 def text_of(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a table."""
-    lines = [f"{'scenario':<32}{'candidates':>12}{'truly dearer, %':>18}{'than the best, %':>18}"]
+    lines = [f"{'scenario':<32}{'candidates':>12}{'truly more, %':>18}{'than the best, %':>18}"]
     for name, one in found.items():
-        dearer, best = math.expm1(one["flattery"]) * 100, one["regret"] * 100
-        lines.append(f"{name:<32}{one['candidates']:>12,}{dearer:>18.1f}{best:>18.1f}")
+        more, best = math.expm1(one["flattery"]) * 100, one["regret"] * 100
+        lines.append(f"{name:<32}{one['candidates']:>12,}{more:>18.1f}{best:>18.1f}")
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 Minimised is the sum over rows of w * 2 (sqrt(1 + z^2) - 1), z = (ln(measured / predicted) - u) / scale (soft L1), the
 sum over coefficients of ((x - prior) / sd)^2, x being ln(value), or logit(value) of shares, and the sum of
 (u / source_spread)^2. The offset u of each source is what its runs share (how it counts tokens, its cluster, its
-version); it is fitted beside and then forgotten, so that no coefficient has to explain the habits of one source.
+version); it is fitted, too, and then forgotten, so that no coefficient has to explain the habits of one source.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Loss(NamedTuple):
 
     scale: float  # up to it a row counts by its square, beyond by its size; also what priors are weighed against
     source_spread: float  # of the offsets of sources
-    weight: float = 1.0  # of a row against the priors: below 1 where rows of one source tell the same thing
+    weight: float = 1.0  # of a row against the priors: below 1 where rows of one source say the same
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Fit:
 
 
 def of_kernels(free: Sequence[Free]) -> frozenset[str]:
-    """Return the keys whose prior rests on measured kernels, or that are nearly tied to such a key."""
-    return _with_same_chips(free, {one.key for one in free if one.kernels})
+    """Return the keys whose prior rests on measured kernels of that very GPU."""
+    return frozenset(one.key for one in free if one.kernels)
 
 
 def _with_same_chips(free: Sequence[Free], known: Set[str]) -> frozenset[str]:

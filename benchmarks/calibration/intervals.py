@@ -44,7 +44,7 @@ _BELIEVED = {
 Mixtures of experts on other frameworks were off by up to five times; who published most runs on V100 warns of 40 %;
 copies to and from host memory run at what a machine's PCIe, memory and cores give, which no source states.
 """
-ADDED = {"efficiency_prior": (0.12, 0.08, 0.2), "network_unknown": (0.2, 0.1, 0.4)}
+ADDED = {"efficiency_prior": (0.12, 0.1, 0.2), "network_unknown": (0.2, 0.1, 0.4)}
 """What is added to the largest class: what was judged before any run, and its bounds, which the number keeps.
 
 Publishers who do not state their network mostly have a fast one, so their rows alone would say too little.
@@ -146,7 +146,7 @@ def time_spreads(
     """Return the numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
 
     `honest` rows have a framework that the fit has, or none; `known` are all with their framework named, `unknown` with
-    it forgotten. These tell the classes that no honest row has. `fixed` holds what is not estimated, and all of it
+    it forgotten. These inform the classes that no honest row has. `fixed` holds what is not estimated, and all of it
     where there are no rows.
     """
     prefix = key_of(_FILE, "")
@@ -170,10 +170,7 @@ def time_spreads(
     if 0 < len(blind) < len(known):
         names = [*profiles, *(name for name in first.classes if name not in ADDED)]
         _widen(values, dict.fromkeys(names), Side.of(blind, library, evidence), evidence.believed(blind))
-    for (
-        suffix,
-        *_,
-    ) in MEASURES:  # of a framework that nobody knows a later fit finds less: its strangers were further off
+    for suffix, *_ in MEASURES:  # of an unknown framework a later fit finds less: its strangers were further off
         key = f"{UNKNOWN_FRAMEWORK}.{suffix}"
         values[key] = max(values[key], fixed.get(prefix + key, 0.0))
     values |= _differences(known)

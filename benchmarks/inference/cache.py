@@ -70,7 +70,7 @@ def _start(row: Row, library: Library) -> Start | str:
     except KeyError:
         return "model or GPU not in the library"
     settings = {"gpus": row.count("gpus") or 1, "engine": row.text("engine"), "weight_format": form}
-    settings |= {"input": PROMPT, "output": ANSWER, "engine_release": _release(row)}
+    settings |= {"input": PROMPT, "output": ANSWER, "engine_release": _known_release(row)}
     gib, tokens = row.number("cache_gib_per_gpu"), row.positive("cache_tokens")
     starts = (tokens or gib or 0.0) > 0 and not row.text("outcome").startswith("does not start")
     try:
@@ -93,6 +93,13 @@ def _release(row: Row) -> str | None:
         return stated
     date, known = row.text("date"), RELEASED.get(row.text("engine"), ())
     return next((release for since, release in reversed(known) if since <= date), None)
+
+
+def _known_release(row: Row) -> str | None:
+    """Return the release of a row where the table of engines has it: an estimate takes no other."""
+    table, release = read_engines(), _release(row)
+    name = table.engine_behind(row.text("engine"))
+    return release if name is not None and release and table.engines[name].releases_of(release) else None
 
 
 def cache_figures(paths: Sequence[str], library: Library) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas, technique_sigma
+from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
@@ -178,7 +178,7 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     if asked.gpus % asked.group:
         what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
         raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
-    if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
+    if card.lacks_link(asked.interconnect):
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
     usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
     link = asked.interconnect or usual
@@ -570,11 +570,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     seconds = as_scalar(step.seconds)
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spreads = library.calibrations["uncertainty"].values
-    kind = math.hypot(
-        chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads),
-        technique_sigma(recipe, library),
-    )
+    kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
@@ -682,8 +678,8 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     notes += on_host_memory(_host_memory(resolved), "and state it")
-    notes += technique_notes(recipe, library)
-    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
+    notes += technique_notes(recipe, resolved.architecture.experts, library)
+    notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":

@@ -24,7 +24,7 @@ from planner.analysis.estimate_question import (
 from planner.arrays import Floats, Integers
 from planner.configurations.grid import network_of, row_inputs
 from planner.configurations.memory_margin import recipe_spread
-from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas
+from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.documents.overrides import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.estimates.inputs import Hardware, Network, Stack, TimedSetup
@@ -456,12 +456,8 @@ def _speed_columns(
     """Return tokens (or images) per second with their 80 % interval, and the seconds of a step by part."""
     every = np.arange(len(runs))
     machines = [run.possible.machine for run in runs]
-    values = library.calibrations["uncertainty"].values
     kinds = np.asarray(
-        [
-            chip_sigma(run.card, recipe.method, recipe.precision, machine.gpus, values)
-            for run, recipe, machine in zip(runs, recipes, machines, strict=True)
-        ]
+        [unmeasured_sigma(*pair, runs[0].architecture.experts, library) for pair in zip(recipes, machines, strict=True)]
     )
     tokens = micro * _processed(runs, every, micro)
     spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)

@@ -328,8 +328,8 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
 
 
 def _counts_work(job: Job, architecture: Architecture) -> bool:
-    """Return whether step times depend on the amount of work: they do of observed hours, and of cached latents."""
-    return isinstance(job, InferenceJob) or bool(job.measured) or architecture.image is not None
+    """Return whether step times depend on the amount of work: of answers, observed hours and cached latents they do."""
+    return not job.trains or bool(job.measured) or architecture.image is not None
 
 
 def _has_same_hours(before: Job, job: Job) -> bool:

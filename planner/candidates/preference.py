@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Integers
+from planner.arrays import Integers, distinct_names
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.fitting_cells import JobConfigurations
+from planner.configurations.uncertainty_columns import technique_sigma
 from planner.library.schema import Library
 from planner.scenario.offer import Offer
 
@@ -56,10 +57,13 @@ def tie_steps(offers: Integers, evidence: Integers) -> Integers:
 
 
 def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
-    """Return what the speed of every configuration (n,) of training rests on, as numbers of `Evidence`."""
+    """Return what the speed of every configuration (n,) of training rests on, as numbers of `Evidence`.
+
+    A run of the job on that GPU counts for all of its techniques; without one a technique that is a prior makes it one.
+    """
     ways, speeds = physics.ways, library.calibrations["gpu_efficiency"]
     timed = {seen.run.gpu for seen in physics.learned.timed}
-    methods = list(dict.fromkeys(recipe.method for recipe in ways.recipes))
+    methods, method = distinct_names([recipe.method for recipe in ways.recipes])
     found = np.full((len(ways.machines), len(methods)), int(Evidence.PUBLISHED_RUNS))
     for place, machine in enumerate(ways.machines):
         card = library.gpu(machine.gpu)
@@ -70,6 +74,8 @@ def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
         elif card.chip is not None:
             unknown = [card.chip.unmeasured(method, machine.gpus) is not None for method in methods]
             found[place, unknown] = Evidence.PRIOR
-    method = np.asarray([methods.index(recipe.method) for recipe in ways.recipes], dtype=np.int64)
+    guessed = [technique_sigma(recipe, physics.shape.network.experts, library) > 0.0 for recipe in ways.recipes]
     estimated = found[ways.machine, method[ways.recipe]]
+    is_guess = np.asarray(guessed, dtype=bool)[ways.recipe] & (estimated != Evidence.OWN_RUN)
+    estimated = np.where(is_guess, int(Evidence.PRIOR), estimated)
     return np.where(np.isnan(ways.observed_hours), estimated, int(Evidence.OWN_RUN))

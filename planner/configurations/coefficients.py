@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.configurations.memory_margin import memory_margin, recipe_spread
-from planner.configurations.recipe import Recipe, framework_of
+from planner.configurations.recipe import Recipe, framework_of, loops_over_experts
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
@@ -182,7 +182,7 @@ def recipe_coefficients(
         recipe.experts_16_bit,
     )
     if of_kernels not in shared:
-        shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
+        shared[of_kernels] = _kernels(recipe, framework, library, network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
 
 
@@ -240,10 +240,8 @@ def _lora_states(
     try:
         count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets, recipe.adapt_head)
     except ValueError as error:
-        tied = recipe.adapt_head and network.tied
-        fix = "leave it out" if tied else "name what it has, or write all-linear, attention or qv"
-        where = "lora.adapt_head" if tied else "lora.targets"
-        raise ScenarioError([Fault(f"job {job.name}", 0, where, str(error), fix)]) from None
+        fix = "name what it has, or write all-linear, attention or qv"
+        raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
@@ -419,10 +417,8 @@ _KERNEL_KEYS = (
 """Fields of `Kernels` that every profile of models/calibration/kernels.yaml has."""
 
 
-def _kernels(
-    recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable, kernels: Calibration, network: Network
-) -> Kernels:
-    profile = framework.kernels
+def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, network: Network) -> Kernels:
+    profile, table, kernels = framework.kernels, library.techniques, library.calibrations["kernels"]
     values = {key: kernels.value(f"{profile}.{key}") for key in _KERNEL_KEYS}
     if not network.experts:
         values["moe_factor"] = 1.0
@@ -430,9 +426,7 @@ def _kernels(
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
-    in_16_bits = recipe.weight_bits == 16 or recipe.experts_16_bit
-    if framework.grouped_experts == "all" or (framework.grouped_experts and in_16_bits):
-        values["naive_experts"] = 0.0
+    values["naive_experts"] *= loops_over_experts(recipe, library)
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
     plain = f"{profile}.plain_element_traffic"
@@ -448,6 +442,7 @@ def _kernels(
         else 0.0,
         fused=int(profile == "fused"),
         overlaps_reduction=int(not framework.reduces_at_end),
+        dispatches_by_node=int(framework.expert_dispatch == "node"),
     )
 
 
@@ -552,13 +547,17 @@ def chip_notes(gpu: GpuSpec, method: str, precision: str, chips: int) -> list[st
     return notes
 
 
-def expert_notes(tensor: int, pipeline: int, expert: int, gpus: int) -> list[str]:
-    """Return what a plan or an estimate says of experts that tensor parallelism does not divide."""
+def expert_notes(recipe: Recipe, gpus: int, gpus_per_node: int, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of experts: how tensor parallelism divides them, how tokens reach them."""
+    tensor, pipeline, expert = recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel
     layout = Layout(1, 1, 1, 1, gpus, 1, tensor, pipeline, expert=expert)
-    if layout.expert_tensor == tensor:
-        return []
-    why = f"TP {tensor} x EP {expert} does not divide the {gpus // pipeline} GPUs of a stage"
-    return [f"each expert is whole on its GPU, so set expert tensor parallelism to 1: {why}"]
+    notes, framework = [], framework_of(library, recipe.framework)
+    if layout.expert_tensor != tensor:
+        why = f"TP {tensor} x EP {expert} does not divide the {gpus // pipeline} GPUs of a stage"
+        notes.append(f"each expert is whole on its GPU, so set expert tensor parallelism to 1: {why}")
+    if framework.expert_dispatch == "node" and expert * layout.expert_tensor > gpus_per_node:
+        notes.append("counts on a dispatcher that sends a token once to each node: moe_token_dispatcher_type flex")
+    return notes
 
 
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:

@@ -376,6 +376,16 @@ class Correction:
         sigma = corrected_fit_sigma(before.sigma, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
         return before._replace(sigma=sigma, most=1.0)
 
+    def doubt_of_memory(self, recipe: Recipe, gpus: int, job: Job, library: Library) -> str | None:
+        """Return why a recipe fits on no GPU with the confidence that a job asks for; None where it may."""
+        most = self.fit_spread(recipe_spread(recipe, library), recipe, gpus, library).most
+        if job.memory_confidence <= most:
+            return None
+        why = (
+            f"a fit with {recipe.framework} has at most {most * 100:.3g} % probability, as its memory was not measured"
+        )
+        return f"{why}; confidence.memory asks for {job.memory_confidence * 100:.3g} %"
+
 
 NO_CORRECTION = Correction()
 """No run was observed."""

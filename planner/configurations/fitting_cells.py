@@ -24,7 +24,6 @@ from planner.configurations.grid import (
 )
 from planner.configurations.memory_peaks import apply_observed_hours, find_observed_run
 from planner.configurations.micro_batch import (
-    BatchChooser,
     choose_batches,
     choose_fastest_batches,
     choose_smallest_batches,
@@ -51,6 +50,7 @@ from planner.estimates.memory.memory_fit import (
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import step_seconds
+from planner.estimates.uncertainty import UNMEASURED_MOST
 from planner.estimates.work import processed_length
 from planner.library.schema import Architecture, Library
 from planner.records import record
@@ -73,7 +73,8 @@ class Grid:
     """The grids of one job.
 
     `rejected` counts the cells that are left out, `small_hosts` are the nearest of those that only the memory of the
-    host leaves out; `known` and `shared` are the caches that `grid_inputs` fills.
+    host leaves out; `known` and `shared` are the caches that `grid_inputs` fills. `ran` is true where the job was
+    observed: then the recipe that takes least memory is the only cell of a machine, whether it fits or not.
     """
 
     job: Job
@@ -85,9 +86,10 @@ class Grid:
     small_hosts: list[HostShortfall] = field(default_factory=list)
     known: dict[Recipe, RecipeCoefficients] = field(default_factory=dict)
     shared: dict[object, Any] = field(default_factory=dict)
+    ran: bool = False
 
     def evaluate(
-        self, recipes: Sequence[Recipe], machines: Sequence[Machine], choose: BatchChooser = choose_batches
+        self, recipes: Sequence[Recipe], machines: Sequence[Machine]
     ) -> tuple[Configurations, list[MemoryShortfall]]:
         """Return the cells (R, 1) x (H,) that fit, and the nearest recipe of each machine and method that does not."""
         if not recipes or not machines:
@@ -104,6 +106,7 @@ class Grid:
         # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
         lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
         possible = self._with_host_memory(inputs, recipes, machines, lines[1], possible)
+        choose = choose_smallest_batches if self.ran else choose_batches
         room = _host_room(inputs, machines, memory)
         micro, accumulation = choose(inputs, [replace(line, most=room) for line in lines], per_rank, possible)
         fits = micro > 0
@@ -116,6 +119,7 @@ class Grid:
             self.rejected[DOES_NOT_FIT] += int(np.sum(missing))
             least = least_need(inputs, lines, per_rank, fits.shape)
             misses = _memory_shortfalls(recipes, machines, missing, fits, (least - usable) / GIB)
+        fits = self._without_doubted(recipes, machines, fits)
         if learned.probed:  # no estimate lies below the memory that a run at most as large took
             floors = learned.floors(recipes, machines, micro, shape.longest)
             need, fits = np.maximum(need, floors), fits & (floors <= usable)
@@ -199,6 +203,18 @@ class Grid:
         self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small & ~assumed))
         return np.asarray(possible & ~small)
 
+    def _without_doubted(self, recipes: Sequence[Recipe], machines: Sequence[Machine], fits: Flags) -> Flags:
+        """Return the fitting cells (R, H) that can be so sure to fit as the job asks; count the others."""
+        if self.headroom is not None or self.ran or self.job.memory_confidence <= UNMEASURED_MOST:
+            return fits
+        sure = fits.copy()
+        for row, column in zip(*np.nonzero(fits), strict=True):
+            doubt = self.learned.doubt_of_memory(recipes[row], machines[column].gpus, self.job, self.library)
+            if doubt is not None:
+                sure[row, column] = False
+                self.rejected[doubt] += 1
+        return sure
+
     def _speeds(
         self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
     ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -242,10 +258,8 @@ class Grid:
         job = self.job
         allowed = np.asarray([is_allowed(recipe, job) for recipe in found.recipes], dtype=bool)
         left = _without(seen, found.rows(allowed[found.recipe]))
-        unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter(), small_hosts=[])
-        return unlimited.evaluate(
-            [recipe for recipe in recipes if is_allowed(recipe, job)], left, choose_smallest_batches
-        )[0]
+        unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter(), small_hosts=[], ran=True)
+        return unlimited.evaluate([recipe for recipe in recipes if is_allowed(recipe, job)], left)[0]
 
 
 def _ram_bytes(machines: Sequence[Machine]) -> Floats:

@@ -8,7 +8,7 @@ from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.library.schema import Library
 
 MIN_MEMORY_SAVING = 0.02
-"""Share of the memory that a change after a run out of memory saves at least: less helps nobody."""
+"""Share of the memory that a change after a run out of memory saves at least: less is no help."""
 
 
 def framework_spread(framework: str, library: Library, offload: bool = False) -> MemorySpread:
@@ -24,8 +24,7 @@ def recipe_spread(recipe: Recipe, library: Library) -> MemorySpread:
 
 def memory_margin(framework: str, confidence: float, library: Library, offload: bool = False) -> float:
     """Return the margin on uncertain bytes at which a configuration fits with a probability, without observations."""
-    spread = framework_spread(framework, library, offload)
-    return confidence_margin(spread.sigma, confidence, spread.most)
+    return confidence_margin(framework_spread(framework, library, offload).sigma, confidence)
 
 
 def margin_text(margin: float, known_margin: float) -> str:

@@ -56,8 +56,8 @@ class ObservedPeak:
             layout=replace(self.inputs.layout, micro_batch=float(self.batch[0]), accumulation=float(self.batch[1])),
             activations=replace(self.inputs.activations, scale=scale),
         )
-        told = estimate_memory(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
-        return float(getattr(told, KINDS[self.kind]).reshape(-1)[0]) / GIB
+        made = estimate_memory(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
+        return float(getattr(made, KINDS[self.kind]).reshape(-1)[0]) / GIB
 
     @property
     def occupied_gib(self) -> float:
@@ -65,8 +65,8 @@ class ObservedPeak:
         inputs, usable = self.inputs, self.inputs.hardware.usable_bytes / GIB
         several = np.greater(inputs.layout.gpus, 1)
         context = inputs.stack.context_gib + np.where(several, inputs.stack.fit_nccl_gib, 0.0)
-        beside = 0.0 if self.kind == "device" else context
-        return float(np.minimum(self.observed_gib + beside, usable).reshape(-1)[0])
+        unseen = 0.0 if self.kind == "device" else context
+        return float(np.minimum(self.observed_gib + unseen, usable).reshape(-1)[0])
 
     def scale(self, library: Library) -> float:
         """Return the factor that explains the peak, between its bounds; by bisection, as the peak grows with it."""

@@ -78,10 +78,6 @@ def choose_smallest_batches(
     return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
 
 
-BatchChooser = Callable[[TimedSetup, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
-"""How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
-
-
 def proper_divisors(number: int) -> Integers:
     """Return the divisors of a positive integer below itself, ascending."""
     return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)

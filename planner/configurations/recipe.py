@@ -177,7 +177,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     """Return every recipe that makes sense for the job on this class of GPU, whether the job allows it or not.
 
     Methods that `techniques` excludes are made too, because the plan prices each rung of the ladder;
-    `is_allowed` tells them apart. `multi_gpu` false gives only unsharded recipes.
+    `is_allowed` distinguishes them. `multi_gpu` false gives only unsharded recipes.
     """
     asked, table = job.techniques, library.techniques
     held = held_quant(library.architecture(job.architecture))
@@ -249,15 +249,25 @@ def incompatibilities(
         by_heads = library.techniques.frameworks[recipe.framework].context_parallel == "heads"
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
+        fault = fault or (head_refusal(architecture) if recipe.adapt_head else None)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
     yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
 
 
+def head_refusal(architecture: Architecture) -> str | None:
+    """Return why the output layer gets no adapters; None where it may."""
+    tied = architecture.tied_embeddings
+    return "adapters at the output layer are not planned where it is the embedding itself" if tied else None
+
+
 def training_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield what a training job asks for that the published weights of its model are not trained in."""
+    """Yield what a training job asks for that its model is not trained in: adapters at the head, published weights."""
     asked, place = job.techniques, f"jobs.{job.name}"
+    may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
+    if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
+        yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
     kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]
@@ -366,8 +376,26 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
     return [recipe for recipe in found if library.techniques.values.offload.values[recipe.offload].technique is None]
 
 
-def technique_notes(recipe: Recipe, library: Library) -> list[str]:
-    """Return what a plan or an estimate says of techniques: sharded states of an optimizer, and what is a prior."""
+def loops_over_experts(recipe: Recipe, library: Library) -> bool:
+    """Return whether the kernels of a recipe take experts one by one, and not as one grouped product."""
+    framework, kernels = framework_of(library, recipe.framework), library.calibrations["kernels"]
+    has_16_bit_experts = recipe.weight_bits == 16 or recipe.experts_16_bit
+    if framework.grouped_experts == "all" or (framework.grouped_experts and has_16_bit_experts):
+        return False
+    return kernels.value(f"{framework.kernels}.naive_experts") > 0.0
+
+
+def has_unmeasured_loops(recipe: Recipe, experts: int, library: Library) -> bool:
+    """Return whether a recipe loops over more experts of a layer than any measured run has."""
+    measured = library.calibrations["uncertainty"].value("looped_experts.measured")
+    return experts > measured and loops_over_experts(recipe, library)
+
+
+def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of techniques: sharded states of an optimizer, and what is a prior.
+
+    `experts`: of a layer, 0 of a dense network.
+    """
     values = library.techniques.values
     note = values.optimizer.values[recipe.optimizer].sharded
     chosen = (
@@ -379,6 +407,13 @@ def technique_notes(recipe: Recipe, library: Library) -> list[str]:
     if recipe.dora:
         reported = f"{factor.value:g} times that of LoRA (reported {factor.low:g} to {factor.high:g})"
         notes.append(f"the time of DoRA is a prior, {reported}")
+    loops = loops_over_experts(recipe, library)
+    if has_unmeasured_loops(recipe, experts, library):
+        most = library.calibrations["uncertainty"].value("looped_experts.measured")
+        notes.append(f"the speed of {experts} experts in a loop is a prior: runs with at most {most:g} were measured")
+    if experts and framework_of(library, recipe.framework).grouped_experts and not loops:
+        releases = "Transformers 5, unsloth of 2026"
+        notes.append(f"counts on grouped kernels of experts ({releases}): older releases take several times as long")
     return notes
 
 

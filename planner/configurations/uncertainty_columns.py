@@ -11,7 +11,7 @@ from planner.arrays import Floats, Integers, distinct_names
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Machine
-from planner.configurations.recipe import Recipe, framework_of
+from planner.configurations.recipe import Recipe, framework_of, has_unmeasured_loops
 from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.job import Job
@@ -86,17 +86,28 @@ def precision_sigma(precision: str, library: Library) -> float:
     return library.calibrations["uncertainty"].value("unmeasured_precision") if is_prior else 0.0
 
 
-def technique_sigma(recipe: Recipe, library: Library) -> float:
-    """Return the spread of techniques whose speed is a prior, ln: precision, DoRA, all activations in host memory."""
-    is_prior = recipe.dora or recipe.keeps_activations
-    own = library.calibrations["uncertainty"].value("prior_technique") if is_prior else 0.0
-    return math.hypot(precision_sigma(recipe.precision, library), own)
+def technique_sigma(recipe: Recipe, experts: int, library: Library) -> float:
+    """Return the spread of techniques whose speed is a prior, ln; 0 where none is.
+
+    Precision, DoRA, all activations in host memory, and loops over more `experts` of a layer than were measured.
+    """
+    values = library.calibrations["uncertainty"].values
+    own = values["prior_technique"] if recipe.dora or recipe.keeps_activations else 0.0
+    loops = values["looped_experts"] if has_unmeasured_loops(recipe, experts, library) else 0.0
+    return math.hypot(precision_sigma(recipe.precision, library), own, loops)
+
+
+def unmeasured_sigma(recipe: Recipe, machine: Machine, experts: int, library: Library) -> float:
+    """Return the spread of what was not measured of a recipe on a machine, ln: its chip's kind, its techniques."""
+    card, values = library.gpu(machine.gpu), library.calibrations["uncertainty"].values
+    of_chip = chip_sigma(card, recipe.method, recipe.precision, machine.gpus, values)
+    return math.hypot(of_chip, technique_sigma(recipe, experts, library))
 
 
 def _unmeasured_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
     """Return what `chip_sigma` and `technique_sigma` add to every configuration."""
-    ways = physics.ways
-    guessed = np.asarray([technique_sigma(recipe, library) for recipe in ways.recipes], dtype=float)
+    ways, experts = physics.ways, physics.shape.network.experts
+    guessed = np.asarray([technique_sigma(recipe, experts, library) for recipe in ways.recipes], dtype=float)
     of_chips = _chip_sigmas(physics, library)
     return np.hypot(of_chips, guessed[ways.recipe]) if guessed.any() else of_chips
 

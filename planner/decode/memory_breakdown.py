@@ -85,6 +85,11 @@ class MemoryEvaluator:
         """Return the largest micro-batch that fits; 0 where one sequence does not."""
         return int(as_scalar(self._lines(accumulation, None).largest_micro_batch(self.usable_gib * GIB)))
 
+    def evaluation_sequences(self, sequence_bytes: float) -> int:
+        """Return the sequences of a batch of evaluation that fit, `sequence_bytes` of logits each."""
+        lines = self._lines(1, None)
+        return int(as_scalar(lines.evaluation_sequences(self.usable_gib * GIB, sequence_bytes)))
+
     def longest_sequence(self, micro_batch: float, accumulation: float, most: int = 2**24) -> int:
         """Return the tokens of the longest sequence that fits, at most `most`; 0 where one token does not.
 

@@ -18,6 +18,7 @@ from planner.configurations.memory_margin import margin_text, memory_margin, rec
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, technique_notes
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.estimates.memory.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
@@ -56,7 +57,7 @@ LEAST_SHORT = 0.005
 def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> float | None:
     """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
 
-    Each spot market has a luck of its own. `fixed_usd` is paid beside the jobs.
+    Each spot market has a luck of its own. `fixed_usd` is paid in addition to the jobs.
     """
     budget, cost_usd = scenario.limits.budget_usd, fixed_usd + math.fsum(job.cost_usd for job in jobs)
     if budget is not None and cost_usd <= 0:
@@ -84,7 +85,7 @@ def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str,
 def added_budget_note(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float) -> tuple[str, ...]:
     """Return that the budget was kept by the sum of what each job needs, where they need less together and it matters.
 
-    It does not where the budget has room for the difference once more. `fixed_usd` is paid apart from the jobs.
+    It does not where the budget has room for the difference once more. `fixed_usd` is paid in addition to the jobs.
     """
     limits, added = scenario.limits, fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
     together = joint_late_usd(jobs, limits.budget_confidence, fixed_usd)
@@ -199,7 +200,7 @@ def build_notes(
         *([] if observed else _on_estimates(chosen, vram, limits, library)),
         *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
-        *_on_evaluation(chosen, vram, library),
+        *_on_evaluation(chosen, limits, library),
         *_on_work(chosen, limits),
     )
 
@@ -378,24 +379,24 @@ def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
 
 
 USUAL_EVALUATION_BATCH = 8
-"""Sequences per GPU of a batch of evaluation where nobody sets it (Transformers, `per_device_eval_batch_size`)."""
+"""Sequences per GPU of a batch of evaluation by default (Transformers, `per_device_eval_batch_size`)."""
 
 
-def _on_evaluation(chosen: ChosenCandidate, vram: Vram, library: Library) -> list[str]:
-    """Return a note where a usual batch of evaluation needs more memory than the states leave on the GPU."""
-    stage, shape = chosen.job.stages.evaluation, chosen.candidates.physics.shape
+def _on_evaluation(chosen: ChosenCandidate, limits: Limits, library: Library) -> list[str]:
+    """Return a note where a usual batch of evaluation needs more memory than training leaves on the GPU."""
+    stage, physics = chosen.job.stages.evaluation, chosen.candidates.physics
     vocab = library.architecture(chosen.job.architecture).vocab
     of_trainer = framework_of(library, chosen.recipe.framework).loss in ("hf", "liger")
     if stage is None or stage.answers_prompts or "machine" not in stage.on or not of_trainer or not vocab:
         return []
-    held = math.fsum(vram.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer", "cast_weights"))
-    each = evaluation_logit_bytes(1.0, float(shape.sequence), vocab) / GIB
-    fits = int(max((vram.usable - held) / each, 0.0))
+    setup = (chosen.job, physics.shape, chosen.recipe, chosen.machine, limits.vram_headroom, library)
+    each = evaluation_logit_bytes(1.0, float(physics.shape.sequence), vocab)
+    fits = MemoryEvaluator.of(*setup, learned=physics.learned).evaluation_sequences(each)
     if fits >= USUAL_EVALUATION_BATCH:
         return []
     how = f"set per_device_eval_batch_size to {fits}" if fits else "shorten its sequences, or evaluate elsewhere"
     return [
-        f"evaluation holds the logits of a whole batch, {each:,.1f} GiB a sequence: {how} "
+        f"evaluation holds the logits of a whole batch, {each / GIB:,.1f} GiB a sequence: {how} "
         f"({USUAL_EVALUATION_BATCH} by default)"
     ]
 
@@ -416,10 +417,10 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
     recipe = chosen.recipe
-    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
+    notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     # First, because a plan shows few: an estimate that rests on no run.
     chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
-    notes = [*technique_notes(recipe, library), *chip, *notes]
+    notes = [*technique_notes(recipe, chosen.candidates.architecture.experts, library), *chip, *notes]
     notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(

@@ -283,6 +283,7 @@ class Kernels:
     hook_seconds: Numbers = 0.0  # c_hook, per module and pass
     gradient_launch_seconds: Numbers = 0.0  # per gradient that ZeRO-1 or 2 reduces, where DeepSpeed runs them
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
+    dispatches_by_node: Numbers = 0  # 1: a token goes over the network once to each node with experts of it
 
 
 @record(frozen=True)

@@ -246,7 +246,7 @@ def lora_parameters(
     the output layer, which no target names.
     In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
     `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
-    Raises ValueError on a rank under 1, where nothing is adapted, and on adapters at a head that is the embedding.
+    Raises ValueError on a rank under 1, and where nothing is adapted.
     """
     if rank < 1:
         raise ValueError(f"LoRA rank {rank} is not a positive whole number")
@@ -256,8 +256,6 @@ def lora_parameters(
         known = ", ".join(dict.fromkeys(linear.path.rpartition(".")[2] for linear in linears))
         words = targets if isinstance(targets, str) else ", ".join(targets)
         raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
-    if adapt_head and network.tied:
-        raise ValueError("adapters at the output layer are not planned where it is the embedding itself")
     if adapt_head:
         chosen.append(Linear("lm_head", frozenset(), network.hidden, network.vocab, copies=1, met=1))
     return LoraCount(

@@ -74,6 +74,12 @@ def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterato
         yield values["unmeasured_precision"]
     if context.recipe.dora or context.recipe.keeps_activations:
         yield values["prior_technique"]
+    whole = context.recipe.weight_bits == 16 or context.recipe.experts_16_bit
+    grouped = context.framework.grouped_experts in ("all", *(["plain"] if whole else []))
+    looped = context.values("kernels")[f"{context.framework.kernels}.naive_experts"] > 0
+    many = context.architecture.experts > values["looped_experts.measured"]
+    if many and looped and not grouped:
+        yield values["looped_experts"]
     measured = context.gpu.chip.measured if context.gpu.chip else ()
     alike = [measurement for measurement in measured if measurement.method == context.recipe.method]
     if context.gpu.chip and not any(measurement.from_chips <= context.machine.gpus for measurement in alike):

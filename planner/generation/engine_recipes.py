@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -212,9 +213,9 @@ def usual_link(gpu: GpuSpec) -> str:
 
 def asked_link(gpu: GpuSpec, interconnect: str | None) -> str:
     """Return the link that a user names, as coefficients are called; that of the GPU where none is named."""
-    if interconnect is None or interconnect != "pcie":
-        return "nvlink" if interconnect and gpu.nvlink_gb_s else usual_link(gpu)
-    return "pcie" if has_peer_access(gpu) else "host"
+    if interconnect is None:
+        return usual_link(gpu)
+    return "nvlink" if interconnect != "pcie" else "pcie" if has_peer_access(gpu) else "host"
 
 
 def cache_moves(architecture: Architecture) -> float:
@@ -321,7 +322,7 @@ class ReplicaMemory(NamedTuple):
 
 
 class EngineStart(NamedTuple):
-    """How an engine is started, as far as its memory hangs on it."""
+    """How an engine is started, as far as its memory depends on it."""
 
     release: str | None = None  # None: what holds for every release
     use: str = "server"  # or offline, where a script hands over all prompts
@@ -344,34 +345,36 @@ def replica_memory(
 ) -> ReplicaMemory:
     """Return the memory of one GPU where prompts have `prompt` tokens at most."""
     gpus = serving.tensor * serving.pipeline
-    release = engine.release_of(start.release)
-    default = release.share if release is not None and start.release is not None else engine.share
-    share = min(start.share or default, 1.0 - start.headroom)
+    stated = engine.releases_of(start.release) if start.release is not None else ()
+    share = min(start.share or (stated[0].share if stated else engine.share), 1.0 - start.headroom)
     weights = float(serving.model.stored_weights) * serving.weight_bytes / gpus
-    activations = profile_bytes(serving, architecture, gpu, engine, prompt, start)
-    overhead = overhead_bytes(engine, gpus, coefficients, start.bound) + (release.graph_gib * GIB if release else 0.0)
+    activations, graphs = start_bytes(serving, architecture, gpu, engine, prompt, start)
+    overhead = overhead_bytes(engine, gpus, coefficients, start.bound) + graphs
     usable = engine.usable(gpu.usable_gib * GIB, share, weights, activations + overhead)
     cache = float(cache_bytes(usable, weights, activations, overhead))
     return ReplicaMemory(usable, weights, cache, activations, overhead)
 
 
-def profile_bytes(
+def start_bytes(
     serving: Serving, architecture: Architecture, gpu: GpuSpec, engine: Engine, prompt: float, start: EngineStart
-) -> float:
-    """Return the bytes on one GPU at the peak of the widest pass.
+) -> tuple[float, float]:
+    """Return the bytes on one GPU at the peak of the widest pass, and of captured graphs.
 
     An engine with known releases tries its largest step before it sizes the cache: a pass over all tokens of a step,
     and then the sampler with all sequences, whose logits lie whole on each GPU. The larger of the two counts. Example:
     Llama 3.1 8B on H100 with vLLM 0.11: 1.0 GB and 1,024 * 128,256 * 38.5 bytes = 5.06 GB (4.8 GiB are printed).
+    Where no release is given the one that takes most counts, so that what is planned starts with each.
     """
     a, limits = architecture, engine.limits_on(gpu)
-    release = engine.release_of(start.release)
-    if release is None:
+    releases = engine.releases_of(start.release)
+    if not releases:
         chunk = min(CHUNK_TOKENS, max(prompt, 1) * min(limits.sequences, MOST_PROMPTS_AT_ONCE))
-        return float(activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, limits.sequences, serving.tensor))
+        bytes_ = activation_bytes(a.hidden, widest_values(a), chunk, a.vocab, limits.sequences, serving.tensor)
+        return float(bytes_), 0.0
     tokens = limits.offline if start.use == "offline" else limits.server
     forward = float(activation_bytes(a.hidden, widest_values(a), tokens, 0.0, 0.0, serving.tensor))
-    return max(forward, limits.sequences * a.vocab * release.logit_bytes)
+    each = [(max(forward, limits.sequences * a.vocab * row.logit_bytes), row.graph_gib * GIB) for row in releases]
+    return max(each, key=math.fsum)
 
 
 def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coefficient], bound: str = "value") -> float:

@@ -148,16 +148,17 @@ class Replica:
         width = a.ffn * max(1, a.experts_per_token) if a.experts else a.ffn
         widest = (3 if a.gated else 2) * width
         prompt = max(requests.input_tokens for requests in self.job.work.classes)
-        limits, start = engine.limits_on(self.context.gpu), engine.release_of(None)
-        if start is None:
+        limits, graphs = engine.limits_on(self.context.gpu), 0.0
+        if not engine.releases:
             tokens, kind = min(CHUNK_TOKENS, prompt * min(limits.sequences, _PROMPTS_AT_ONCE)), ""
             active = activation_bytes(a.hidden, widest, tokens, a.vocab, limits.sequences, recipe.tensor_parallel)
         else:  # the engine tries a whole step, and then samples for all sequences
             kind = ".profiled" if self.together == 1 else ".profiled-shared"
             step = activation_bytes(a.hidden, widest, limits.server, 0.0, 0.0, recipe.tensor_parallel)
-            active = max(step, limits.sequences * a.vocab * start.logit_bytes)
-        overhead = library.calibrations["inference"].values.get(f"overhead_bytes{kind}", 0.0)
-        overhead += start.graph_gib * GIB if start is not None else 0.0
+            step, logits = float(step), limits.sequences * a.vocab
+            starts = [(max(step, logits * row.logit_bytes), row.graph_gib * GIB) for row in engine.releases]
+            active, graphs = max(starts, key=math.fsum)
+        overhead = library.calibrations["inference"].values.get(f"overhead_bytes{kind}", 0.0) + graphs
         active, share = float(active), min(engine.share, 1.0 - (headroom or 0.0))
         usable = engine.usable(self.context.gpu.usable_gib * GIB, share, weights, active + overhead)
         cache = max(0.0, usable - weights - active - overhead)

@@ -59,14 +59,14 @@ from planner.scenario.techniques import WHERE
 from planner.units import GB, GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 # The least price of a GPU on demand in the shipped market.
 
 
 def least_usd_per_gpu_hour(gpu: str, library: Library) -> tuple[float, str] | None:
-    """Return the least price per GPU-hour that anybody may rent at, and whose it is; None where nobody rents it."""
+    """Return the least price per GPU-hour that is open to all, and whose it is; None where no offer has it."""
     faults: list[Fault] = []
     names = {name.casefold() for name in (gpu, *library.gpu(gpu).aliases)}
     found = [
@@ -122,6 +122,8 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     if asked.input + asked.output > architecture.max_sequence:
         what = f"{asked.input:,} + {asked.output:,} tokens exceed the context of {architecture.name}"
         fault("input", what, f"at most {architecture.max_sequence:,} together")
+    for where, what, fix in _unused(asked, engine, gpu):
+        fault(where, what, fix)
     if faults or format_name is None:
         raise ScenarioError(faults)
     given = asked.model_fields_set
@@ -133,6 +135,18 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     assumed += [f"kv-bits {asked.kv_bits}"] if "kv_bits" not in given else []
     form = table.formats[format_name]
     return Served(name, engine, format_name, form, tensor, pipeline, tuple(assumed))
+
+
+def _unused(asked: InferenceRequest, engine: Engine, gpu: GpuSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield options that would change nothing: place, what is wrong, what to do."""
+    release, known = asked.engine_release, engine.releases
+    if release is not None and not engine.releases_of(release):
+        what = f"{engine.label} {release} is not known: releases are from {known[0].version} on" if known else ""
+        yield "engine_release", what or f"no releases of {engine.label} are known", "leave it out"
+    if asked.use == "offline" and not known:
+        yield "use", f"what a script changes in the memory of {engine.label} is not known", "leave it out"
+    if gpu.lacks_link(asked.interconnect):
+        yield "interconnect", f"{gpu.name} has no NVLink", "give pcie, or leave it out"
 
 
 def _division(

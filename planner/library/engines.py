@@ -148,16 +148,15 @@ class Engine(Row):
         rows = (row for row in self.padding if row.format == form and capability >= row.capability)
         return next((row.ratio(hidden, width) for row in rows), 1.0)
 
-    def release_of(self, version: str | None) -> EngineRelease | None:
-        """Return the row that holds for a version such as 0.11.2.
+    def releases_of(self, version: str | None) -> tuple[EngineRelease, ...]:
+        """Return the row that holds for a version such as 0.11.2, and every row where none is given.
 
-        Of a version that is not said the row that leaves the least to the cache, so that what is planned starts with
-        every release; None of an engine without rows, or of a version before the first.
+        Empty for an engine without rows, and for a version before the first.
         """
         if version is None:
-            return max(self.releases, key=lambda row: (row.logit_bytes, -row.share), default=None)
+            return self.releases
         wanted = tuple(map(int, version.split(".")))
-        return next((row for row in reversed(self.releases) if row.order <= wanted), None)
+        return tuple(row for row in self.releases if row.order <= wanted)[-1:]
 
     @property
     def held_share(self) -> float:

@@ -285,9 +285,7 @@ _REFUSED: dict[str, str] = {
     ),
     "hy_v4": "its hyper-connections have no term in the estimates",
     **dict.fromkeys(("step3p5", "step3p7"), "its sliding layers, which have more heads than the others, are not read"),
-    **dict.fromkeys(
-        ("dory", "hrm_text", "iquestloopcoder", "ouro"), "its loops over layers have no term in the estimates"
-    ),
+    **dict.fromkeys(("dory", "hrm_text", "iquestloopcoder", "ouro"), _LOOPS),
     **dict.fromkeys(("dots3_note", "dots3_note_text"), "its two kinds of latent attention are not read"),
     "axk2": "its gated norms and gated latent attention are not read",
     "bailing_hybrid": "its Kimi Delta Attention with gates of full rank is not read",

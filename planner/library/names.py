@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.library.engines import read_engines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _SIZE = re.compile(r"\d+(\.\d+)?[bm]\d*")
 """A word that says how large a model is: 7b, 1.5b, 135m, 7b1."""
@@ -41,7 +41,7 @@ _OTHER_SHAPE = frozenset(
         "adapter",
     ]
 )
-"""Words of networks that are built on another: encoders, heads and drafts beside it, or a smaller copy."""
+"""Words of networks that are built on another: encoders, heads and drafts next to it, or a smaller copy."""
 _MAKERS = re.compile(r"nvidia|geforce|tesla|quadro|amd|instinct|generation|^ *rtx")
 _MEMORY = re.compile(r"(?<=[-_ ])(\d+) ?(gib|gb|g)\b")
 _COUNT = re.compile(r"(\d{1,6}) *[x×*] *(.+)|(.+?) *: *(\d{1,6})")
@@ -75,12 +75,17 @@ def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
     return () if any(_gpu_key(name) == key for name in listed) else found
 
 
-def split_memory(gpu: str) -> tuple[str, int | None]:
-    """Return a name without the memory at its end, and that memory in GiB: `RTX 4090 24GB` -> (`RTX 4090`, 24)."""
-    found = _MEMORY.search(gpu.casefold())
-    if found is None or found.end() != len(gpu.rstrip()):
-        return gpu, None
-    return gpu[: found.start()].rstrip(" -_"), int(found[1])
+def gpu_with_memory(wanted: str, named: Callable[[str], str | None], memory_gib: Callable[[str], float]) -> str | None:
+    """Return the GPU that a name with its memory at the end means, as sellers write it: `RTX 4090 24GB` -> `RTX4090`.
+
+    `named` finds the GPU of the rest of the name, `memory_gib` what a GPU has. None where there is none, or it has
+    another memory.
+    """
+    said = _MEMORY.search(wanted.casefold())
+    if said is None or said.end() != len(wanted.rstrip()):
+        return None
+    found = named(wanted[: said.start()].rstrip(" -_"))
+    return found if found is not None and memory_gib(found) == int(said[1]) else None
 
 
 def _gpu_key(text: str) -> str:

@@ -24,9 +24,9 @@ from planner.library.names import (
     find_gpu,
     formats_in_name,
     gpu_group,
+    gpu_with_memory,
     release_name,
     split_count,
-    split_memory,
     split_release,
     unusable_format,
 )
@@ -74,18 +74,15 @@ class CardNames:
             return made
         found = self.by_alias.get(wanted.casefold())
         if found is not None or self._find is not find_architecture:
-            return found or self._find(wanted, self.by_alias) or self._by_letters(wanted) or self._with_memory(wanted)
+            found = found or self._find(wanted, self.by_alias) or self._by_letters(wanted)
+            return found or gpu_with_memory(wanted, self.canonical, self._memory_gib)
         found = None if unusable_format(wanted) else self._find(wanted, self.by_alias) or self._by_letters(wanted)
         if found is None:
             return None
         return release_name(found, self.published(found), formats_in_name(wanted))
 
-    def _with_memory(self, wanted: str) -> str | None:
-        """Return the GPU that a name with its memory means, as sellers write it; None if its card has another one."""
-        name, memory_gib = split_memory(wanted)
-        found = None if memory_gib is None else self.canonical(name)
-        has = found is not None and read_shipped(self.folder / f"{found}.yaml").data["vram_gib"] == memory_gib
-        return found if has else None
+    def _memory_gib(self, gpu: str) -> float:
+        return float(read_shipped(self.folder / f"{gpu}.yaml").data["vram_gib"])
 
     def published(self, card: str) -> tuple[str, ...]:
         """Return the formats in which an architecture is published, that of its release first."""

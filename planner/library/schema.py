@@ -16,8 +16,8 @@ from planner.library.names import (
     find_architecture,
     find_gpu,
     formats_in_name,
+    gpu_with_memory,
     release_name,
-    split_memory,
     unusable_format,
 )
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
@@ -363,6 +363,10 @@ class GpuSpec(Card):
         """True where the form means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
         return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip", "pod")
 
+    def lacks_link(self, interconnect: str | None) -> bool:
+        """Whether GPUs of this kind have no such link, whatever machine they are in."""
+        return interconnect in ("nvlink", "nvswitch") and not self.nvlink_gb_s
+
     @model_validator(mode="after")
     def _usable_fits(self) -> Self:
         if self.usable_gib > self.vram_gib:
@@ -402,10 +406,16 @@ class Library(Card):
         try:
             return _find(self.gpus, name_or_alias, "GPU", find_gpu)
         except KeyError:
-            name, memory_gib = split_memory(name_or_alias)
-            if memory_gib is not None and (found := self.gpu(name)).vram_gib == memory_gib:
-                return found
-            raise
+            found = gpu_with_memory(name_or_alias, self._name_of_gpu, lambda gpu: self.gpus[gpu].vram_gib)
+            if found is None:
+                raise
+            return self.gpus[found]
+
+    def _name_of_gpu(self, written: str) -> str | None:
+        try:
+            return self.gpu(written).name
+        except KeyError:
+            return None
 
 
 def _labels(card: Architecture | GpuSpec) -> tuple[str, ...]:

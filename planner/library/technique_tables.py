@@ -404,6 +404,7 @@ class FrameworkProfile(Row):
     working_factor: float = 0.0
     context_parallel: Literal["", "gather", "ring", "heads"] = ""
     expert_parallel: bool = False
+    expert_dispatch: Literal["expert", "node"] = "expert"
     grouped_experts: Literal["", "plain", "all"] = ""
     stores: dict[str, str] = Field(default_factory=dict)
 

@@ -170,7 +170,7 @@ class PlanEvidence(Part):
     speed: EvidenceWord
     """Measured: a run of its own on that GPU; fitted: published runs or timed products of that GPU; else prior."""
     memory: EvidenceWord
-    """Measured: an observed peak; fitted: runs of that framework, or what its engine prints; else prior."""
+    """Measured: a peak of this setting; fitted: runs of its framework, or what its engine prints; else prior."""
     price: EvidenceWord
     """Measured: read at its source at a date; else prior."""
     spot: EvidenceWord | None = None

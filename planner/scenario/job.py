@@ -30,12 +30,13 @@ MAX_CONFIDENCE = 0.975
 MAX_MEMORY_CONFIDENCE = 0.99
 """Hundreds of published peaks of memory support the 99th percentile."""
 DEFAULT_MEMORY_CONFIDENCE = 0.85
-"""Probability to fit where a job states none.
+"""Probability to fit where a job states none: a choice, the highest at which both measured shares are below 8 %.
 
-A start that fails costs its minutes of rent, and the smaller micro-batch that the plan names: some 8 % of the bill.
-From 0.95 to 0.9 the fit rule refuses 6 % fewer of the published runs that ran, whose next card is some 20 % dearer:
-1.2 % saved for 0.05 x 8 % = 0.4 % risked. From 0.9 to 0.85 it is 0.3 % for 0.4 %, from 0.85 to 0.8 0.2 % for 0.4 %.
-At 0.85 both false fits and false rejections are below 8 % (docs/accuracy.md, What a confidence of memory costs).
+7.6 % of the published runs out of memory are said to fit, and 6.5 % of those that ran not to (docs/accuracy.md,
+What a confidence of memory costs). The 8 % are a target, and costs decide nothing between 0.8 and 0.9. A start that
+fails costs its minutes of rent and a smaller micro-batch, some 8 % of a bill; a false rejection the next GPU, some
+20 %: both are judgement. From 0.95 to 0.9 that is 1.2 % saved for 0.05 x 8 % = 0.4 % risked, from 0.9 to 0.85 0.3 % for
+0.4 %, from 0.85 to 0.8 0.2 % for 0.4 %.
 """
 
 

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import generation
 from planner.arrays import Flags, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.preference import Evidence
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST
+from planner.configurations.memory_peaks import find_observed_run, memory_setting
 from planner.configurations.recipe import framework_of
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import Option, PlanEvidence
-from planner.scenario.inference_job import InferenceJob
 from planner.solving.alternatives import option_at
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
@@ -42,34 +41,17 @@ def find_evidence(
     candidates, library = prepared.candidates[index], prepared.library
     uncut = int(prepared.screened[index].rows[row])
     offer = prepared.market.offers[int(candidates.table.offer[uncut])]
-    rests = evidence_of(candidates, library)
+    rests = candidates.run_hours.evidence
     managed = bool(candidates.is_managed_service[uncut])
     speed = Evidence.PRIOR if managed else Evidence(rests[candidates.configuration[uncut]])
     on_spot = made.spot is not None or made.spot_share > 0
     return PlanEvidence(
         speed=SPEED_WORDS[speed],
-        memory=_memory(made, library),
+        memory="prior" if managed else _memory(candidates, uncut, library),
         price="measured" if made.price_date else "prior",
         spot=("measured" if offer.spot is not None else "prior") if on_spot else None,
         known=best_known(prepared, index, rests) if compares and speed == Evidence.PRIOR else None,
     )
-
-
-def evidence_of(candidates: JobCandidates, library: Library) -> Integers:
-    """Return what the speed of every configuration (n,) rests on: of generation its engine, GPU and format."""
-    job, ways = candidates.job, candidates.physics.ways
-    if not isinstance(job, InferenceJob):
-        return np.asarray(candidates.run_hours.evidence)
-    known = library.calibrations["inference"].coefficients
-    found = np.empty((len(ways.machines), len(ways.recipes)), dtype=np.int64)
-    for place, machine in enumerate(ways.machines):
-        for number, recipe in enumerate(ways.recipes):
-            label = read_engines().engines[recipe.framework].label
-            priors = generation.prior_parts(known, recipe.framework, label, machine.gpu, recipe.quant)
-            found[place, number] = Evidence.PRIOR if priors else Evidence.PUBLISHED_RUNS
-            if isinstance(recipe, generation.ServingRecipe) and generation.is_measured(job, recipe, machine.gpu):
-                found[place, number] = Evidence.OWN_RUN
-    return found[ways.machine, ways.recipe]
 
 
 def best_known(prepared: PreparedScenario, index: int, rests: Integers) -> Option | None:
@@ -89,11 +71,20 @@ def best_known(prepared: PreparedScenario, index: int, rests: Integers) -> Optio
     return option_at("", candidates, market, (screened.table, best, float(share[best])))
 
 
-def _memory(made: Assignment, library: Library) -> EvidenceWord:
-    """Return what the memory of a job rests on."""
-    if made.inference is not None:
-        return "fitted" if read_engines().engines[made.inference.engine].releases else "prior"
-    if made.observed_hours is not None or any(run.peak_vram_gib is not None for run in made.observed_runs):
+def _memory(candidates: JobCandidates, row: int, library: Library) -> EvidenceWord:
+    """Return what the memory of a row of the uncut table rests on.
+
+    Measured is a peak of this very setting, on this GPU, of a run as large. Peaks of other batches and lengths of the
+    setting correct its estimate, which is fitted then.
+    """
+    job, physics, learned = candidates.job, candidates.physics, candidates.physics.learned
+    recipe = candidates.recipes[int(candidates.table.recipe[row])]
+    if not job.trains:
+        return "fitted" if read_engines().engines[recipe.framework].releases else "prior"
+    machine = physics.ways.machines[int(physics.ways.machine[candidates.configuration[row]])]
+    whole = find_observed_run(job, machine)
+    peaks = whole is not None and whole.peak_vram_gib is not None
+    if peaks or learned.has_run(recipe, machine, *candidates.batch(row), physics.shape.sequence):
         return "measured"
-    profiled = made.framework in library.techniques.frameworks and framework_of(library, made.framework).profiled
-    return "fitted" if profiled else "prior"
+    is_corrected = memory_setting(recipe, machine.gpus) in learned.probed
+    return "fitted" if is_corrected or framework_of(library, recipe.framework).profiled else "prior"

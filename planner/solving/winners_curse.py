@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
+from planner.arrays import Floats, Integers, distinct, distinct_names
 from planner.configurations.coefficients import efficiency_of
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.results.plan import Assignment
@@ -45,7 +45,6 @@ class Priced(NamedTuple):
 class Curse(NamedTuple):
     """What draws of one scenario show."""
 
-    candidates: int
     flattery: float  # mean of ln(true dollars / promised dollars) of the picked
     regret: float  # mean of true dollars of the picked over the least true dollars, less one
 
@@ -67,9 +66,9 @@ def priced(prepared: PreparedScenario, job: int = 0) -> Priced:
         usd[machines],
         moving,
         np.asarray([efficiency_sigma(values, efficiency_of(library.gpu(card), speeds)[1]) for card in cards]),
-        np.unique(recipes, return_inverse=True)[1],
-        np.unique(cards, return_inverse=True)[1],
-        np.unique(configuration, return_inverse=True)[1],
+        distinct_names(recipes)[1],
+        distinct_names(cards)[1],
+        distinct(configuration)[1],
     )
 
 
@@ -90,8 +89,8 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
     `parts`: spreads that a framework, a card and a configuration have of their own.
     """
     if not found.usd.size or found.usd.min() <= 0.0:  # machines that cost nothing leave no share to compare
-        return Curse(found.usd.size, 0.0, 0.0)
-    count, of_framework, of_card, own = found.usd.size, *parts
+        return Curse(0.0, 0.0)
+    of_framework, of_card, own = parts
     whole = np.sqrt(of_framework**2 + of_card**2 + own**2 + np.square(found.unmeasured))
     near = found.usd * np.exp(-DRAWN_REACH * whole) <= found.usd.min()
     found = Priced(*(column[near] for column in found))
@@ -108,7 +107,7 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
         picked = int(np.argmin(promised))
         flattery.append(math.log(found.usd[picked] / promised[picked]))
         regret.append(found.usd[picked] / found.usd.min() - 1.0)
-    return Curse(count, float(np.mean(flattery)), float(np.mean(regret)))
+    return Curse(float(np.mean(flattery)), float(np.mean(regret)))
 
 
 def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:

@@ -48,8 +48,8 @@ def test_a_shared_error_chooses_nothing() -> None:
 
 def test_no_candidates_are_no_curse() -> None:
     """Nothing to pick from, or something for nothing."""
-    assert simulate(candidates([0.0, 1.0]), (0.1, 0.1, 0.1)) == (2, 0.0, 0.0)
-    assert simulate(candidates([]), (0.1, 0.1, 0.1)) == (0, 0.0, 0.0)
+    assert simulate(candidates([0.0, 1.0]), (0.1, 0.1, 0.1)) == (0.0, 0.0)
+    assert simulate(candidates([]), (0.1, 0.1, 0.1)) == (0.0, 0.0)
 
 
 def test_a_card_whose_speed_is_a_prior_flatters_more() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 import planner
 from planner.errors import ScenarioError
+from planner.loading.scenario_file import parse_scenario
 from planner.results.estimate import Estimate
+from planner.solving.solve import solve
 
 
 def of(model: str = "llama-3-8b", card: str = "H100-80GB", **settings: Any) -> Estimate:
@@ -60,6 +62,17 @@ def test_adapters_at_the_head_are_refused_where_they_would_train_nothing() -> No
         of(adapt_head=True, framework="hf-fused")
     with pytest.raises(ScenarioError, match="is the embedding itself"):
         of("llama-3.2-3b", adapt_head=True)
+    scenario = """
+name: x
+offers: [{provider: a, gpu: A100-80GB, gpus: 1, usd_per_hour: 1}]
+jobs:
+- {name: j, architecture: llama-3.2-3b, work: {tokens: 5M}, techniques: {method: METHOD}, lora: {adapt_head: true}}
+"""
+    with pytest.raises(ScenarioError) as refused:
+        solve(parse_scenario(scenario.replace("METHOD", "[full, lora]")))
+    (fault,) = refused.value.faults
+    assert fault.where == "jobs.j.lora.adapt_head" and "is the embedding itself" in fault.what
+    assert solve(parse_scenario(scenario.replace("METHOD", "full"))).jobs
 
 
 def test_activations_in_host_memory_are_those_of_a_published_run() -> None:

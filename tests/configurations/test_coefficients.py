@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 import planner
-from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.coefficients import RecipeCoefficients, expert_notes, recipe_coefficients
 from planner.configurations.grid import network_of
 from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.errors import ScenarioError
@@ -23,8 +23,8 @@ PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
 
 @cache
 def library() -> Library:
-    """The shipped library with two architectures, read once."""
-    return read_library(["llama-3.1-8b", "opt-6.7b"])
+    """The shipped library with some architectures, read once."""
+    return read_library(["llama-3.1-8b", "opt-6.7b", "qwen3-30b-a3b"])
 
 
 def set_up(architecture: str, framework: str = "hf", **changes: object) -> RecipeCoefficients:
@@ -56,6 +56,17 @@ def test_profiles_without_the_distinction_have_one_figure(framework: str) -> Non
 def test_classic_megatron_reduces_at_the_end(framework: str, hides: int) -> None:
     """Gradients are reduced after the last backward pass where the framework's schedule says so."""
     assert set_up("llama-3.1-8b", framework).kernels.overlaps_reduction == hides
+
+
+@pytest.mark.parametrize(("framework", "by_node"), [("megatron", 0), ("torchtitan", 0), ("nemo", 1)])
+def test_a_token_goes_to_each_expert_unless_the_dispatcher_of_the_framework_goes_by_node(
+    framework: str, by_node: int
+) -> None:
+    """What is counted on is said where experts lie on several nodes."""
+    assert set_up("qwen3-30b-a3b", framework).kernels.dispatches_by_node == by_node
+    recipe = replace(PLAIN, framework=framework, expert_parallel=16)
+    said = [bool(expert_notes(recipe, 16, gpus_per_node, library())) for gpus_per_node in (8, 16)]
+    assert said == [bool(by_node), False]
 
 
 @pytest.mark.parametrize(

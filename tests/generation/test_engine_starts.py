@@ -12,7 +12,7 @@ from planner.library.reading import read_library
 from planner.units import GIB
 
 VLLM = read_engines().engines["vllm"]
-LIBRARY = read_library(["llama-3.1-8b", "qwen3-32b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-next-80b-a3b"])
+LIBRARY = read_library(["llama-2-7b", "llama-3.1-8b", "qwen3-32b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-next-80b-a3b"])
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,24 @@ def test_an_engine_without_limits_has_its_own_number_everywhere() -> None:
 
 
 def test_a_release_is_the_last_row_before_it() -> None:
-    """0.11.2 profiles as 0.8 does, 0.33 as 0.21; 0.6 had another core. Unsaid: the row that leaves the least."""
-    found = {version: VLLM.release_of(version) for version in ("0.11.2", "0.19", "0.33", "0.6", None)}
-    versions = {version: row and row.version for version, row in found.items()}
-    assert versions == {"0.11.2": "0.8", "0.19": "0.17", "0.33": "0.21", "0.6": None, None: "0.8"}
+    """0.11.2 profiles as 0.8 does, 0.33 as 0.21; 0.6 had another core. Where none is given it may be any."""
+    found = {version: VLLM.releases_of(version) for version in ("0.11.2", "0.19", "0.33", "0.6", None)}
+    versions = {version: [row.version for row in rows] for version, rows in found.items()}
+    known = ["0.8", "0.17", "0.21"]
+    assert versions == {"0.11.2": ["0.8"], "0.19": ["0.17"], "0.33": ["0.21"], "0.6": [], None: known}
+
+
+@pytest.mark.parametrize("gpu", ["H100-80GB", "RTX4090", "A6000"])
+@pytest.mark.parametrize("model", ["llama-2-7b", "llama-3.1-8b", "qwen3-32b"])
+@pytest.mark.parametrize("use", ["server", "offline"])
+def test_without_a_release_the_cache_is_the_least_of_all_with_the_same_share(model: str, gpu: str, use: str) -> None:
+    """Of 32,000 tokens and 256 sequences logits are 0.3 GB, so that the graphs of 0.21 (0.5 GiB) take more."""
+
+    def cache(release: str | None) -> float:
+        settings = {"engine_release": release, "use": use, "memory_share": 0.9, "gpus": 4}
+        return estimate_inference(model, gpu, LIBRARY, input=128, output=8, **settings).memory_gib.parts["kv_cache"]
+
+    assert cache(None) == pytest.approx(min(cache(row.version) for row in VLLM.releases))
 
 
 def test_the_share_is_of_the_whole_of_the_static_part_or_of_what_is_free() -> None:
@@ -144,6 +158,26 @@ def test_a_slower_link_makes_tensor_parallel_generation_slower() -> None:
         for link in (None, "pcie")
     )
     assert 1.5 * nvlink < pcie
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (
+            {"engine": "vllm", "engine_release": "0.6"},
+            "engine_release: vLLM 0.6 is not known: releases are from 0.8 on",
+        ),
+        ({"engine": "sglang", "engine_release": "0.4"}, "engine_release: no releases of SGLang are known"),
+        ({"engine": "trt-llm", "use": "offline"}, "use: what a script changes in the memory of TensorRT-LLM"),
+        ({"gpus": 2, "interconnect": "nvlink"}, "interconnect: L40S has no NVLink; give pcie"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(settings: dict[str, object], why: str) -> None:
+    """One line each, with what to do."""
+    with pytest.raises(ScenarioError) as refused:
+        estimate_inference("llama-3.1-8b", "L40S", LIBRARY, **settings)
+    (line,) = map(str, refused.value.faults)
+    assert why in line
 
 
 def test_a_tensor_parallel_degree_must_divide_the_gpus() -> None:

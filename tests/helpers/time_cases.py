@@ -92,6 +92,7 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
         "quantised_bytes",
         "fused",
         "overlaps_reduction",
+        "dispatches_by_node",
         "hook_seconds",
         "gradient_launch_seconds",
     }

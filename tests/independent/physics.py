@@ -445,9 +445,13 @@ def step(x: Facts, sequence: float, away: float) -> float:
         kind = x.frame["context_parallel"]
         work += {"ring": max(moved - attention, 0.0), "heads": swapped, "gather": moved}[kind]
     if x.ep > 1:
-        # Over the network once to each node with one of the experts, inside a node to each expert on another GPU.
-        hosts = min(max(math.ceil(x.ep * (1 if x.folded else x.tp) / s.gpus_per_node), 1), x.ep)
-        copies = x.routed() * (1 - hosts / x.ep) / inside + (hosts - 1) * (1 - (1 - 1 / hosts) ** x.routed()) / across
+        # To each expert on another GPU; with a dispatcher by node over the network once to each node with one of them.
+        hosts, routed = min(max(math.ceil(x.ep * (1 if x.folded else x.tp) / s.gpus_per_node), 1), x.ep), x.routed()
+        if x.frame.get("expert_dispatch", "expert") == "node":
+            copies = routed * (x.ep - hosts) / x.ep / inside + (hosts - 1) * (1 - (1 - 1 / hosts) ** routed) / across
+        else:
+            here = x.ep / hosts  # ranks of a node
+            copies = routed * (here - 1) / x.ep / inside + routed * (x.ep - here) / x.ep / across
         work += k["expert_traffic_factor"] * (4 + 2 * rc) * 2 * tokens * x.h / x.tp * copies * x.L / x.pp
     if x.tp > 1:
         each = 4 * tokens * x.h * (x.tp - 1) / x.tp / inside + k["tensor_latency_seconds"]

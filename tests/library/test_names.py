@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from planner.library.names import find_gpu, split_count
-from planner.library.reading import CardNames
+from planner.library.reading import CardNames, read_library
 
 ARCHITECTURES, GPUS = CardNames("architectures"), CardNames("gpus")
 
@@ -106,14 +106,16 @@ def test_every_shipped_model_answers_to_a_repository(path: Path) -> None:
     ],
 )
 def test_gpus_are_found_as_people_write_them(written: str, name: str) -> None:
-    """Without maker, separators or unit."""
-    assert GPUS.canonical(written) == name
+    """Without maker, separators or unit, by the names of all files and by a library that was read."""
+    assert GPUS.canonical(written) == read_library([]).gpu(written).name == name
 
 
 @pytest.mark.parametrize("written", ["6000", "80g", "gb", "", "rtx", "9090", "RTX 4090 48GB", "16GB"])
 def test_unclear_gpus_are_not_guessed(written: str) -> None:
     """A part of a name that several have, or none."""
     assert GPUS.canonical(written) is None
+    with pytest.raises(KeyError):
+        read_library([]).gpu(written)
 
 
 def test_spellings_of_two_gpus_never_meet() -> None:

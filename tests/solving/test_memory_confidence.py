@@ -66,8 +66,21 @@ def test_a_plan_fits_with_at_least_the_probability_that_is_asked_for(level: floa
 
 
 def test_a_framework_without_measured_peaks_is_never_surer_than_98_percent() -> None:
-    """So there is no plan with it where more is asked for."""
-    assert not solved("jobs.j.confidence.memory=0.99", "jobs.j.framework=unsloth").jobs
+    """So there is no plan with it where more is asked for, and the reason is the framework, not a lack of memory."""
+    plan = solved("jobs.j.confidence.memory=0.99", "jobs.j.framework=unsloth")
+    assert not plan.jobs and plan.infeasible is not None
+    (doubt,) = [reason for reason in plan.candidates.reasons if "unsloth" in reason]
+    assert "at most 98 %" in doubt and "asks for 99 %" in doubt
+    assert any(doubt in miss.reason for miss in plan.infeasible.nearest)
+    assert all(miss.shortfall < 100 for miss in plan.infeasible.nearest)
+    assert {change.limit for change in plan.infeasible.relax} == {"jobs.j.framework", "jobs.j.confidence.memory"}
+
+
+def test_an_observed_peak_lifts_the_highest_probability_of_its_framework() -> None:
+    """What was seen to fit needs no documentation."""
+    seen = "{gpu: A100-80GB, gpus: 1, tokens_per_second: 9000, peak_vram_gib: 12, micro_batch: 4}"
+    plan = solved("jobs.j.confidence.memory=0.99", "jobs.j.framework=unsloth", f"jobs.j.measured=[{seen}]")
+    assert plan.jobs[0].vram_gib.fit_probability >= 0.99
 
 
 def test_more_certainty_never_costs_less() -> None:

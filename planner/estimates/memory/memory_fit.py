@@ -147,6 +147,20 @@ class MemoryLines:
         largest = np.minimum(self._loosest(self._crossing, usable_bytes), self.most)
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
+    def evaluation_sequences(self, usable_bytes: Numbers, sequence_bytes: Numbers) -> NDArray[np.int64]:
+        """Return the sequences that a batch of evaluation may have on one GPU; 0 where one has no room.
+
+        The logits of each take `sequence_bytes` (`evaluation_logit_bytes`). Next to them lie what the loss of training
+        finds, without gradients: states, the weights that are gathered then, buffers, context and communicators. The
+        margins are those of the fit rule.
+        """
+        states = _sum({name: part for name, part in self.known[0].items() if name != "gradients"})
+        rest = _sum({name: part for name, part in self.held[0].items() if name != "head_gradient"})
+        states, rest = (1.0 + self.stack.known_margin) * states, (1.0 + self.stack.margin) * rest
+        room = np.subtract(usable_bytes, self.context_bytes + states + rest)
+        largest = np.maximum(room, 0.0) / ((1.0 + self.stack.margin) * np.asarray(sequence_bytes))
+        return np.asarray(np.floor(np.minimum(largest, LARGEST_MICRO_BATCH)), dtype=np.int64)
+
     def _loosest(self, crossing: Callable[[Numbers, Numbers], Floats], usable_bytes: Numbers) -> Floats:
         """Return where `_need` meets the usable memory: the later one of both readings of a stage-3 plan.
 
@@ -284,17 +298,13 @@ def fit_probability(margin: Numbers, sigma: Numbers, most: Numbers = 1.0) -> Flo
     return np.asarray(np.minimum(student_2_deviations(sigma, deviations), most), dtype=float)
 
 
-def confidence_margin(sigma: float, confidence: float, most: float = 1.0) -> float:
+def confidence_margin(sigma: float, confidence: float) -> float:
     """Return the margin on uncertain bytes within which the measured peak stays with probability `confidence`.
 
-    The fit rule with this margin holds just where `fit_probability` of the widest margin is at least p. Negative below
-    one half; beyond `most` nothing fits: `NEVER_FITS`.
+    The fit rule with this margin holds just where `fit_probability` of the widest margin is at least p, whatever the
+    highest probability of the spread. Negative below one half.
     """
-    return float(confidence_factor(sigma, confidence)) - 1.0 if confidence <= most else NEVER_FITS
-
-
-NEVER_FITS = 1e6
-"""A margin that no memory has, and a number still."""
+    return float(confidence_factor(sigma, confidence)) - 1.0
 
 
 # Evaluation between training steps has memory of its own: logits of a whole batch, with nothing fused.

@@ -98,10 +98,10 @@ def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: L
     """Return the seconds of token exchange between experts of one micro-batch (t_ep).
 
     A tensor-parallel rank sends its own part of the tokens: sequence parallelism has cut them, and where experts are
-    cut over the same ranks, too, those gather what arrives. To other nodes a token goes once for each that holds one of
-    its experts, and on from there over NVLink; k of them, drawn at random, are on (n - 1) * (1 - (1 - 1/n)^k) of n - 1
-    others. Inside a node it goes to each expert.
-    8 experts of a token over 4 nodes: 3 * (1 - 0.75^8) = 2.70 copies over the network in place of 8 * 31/32 = 7.75.
+    cut over the same ranks, too, those gather what arrives. A token goes once to each of its k experts on another GPU,
+    of which k * (1 - 1/n) are on others of n nodes. A dispatcher by node sends it once to each node that holds one of
+    them, and on from there over NVLink: k of them, drawn at random, are on (n - 1) * (1 - (1 - 1/n)^k) of n - 1 others.
+    8 experts of a token over 4 nodes: 8 * 3/4 = 6 copies over the network, by node 3 * (1 - 0.75^8) = 2.70.
     Sources: DeepEP (deepseek-ai), README, "Normal kernels with NVLink and RDMA forwarding"; DeepSeek-V3 (arXiv
     2412.19437), section 3.2.2; Megatron Core, MoE user guide, `--moe-token-dispatcher-type flex`.
     """
@@ -114,9 +114,11 @@ def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: L
     ranks, k = np.asarray(expert, dtype=float), float(network.experts_per_token)
     nodes = np.ceil(ranks * layout.expert_tensor / np.asarray(layout.gpus_per_node))
     nodes = np.clip(nodes, 1.0, ranks)
-    away = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** k)
-    inside = k * (1.0 - nodes / ranks) / reached.inside  # of the experts on a node, all but those on the same GPU
-    return coefficients.expert_traffic_factor * passes * copy * (inside + away / reached.across)
+    by_node = np.not_equal(setup.kernels.dispatches_by_node, 0)
+    away = np.where(by_node, (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** k), k * (1.0 - 1.0 / nodes))
+    # Inside a node all but those on the same GPU: by node the experts of all that it receives, too.
+    inside = k * np.where(by_node, 1.0 - nodes / ranks, 1.0 / nodes - 1.0 / ranks)
+    return coefficients.expert_traffic_factor * passes * copy * (inside / reached.inside + away / reached.across)
 
 
 def sharding_seconds(network: Network, layout: Layout, states: States, reached: Links) -> Any:

@@ -311,7 +311,7 @@ def _refused_recipes(one: JobCandidates, machine: Machine, library: Library) -> 
     allowed = [
         recipe for recipe in enumerate_recipes(one.job, card, machine.gpus > 1, library) if is_allowed(recipe, one.job)
     ]
-    reasons = [list(dict.fromkeys(incompatibilities(recipe, card, library, one.architecture))) for recipe in allowed]
+    reasons = [list(dict.fromkeys(_refusals(one, recipe, machine, library))) for recipe in allowed]
     fewest = min((len(each) for each in reasons if each), default=0)
     found: dict[str, list[Recipe]] = {}
     for recipe, each in zip(allowed, reasons, strict=True):
@@ -323,6 +323,14 @@ def _refused_recipes(one: JobCandidates, machine: Machine, library: Library) -> 
         return recomputed.index(recipe.activation_checkpointing), recipe.zero_stage
 
     return {reason: sorted(each, key=saves, reverse=True)[:RECIPES_OF_A_RULE] for reason, each in found.items()}
+
+
+def _refusals(one: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> Iterator[str]:
+    """Yield why a job may not use a recipe on a machine: rules that refuse it, and memory that was never measured."""
+    yield from incompatibilities(recipe, GpuClass.of(library.gpu(machine.gpu)), library, one.architecture)
+    doubt = one.physics.learned.doubt_of_memory(recipe, machine.gpus, one.job, library)
+    if one.headroom is None and doubt is not None:
+        yield doubt
 
 
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:

@@ -162,18 +162,21 @@ class RelaxedCandidates:
 
 
 def margin_of(job: Job, limits: Limits, library: Library) -> float:
-    """Return the share of the GPU memory that the fit rule keeps free for a job."""
+    """Return the margin of the fit rule for a job, the widest of its frameworks and of what it may offload."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
     if not job.trains:  # an engine leaves what it does not take
         return 0.0
-    return max(memory_margin(name, job.memory_confidence, library) for name in frameworks_of(job, library))
+    table = library.techniques
+    tried = job.techniques.offload or table.tried("offload")
+    hosted = any(table.values.offload.values[name].optimizer for name in tried)
+    return max(memory_margin(name, job.memory_confidence, library, hosted) for name in frameworks_of(job, library))
 
 
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, beside those that are tried anyway. Of
+    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway. Of
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):

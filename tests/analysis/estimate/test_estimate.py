@@ -16,6 +16,7 @@ from planner.analysis.estimate_question import estimate
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.results.estimate import Estimate
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 from planner.units import GB, GIB
 from tests.helpers.estimate_cases import MEMORY, SPEED, golden, library, told
 
@@ -339,3 +340,26 @@ def test_what_stretches_the_estimate_is_noted() -> None:
     )
     long = told("tinyllama-1.1b", "A100-80GB", micro_batch=1, longest_sequence=True)
     assert (long.longest_sequence or 0) > 2048 and any("context of 2,048" in note for note in long.notes)
+
+
+@pytest.mark.parametrize(
+    ("depth", "vocab", "settings"),
+    [
+        (24, 32_768, {"gpu": "8xH100", "precision": "bf16_mixed", "sharding": "ddp", "micro_batch": 16}),
+        (26, 32_768, {"gpu": "8xH100", "precision": "fp8_torchao", "sharding": "ddp", "micro_batch": 16}),
+        (20, 65_536, {"gpu": "RTX4090", "precision": "bf16_mixed", "micro_batch": 4}),
+    ],
+)
+def test_runs_of_nanochat_near_the_limit_fit_at_the_usual_confidence(
+    depth: int, vocab: int, settings: dict[str, Any]
+) -> None:
+    """They ran (karpathy/nanochat, dev/LEADERBOARD.md and discussions) with Muon, which has fewer states than AdamW."""
+    config = {
+        **{"model_type": "nanochat", "num_hidden_layers": depth, "hidden_size": 64 * depth, "vocab_size": vocab},
+        **{"num_attention_heads": depth // 2, "num_key_value_heads": depth // 2, "intermediate_size": 256 * depth},
+        **{"max_position_embeddings": 2048, "tie_word_embeddings": False},
+    }
+    network = planner.import_architecture(config, f"nanochat-d{depth}")
+    usual: dict[str, Any] = {"method": "full", "framework": "compiled", "activation_checkpointing": "none"}
+    found = planner.estimate(network, **usual, **settings, sequence_length=2048)
+    assert found.vram_gib.fits and found.vram_gib.fit_probability >= DEFAULT_MEMORY_CONFIDENCE

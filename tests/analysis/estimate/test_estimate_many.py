@@ -32,6 +32,8 @@ ROWS: list[dict[str, Any]] = [
     {"architecture": "mixtral-8x7b", "gpu": "8xH100", "weight_bits": 4},
     {"architecture": "tinyllama-1.1b", "gpu": "2xA10G", "method": "full", "offload": "optimizer", "ram_gb": 400.0},
     {"architecture": "stable-diffusion-1.5", "gpu": "A10G", "method": "lora"},
+    {"architecture": "mistral-7b", "gpu": "A100-80GB", "precision": "bf16_qat", "method": "full"},
+    {"architecture": "mistral-7b", "gpu": "A100-80GB", "activation_checkpointing": "all_offloaded", "method": "full"},
     {"architecture": "tinyllama-1.1b", "gpu": "MI300X", "accumulation_steps": 4, "activation_checkpointing": "none"},
 ]
 

@@ -165,7 +165,7 @@ def test_accumulation_without_synchronisation_undoes_sharding() -> None:
 
 
 def test_loader_that_materialises_everything_limits_small_batches() -> None:
-    """A loader that holds the whole network beside its shard is the peak of a sharded LoRA run."""
+    """A loader that holds the whole network next to its shard is the peak of a sharded LoRA run."""
     case = {**LARGE.arguments(), "layout": layout(gpus=8, zero_stage=3, sequence=64)}
     found = estimate_memory(**{**case, "states": adapter_states(load_whole=1)})
     assert PHASES[int(found.phase)] == "load"
@@ -237,3 +237,18 @@ def test_grid_equals_its_elements() -> None:
 def test_a_batch_of_evaluation_holds_all_of_its_logits() -> None:
     """Eight sequences of 2,048 tokens and 128,256 entries at 2 + 4 + 4 bytes: 21.0 GB, whatever fuses the loss."""
     assert evaluation_logit_bytes(8, 2048, 128_256) == pytest.approx(21.01e9, rel=1e-3)
+
+
+def test_a_batch_of_evaluation_lies_next_to_states_context_and_gathered_weights() -> None:
+    """W + O = 1,800,000 with 2 % more, the context, and three sequences of 1 MB with 5 % more; no gradients.
+
+    Sharded over two GPUs half the states, communicators, and the root that is gathered at the loss.
+    """
+    usable = 0.5 * GIB + 1.02 * 1_800_000 + 3 * 1.05e6
+    lines = estimate_memory(**WORKED.arguments()).lines
+    assert [int(lines.evaluation_sequences(usable + more, 1e6)) for more in (-1.0, 1.0, -9e9)] == [2, 3, 0]
+    sharded = layout(micro_batch=2, sequence=10, gpus=2, zero_stage=3)
+    lines = estimate_memory(**{**WORKED.arguments(), "layout": sharded}).lines
+    root = 2.0 * TINY.embedding_parameters
+    usable = 1.0 * GIB + 1.02 * 900_000 + 1.05 * (root + 3e6)
+    assert [int(lines.evaluation_sequences(usable + more, 1e6)) for more in (-1.0, 1.0)] == [2, 3]

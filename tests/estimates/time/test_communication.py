@@ -47,7 +47,7 @@ def test_links_across_nodes_share_the_network() -> None:
 
 @pytest.mark.parametrize(("row", "exposed"), [("m0252", 0.35), ("m0859", 0.71)])
 def test_of_gathers_and_products_a_share_of_the_shorter_is_seen(row: str, exposed: float) -> None:
-    """The longer of the two takes its time, whichever it is, and 1 - o of the shorter is seen beside it."""
+    """The longer of the two takes its time, whichever it is, and 1 - o of the shorter is added."""
     for network in (1.0, 0.05):
         case = case_of(GOLDEN[row])
         slower = {"network": case.hardware.network * network, "pcie": case.hardware.pcie * network}
@@ -167,15 +167,22 @@ def test_optimizer_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "expert", "inside", "across"), [(8, 8, 8 * 7 / 8, 0.0), (32, 32, 8 * 7 / 8, 3 * (1 - 0.75**8))]
+    ("gpus", "by_node", "inside", "across"),
+    [
+        (8, 0, 8 * 7 / 8, 0.0),
+        (8, 1, 8 * 7 / 8, 0.0),
+        (32, 0, 8 * 7 / 32, 8 * 24 / 32),
+        (32, 1, 8 * 7 / 8, 3 * (1 - 0.75**8)),
+    ],
 )
-def test_tokens_go_to_the_experts_of_a_node_and_once_to_each_other_node(
-    gpus: int, expert: int, inside: float, across: float
+def test_tokens_go_to_each_expert_or_once_to_each_other_node(
+    gpus: int, by_node: int, inside: float, across: float
 ) -> None:
-    """Of 8 experts of a token 7 are on other GPUs of a node; on 4 nodes 3 (1 - (3/4)^8) = 2.7 others hold some."""
+    """Of 8 experts of a token 7 are on other GPUs of a node. Of 4 nodes others have 6, on 3 (1 - (3/4)^8) = 2.7."""
     case = slow_network(case_of({**GOLDEN["m0252"], "gpus": gpus}))
     mixture = replace(case.network, experts=128, experts_per_token=8)
-    spread = replace(case, network=mixture, layout=replace(case.layout, expert=expert, gpus_per_node=8))
+    spread = replace(case, network=mixture, layout=replace(case.layout, expert=gpus, gpus_per_node=8))
+    spread = replace(spread, kernels=replace(spread.kernels, dispatches_by_node=by_node))
     reached = link_bandwidths(spread.layout, spread.hardware, spread.coefficients)
     setup, coefficients = spread.arguments()
     copy = 2.0 * spread.layout.micro_batch * spread.layout.sequence * mixture.hidden

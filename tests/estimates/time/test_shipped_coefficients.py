@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import pytest
@@ -58,6 +59,16 @@ def test_no_efficiency_without_a_card() -> None:
     """Every entry that is a bare name belongs to a GPU card."""
     bare = {key for key in calibration("gpu_efficiency") if "." not in key} - {"fp32"}
     assert bare == set(GPUS)
+
+
+def test_a_gpu_counts_as_timed_only_with_products_of_its_own() -> None:
+    """The chip of another GPU under another power limit is a prior, and never surer than timed products."""
+    entries = document("models/calibration/gpu_efficiency.yaml")["coefficients"]
+    timed = {name: entry["source"] for name, entry in entries.items() if entry["basis"] == "kernels"}
+    assert timed and all("product" in source and "of its own" not in source for source in timed.values())
+    assert all("the same chip" not in source for source in timed.values())
+    values = calibration("uncertainty")
+    assert values["efficiency_prior"] >= values["efficiency_kernels"] >= (math.log(1.02) - math.log(0.77)) / 2.85
 
 
 def test_stage_and_node_group_numbers_are_complete() -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.configurations.memory_margin import memory_margin
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
@@ -21,6 +22,7 @@ from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.relaxations import LimitChange
+from planner.solving.infeasibility.relaxed_candidates import margin_of
 from planner.solving.solve import solve
 from tests.helpers.bare_plans import bare_plan
 from tests.helpers.frozen_data import frozen_scenarios
@@ -176,6 +178,15 @@ def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     assert isinstance(margin.change_to, float) and 0 < margin.change_to < 0.95
     assert bare_of(*settings, margin.setting).status == "optimal"
     assert bare_of(*settings, f"limits.vram_headroom={margin.change_to + 0.001:.3f}").status == "infeasible"
+
+
+@pytest.mark.parametrize(("techniques", "hosted"), [("{}", False), ("{offload: [none, optimizer]}", True)])
+def test_the_margin_of_a_job_is_the_widest_of_what_it_may_run(techniques: str, hosted: bool) -> None:
+    """States in host memory are less certain: a fit rule with a narrower margin would not be that of the plan."""
+    scenario, library = parse_scenario(SCENARIO, set_=[f"jobs.0.techniques={techniques}"]), read_library()
+    margin = margin_of(scenario.jobs[0], scenario.limits, library)
+    assert margin == memory_margin("hf", scenario.jobs[0].memory_confidence, library, hosted)
+    assert (margin > memory_margin("hf", scenario.jobs[0].memory_confidence, library)) == hosted
 
 
 def test_a_card_short_of_memory_says_which_sequence_would_fit() -> None:
