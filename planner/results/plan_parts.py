@@ -236,6 +236,8 @@ class Reservation(Part):
     end_hours: float
     usd: float
     """Of all machines, used or not."""
+    outlay_usd: float = 0.0
+    """What of it is paid at once."""
     used_hours: float
     """Machine hours that jobs hold, at their confidence."""
     used_share: float
