@@ -199,7 +199,8 @@ def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str,
     if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
     yield from _above_alone(context, offer)
-    if offer.usd_per_hour is None or offer.is_reservation or offer.committed_hours is not None:
+    by_the_hour = offer.usd_per_hour is not None and offer.committed_hours is None
+    if not by_the_hour or offer.is_reservation or offer.buy is not None:
         yield "a price by the hour", offer.tier
     if offer.stock == 0:
         yield "a machine in stock", "none"

@@ -331,6 +331,21 @@ def budget(plan: Plan) -> list[str]:
     return [f"within the {words.usd(plan.budget_usd)} budget with {chance} probability"]
 
 
+def outlay_text(plan: Plan) -> str:
+    """Return what is paid on the first day next to what the jobs are charged with; empty where nothing is."""
+    if not plan.outlay_usd or plan.cost_usd is None:
+        return ""
+    whose = "the job is" if len(plan.jobs) == 1 else "the jobs are"
+    charged = f"{whose} charged with {words.usd(plan.cost_usd.expected)}"
+    counts = ", which is what budget_usd counts" if plan.budget_usd is not None else ""
+    return f"paid at once: ${plan.outlay_usd:,.0f} (limits.outlay_usd); {charged}{counts}"
+
+
+def outlay(plan: Plan) -> list[str]:
+    """Return the lines below the first one on what is paid at once."""
+    return words.second_lines(outlay_text(plan) or None)
+
+
 def commitment(job: Assignment) -> list[str]:
     """Return the use of a commitment and its break-even in at most two lines."""
     term = job.commitment

@@ -91,6 +91,7 @@ NOT_OF_ALL = (
     "purchase",
     "fallbacks",
     "lead_hours",
+    "outlay_usd",
     "data_path",
     "export",
     "model",
@@ -385,6 +386,7 @@ class Plan(TabledResult):
         left_out = {
             "shared_bound_usd": data["shared_bound_usd"] is None,
             "cut": not data["cut"],
+            "outlay_usd": not data["outlay_usd"],
         }  # most plans have none
         return {key: value for key, value in data.items() if not left_out.get(key)}
 

@@ -136,7 +136,7 @@ class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
     budget_usd: Positive | None = None
-    """Dollars that all jobs are charged with, at the confidence of the budget; of a purchase its wear, see `outlay_usd`."""
+    """Dollars that all jobs are charged with, at the confidence of the budget; not what they pay at once."""
     budget_confidence: Sure = DEFAULT_CONFIDENCE
     """Probability with which dollars keep every budget."""
     outlay_usd: Positive | None = None

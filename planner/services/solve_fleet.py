@@ -225,6 +225,7 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
         "gap": gap,
         "cost_usd": Spread(expected=usd, low=usd, high=usd),
         "cost_at_confidence": usd,
+        "outlay_usd": sum(service.outlay_usd for service in services),
         "hours": Hours(expected=hours, low=hours, high=hours, at_confidence=hours),
         "price_age_days": max(
             (service.price_age_days for service in services if service.price_age_days is not None), default=None
@@ -354,6 +355,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "gap": None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9),
         "cost_usd": Spread(**{name: each + usd for name, each in dict(plan.cost_usd).items()}),
         "cost_at_confidence": None if late is None else late + usd,
+        "outlay_usd": plan.outlay_usd + served.outlay_usd,
         "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + usd,
         "budget_usd": scenario.limits.budget_usd,
         "hours": Hours(**{name: max(each, ends) for name, each in dict(plan.hours).items()}),

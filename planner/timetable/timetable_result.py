@@ -251,7 +251,9 @@ def runs_of(
     """Return how and when each job of a schedule is run, and what is reserved."""
     places = range(len(built.problem.tasks))
     jobs = tuple(_assignment(prepared, built, schedule, index, as_of) for index in places)
-    return jobs, tuple(_reservation(prepared, built, schedule, number, jobs) for number in _places_bought(built, schedule))
+    return jobs, tuple(
+        _reservation(prepared, built, schedule, number, jobs) for number in _places_bought(built, schedule)
+    )
 
 
 def _places_bought(built: BuiltTimetable, schedule: Schedule) -> dict[int, int]:
