@@ -189,9 +189,9 @@ def _lost(buy: Buy, months: float, which: int, interest: float) -> float:
     else:
         left = resale.share(months)
     monthly = (1 + interest) ** (1 / 12) - 1
-    if monthly <= 0 or months <= 0:
-        return price * (1 - left)
     later = (1 + monthly) ** -months
+    if 1 - later < 1e-12:
+        return price * (1 - left)
     return months * price * (1 - left * later) * monthly / (1 - later)
 
 

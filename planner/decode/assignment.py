@@ -148,6 +148,8 @@ NO_WORK = {
     *fee_items("machine hours"),
 }
 """Lines of the bill for hours that an own machine would not need, and fees of hours that another line has."""
+SOON_MONTHS = 1e-6
+"""Months that are none: what pays after them pays at once."""
 LONGEST_MONTHS = 12_000.0
 """Age up to which a break-even of machines is sought whose life nobody states."""
 
@@ -166,7 +168,7 @@ def compare_purchase(job: Assignment, scenario: Scenario) -> Purchase | None:
     if offer is None or offer.buy is None or job.tier not in (*RENTED, "bought"):
         return None
     machines, buy = job.instances * job.runs_at_once, offer.buy
-    hours, rent = _bought_hours(job, offer, scenario) if offer.own is not None else _rented_hours(job)
+    hours, rent = _bought_hours(job, offer, scenario) if job.tier == "bought" else _rented_hours(job)
     if hours <= 0 or (rent is not None and rent <= 0):
         return None
     horizon = scenario.horizon if job.tier == "bought" else None
@@ -243,6 +245,8 @@ def pays_from_months(buy: Buy, saved_usd_per_month: float, interest: float, whic
     low, high = 0.0, buy.life_months or LONGEST_MONTHS
     if gain(high) < 0:
         return None
+    if gain(SOON_MONTHS) >= 0:
+        return 0.0
     for _ in range(60):  # what is lost grows ever more slowly, so that the gain is negative first and positive then
         middle = (low + high) / 2
         low, high = (low, middle) if gain(middle) >= 0 else (middle, high)

@@ -202,6 +202,8 @@ def _pays(one: Purchase) -> str:
     if likely is None or one.pays_from_hours is None:
         return f"never cheaper than renting{life}" + (f"; at best from {low} months of such use" if low else "")
     ranged = "" if low == high else f" ({low} to {high or 'never'})"
+    if one.pays_from_hours == 0:
+        return "cheaper than renting from the first hour on, if sold then"
     hours = words.significant(one.pays_from_hours)
     return f"cheaper than renting from {hours} h of such use, {likely} months{ranged}, if sold then"
 

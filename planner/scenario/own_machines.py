@@ -55,9 +55,9 @@ def interest_usd(price_usd: float, left_usd: float, months: float, interest: flo
     $2,500 of which $1,250 are left after 36 months at 8 % a year: 36 payments of $47.05 are $443.81 more than $1,250.
     """
     monthly = (1.0 + interest) ** (1.0 / 12.0) - 1.0
-    if monthly <= 0 or months <= 0:
-        return 0.0
     growth = (1.0 + monthly) ** months
+    if growth - 1.0 < 1e-12:  # no interest, or no time for it
+        return 0.0
     return (price_usd - left_usd / growth) * monthly / (1.0 - 1.0 / growth) * months - (price_usd - left_usd)
 
 
