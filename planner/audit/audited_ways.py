@@ -137,6 +137,7 @@ def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tol
         "high_usd": machines * high,
         "life_months": buy.life_months,
         "without": buy.without or "",
+        "interest": horizon.interest if horizon else 0.0,
         "usd_per_hour": hourly[0],
         "half_use_usd_per_hour": hourly[1],
         "price_back_hours": machines * buy.purchase_usd / saved if saved > 0 else None,

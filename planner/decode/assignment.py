@@ -195,6 +195,7 @@ def compare_purchase(job: Assignment, scenario: Scenario) -> Purchase | None:
         life_months=buy.life_months,
         **_hour_of_it(buy, horizon, machines, fees),
         without=buy.without or "",
+        interest=interest,
         pays_from_hours=pays[0],
         pays_from_hours_low=pays[1],
         pays_from_hours_high=pays[2],

@@ -209,8 +209,11 @@ def _pays(one: Purchase) -> str:
 
 
 def _left_out(one: Purchase) -> list[str]:
-    """Return what the price leaves out."""
-    return words.wrap_lines(f"not in the price: {one.without}", line_room(), 1) if one.without else []
+    """Return what the price leaves out, and what the capital of a machine that is bought costs."""
+    capital = f"capital at {100 * one.interest:g} % a year (horizon.interest)" if one.is_bought else ""
+    without = f"not in the price: {one.without}" if one.without else ""
+    text = "; ".join(filter(None, (without, capital)))
+    return words.wrap_lines(text, line_room(), 2) if text else []
 
 
 def faster(plan: Plan) -> list[str]:

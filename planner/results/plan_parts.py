@@ -427,6 +427,8 @@ class Purchase(Part):
     """What it costs where they are used half as much."""
     without: str = ""
     """What the price leaves out."""
+    interest: float = 0.0
+    """What capital costs in a year, as a share."""
     pays_from_hours: float | None
     """Hours of use from which on buying, and selling then, costs less than the rent.
 

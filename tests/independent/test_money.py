@@ -136,3 +136,4 @@ def test_a_plan_read_aloud_answers_what_a_finance_person_asks() -> None:
     assert "the job is charged with $5.29" in shown
     assert "an hour costs $0.264, at half the use (100 h a month) $0.438; renting costs $0.44" in shown
     assert "cheaper than renting from 3,580 h of such use, 17.9 months, if sold then" in shown
+    assert "capital at 0 % a year (horizon.interest)" in shown
