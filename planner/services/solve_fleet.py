@@ -389,10 +389,16 @@ def _joint_check(scenario: Scenario) -> None:
                 "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
             )
             faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
-        if job.name in others or others <= ends_before(scenario, job.name):
+        if job.name in others or not others:
             continue
         limits = scenario.limits
-        shared = [limit.key for limit, _ in given_peaks(limits)] + (["quota"] if limits.quota else [])
+        for kept in (limit.path for limit, _ in given_peaks(limits) if limit.stays):
+            what, fix = f"shares {kept} with other jobs", "plan it in a scenario of its own"
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+        if others <= ends_before(scenario, job.name):
+            continue
+        shared = [limit.key for limit, _ in given_peaks(limits) if not limit.stays]
+        shared += ["quota"] if limits.quota else []
         shared += ["stock of offers"] if any(offer.stock is not None for offer in scenario.offers) else []
         if shared:
             what = f"stands next to other jobs, with which it would share {', '.join(shared)}"
