@@ -21,7 +21,7 @@ from planner.results.explanation import TechniqueAnswer
 from planner.results.inference import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
 from planner.results.plan_parts import BillItem, CutSamples, HostMemory, Purchase, SpotPlan
-from planner.units import MEGA
+from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -343,7 +343,9 @@ def outlay_text(plan: Plan) -> str:
     back = f", {price_back(bought)}" if bought is not None and is_known else ""
     offers = [job.offer for job in plan.jobs if job.tier == "bought"]
     fewer = "; jobs in turn need fewer machines" if len(set(offers)) < len(offers) and not plan.is_timetable else ""
-    return f"paid at once: ${plan.outlay_usd:,.0f} (limits.outlay_usd){back}; {charged}{counts}{fewer}"
+    lead = max((job.lead_hours for job in plan.jobs if job.tier == "bought"), default=0.0)
+    there = f"; delivered after {lead / DAY_HOURS:,.0f} days" if lead else ""
+    return f"paid at once: ${plan.outlay_usd:,.0f} (limits.outlay_usd){back}{there}; {charged}{counts}{fewer}"
 
 
 def price_back(one: Purchase) -> str:

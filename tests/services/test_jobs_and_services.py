@@ -142,7 +142,7 @@ def test_a_limit_on_power_is_refused_where_a_job_and_a_service_stand_next_to_eac
 
 def test_a_limit_on_what_is_paid_at_once_is_refused_even_where_a_service_waits_for_the_job() -> None:
     """What the job has paid stays paid when the service begins, and the two are planned one by one."""
-    with pytest.raises(ScenarioError, match="shares limits.outlay_usd with other jobs"):
+    with pytest.raises(ScenarioError, match=r"shares limits\.outlay_usd with other jobs"):
         solve(both("limits.outlay_usd=200"))
 
 
