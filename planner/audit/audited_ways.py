@@ -116,7 +116,7 @@ def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tol
     power = (buy.power_watts or 0.0) / 1000 * buy.pue * buy.usd_per_kwh
     running = machines * (power + buy.idle_usd_per_month / monthly + fees)
     saved = 0.0 if rent is None else rent - running
-    hourly = [None, None]
+    hourly: list[float | None] = [None, None]
     if horizon is not None:
         months = min(horizon.months, buy.life_months or horizon.months)
         spread = (_lost(buy, months, 0, horizon.interest) + buy.idle_usd_per_month * months) / months / monthly
@@ -193,7 +193,7 @@ def _lost(buy: Buy, months: float, which: int, interest: float) -> float:
     later = (1 + monthly) ** -months
     if 1 - later < 1e-12:
         return price * (1 - left)
-    return months * price * (1 - left * later) * monthly / (1 - later)
+    return float(months * price * (1 - left * later) * monthly / (1 - later))
 
 
 def _breaks_even(buy: Buy, pays: float | None, saved: float, monthly: float, which: int, interest: float) -> bool:

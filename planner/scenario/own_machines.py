@@ -54,8 +54,8 @@ def interest_usd(price_usd: float, left_usd: float, months: float, interest: flo
 
     $2,500 of which $1,250 are left after 36 months at 8 % a year: 36 payments of $47.05 are $443.81 more than $1,250.
     """
-    monthly = (1.0 + interest) ** (1.0 / 12.0) - 1.0
-    growth = (1.0 + monthly) ** months
+    monthly = float((1.0 + interest) ** (1.0 / 12.0)) - 1.0
+    growth = float((1.0 + monthly) ** months)
     if growth - 1.0 < 1e-12:  # no interest, or no time for it
         return 0.0
     return (price_usd - left_usd / growth) * monthly / (1.0 - 1.0 / growth) * months - (price_usd - left_usd)
@@ -198,11 +198,11 @@ class Resale(StrictModel):
         0.72 as soon as it is used and halved in 32 months: 0.33 after 36 months.
         """
         if (half := half_life_months or self.half_life_months) is not None:
-            return self.used_share * 0.5 ** (age_months / half)
+            return float(self.used_share * 0.5 ** (age_months / half))
         points = [(0.0, self.used_share), *zip(self.months, self.shares, strict=True)]
         inside = ((one, other) for one, other in pairwise(points) if age_months <= other[0])
         (first, before), (last, after) = next(inside, (points[-2], points[-1]))
-        return before * (after / before) ** ((age_months - first) / (last - first))
+        return float(before * (after / before) ** ((age_months - first) / (last - first)))
 
     @model_validator(mode="after")
     def _is_a_curve(self) -> Self:

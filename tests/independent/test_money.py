@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ CARD = {"gpu": "A100-80GB", "gpus": 1}
 SEEN = {"confidence": 0.5, "measured": [{**CARD, "hours": HOURS}]}
 
 
-def plan_of(rent: float, buy: dict[str, Any], horizon: dict[str, float], jobs: int = 1, **limits: Any) -> Plan:
+def plan_of(rent: float, buy: dict[str, Any], horizon: Mapping[str, float], jobs: int = 1, **limits: Any) -> Plan:
     """Return the plan of jobs of 10 h on a machine that is rented or bought."""
     shop = {"provider": "desk", **CARD, "buy": {"power_watts": WATTS, "usd_per_kwh": 0.1, **buy}}
     asked = [{**JOB, **SEEN, "name": f"job{number}"} for number in range(jobs)]
@@ -53,7 +54,8 @@ def hour_of(buy: dict[str, Any], months: int, used: float, yearly: float) -> flo
     months = min(months, int(buy.get("life_months", months)))
     rest = left(buy, months)
     payment = monthly_payment(buy["purchase_usd"], rest, months, yearly)
-    return payment / used + WATTS / 1000 * buy.get("usd_per_kwh", 0.1) + buy.get("idle_usd_per_month", 0.0) / used
+    power = WATTS / 1000 * buy.get("usd_per_kwh", 0.1)
+    return float(payment / used + power + buy.get("idle_usd_per_month", 0.0) / used)
 
 
 MACHINES: list[dict[str, Any]] = [

@@ -126,7 +126,8 @@ def test_explanations_name_the_limit() -> None:
     """$10 on the bought machine in place of $20, where $7,200 may be paid."""
     scenario = jobs_of(1, RENTED, BUY, outlay_usd=5000)
     found = explain(scenario, library=library())
-    assert [(one.limit, one.saving_usd) for one in found.binding] == [("limits.outlay_usd", pytest.approx(10))]
+    (binding,) = found.binding
+    assert (binding.limit, binding.saving_usd) == ("limits.outlay_usd", pytest.approx(10))
     answer = explain(scenario, "provider=desk", library=library()).why_not
     assert answer is not None
     assert answer.reasons[-1] == "$7,200.00 are paid at once; at most $5,000.00 may be"
@@ -142,7 +143,7 @@ def test_a_frontier_keeps_it() -> None:
 
 def test_a_stage_is_no_reason_to_buy() -> None:
     """The evaluation runs on a machine of its own that is rented, though a bought one would be charged less."""
-    cheap = {**BUY, "gpu": "H100-80GB", "buy": {**BUY["buy"], "purchase_usd": 72}}
+    cheap = {**BUY, "gpu": "H100-80GB", "buy": {"purchase_usd": 72, "usd_per_kwh": 0, "power_watts": 1}}
     data = question(
         RENTED, cheap, stages={"evaluation": {"share": 0.5, "on": "one_gpu"}}, techniques={"method": "lora"}
     )
