@@ -265,7 +265,7 @@ def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
     if (peak_limit := peak_limit_at(path)) is not None and peak_limit.used:
         offers, key = dict(base.scenario.labelled_offers()), peak_limit.key
         used = peak(plan.jobs, lambda job: amount_of(key, held_by(job, offers.get(job.offer)), base.library))
-        return [peak_limit.used.format(used=used)]
+        return [peak_limit.used.format(used=plan.outlay_usd if peak_limit.stays else used)]
     if path.startswith("limits.quota."):
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner import generation
 from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
-from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of
+from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of, price_at_once
 from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
@@ -37,7 +37,7 @@ from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say
 
@@ -199,7 +199,8 @@ def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str,
     if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
     yield from _above_alone(context, offer)
-    if offer.usd_per_hour is None or offer.is_reservation or offer.committed_hours is not None:
+    by_the_hour = offer.usd_per_hour is not None and offer.committed_hours is None
+    if not by_the_hour or offer.is_reservation or offer.buy is not None:
         yield "a price by the hour", offer.tier
     if offer.stock == 0:
         yield "a machine in stock", "none"
@@ -286,6 +287,9 @@ def limits_of_plan(
         gpus[provider] = peak([job for job in plan.jobs if job.provider == provider], gpus_of)
     offers = dict(scenario.labelled_offers())
     for limit, most in given_peaks(limits):
+        if limit.stays:
+            yield from at_most(limit.path, most, paid_at_once(plan, offers), tolerance.usd)
+            continue
         used = peak(plan.jobs, lambda job, key=limit.key: amount_of(key, held_by(job, offers.get(job.offer)), library))  # type: ignore[misc]
         cents = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
         yield from at_most(limit.path, most, used, cents if limit.is_of_dollars else 1e-6 * most)
@@ -307,6 +311,16 @@ def limits_of_plan(
     yield from at_most("limits.budget_usd", limits.budget_usd, late, tolerance.usd)
 
 
+def paid_at_once(plan: Plan, offers: Mapping[str, Offer]) -> float:
+    """Return what a plan costs on the day of its orders: the most machines of each offer at one time, and its terms."""
+    own = [job for job in plan.jobs if job.reservation is None]
+    machines = {label: peak([job for job in own if job.offer == label], machines_of) for label in offers}
+    for reservation in plan.reservations:
+        machines[reservation.offer] = machines.get(reservation.offer, 0.0) + reservation.count
+    paid = (count * price_at_once(offers.get(label)) for label, count in machines.items())
+    return math.fsum(paid)
+
+
 def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     """Return what follows from the jobs of a plan: sums of dollars, hours of the last job to end, the objective."""
     jobs, late = plan.jobs, math.fsum(job.cost_at_confidence for job in plan.jobs)
@@ -326,6 +340,7 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
         "price_age_days": max(ages, default=None),
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,
+        "outlay_usd": paid_at_once(plan, dict(scenario.labelled_offers())),
         "hours": Hours(**hours),
         "idle_hours": idle_hours(plan, scenario),
         "budget_usd": scenario.limits.budget_usd,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import ValidationError
 
 from planner.evaluation.comparison import Broken, Tolerance, Violation
+from planner.evaluation.named_run import hourly_price
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import FurtherWay, Purchase
 from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.offer import Offer
+from planner.scenario.own_machines import Buy
 from planner.scenario.scenario import Scenario
 from planner.units import MONTH_HOURS
 
@@ -51,9 +53,7 @@ def ways_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance, audit_job
             yield from _way(what, job, way, plan, reduced, tolerance, audit_jobs)
             taken.append((way.provider, way.gpu))
         if job.purchase is not None:
-            yield from (
-                Violation(job.name, *broken) for broken in _purchase(job.purchase, job, scenario.for_sale, tolerance)
-            )
+            yield from (Violation(job.name, *broken) for broken in _purchase(job.purchase, job, scenario, tolerance))
 
 
 def _others(offers: Sequence[Offer], taken: Sequence[tuple[str, str]]) -> tuple[Offer, ...]:
@@ -100,41 +100,47 @@ def _way(
             yield Violation(job.name, f"{what}.{name}", expected, getattr(way, name))
 
 
-def _purchase(one: Purchase, job: Assignment, for_sale: Sequence[Offer], tolerance: Tolerance) -> Iterator[Broken]:
+def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield where the purchase contradicts the bill of the job, or the offer where that is at hand."""
-    machines = job.instances * job.runs_at_once
-    paid = [line for line in job.bill if line.unit == "h" and not line.item.rpartition(" at ")[1]]
-    worked = math.fsum(line.quantity or 0.0 for line in paid if line.item not in _WASTED)
-    hours = worked / machines + (job.start_hours if job.spot else 0.0)
-    rent = math.fsum(line.usd for line in paid) / hours
-    same = (offer for offer in for_sale if (offer.gpu, offer.gpus) == (job.gpu, job.gpus_per_instance))
-    offer = next(same, None)
+    machines, bought = job.instances * job.runs_at_once, job.tier == "bought"
+    same = (offer for offer in scenario.for_sale if (offer.gpu, offer.gpus) == (job.gpu, job.gpus_per_instance))
+    offer = dict(scenario.labelled_offers()).get(job.offer) if bought else next(same, None)
     if offer is None or offer.buy is None:
         yield "purchase", None, one.offer
         return
-    buy = offer.buy
+    buy, fees = offer.buy, fee_rate(offer.fees, "machine hours") or 0.0
+    horizon = scenario.horizon if bought else None
+    monthly = horizon.hours_per_month if horizon else MONTH_HOURS
+    hours, rent = _bought(job, offer, scenario) if bought else _rented(job)
+    rent = None if rent is None else rent * machines
+    power = (buy.power_watts or 0.0) / 1000 * buy.pue * buy.usd_per_kwh
+    running = machines * (power + buy.idle_usd_per_month / monthly + fees)
+    saved = 0.0 if rent is None else rent - running
+    hourly: list[float | None] = [None, None]
+    if horizon is not None:
+        months = min(horizon.months, buy.life_months or horizon.months)
+        spread = (_lost(buy, months, 0, horizon.interest) + buy.idle_usd_per_month * months) / months / monthly
+        hourly = [machines * (power + fees + spread), machines * (power + fees + 2 * spread)]
     low, high = buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)
-    worst, best = buy.residual_range or (buy.residual_share, buy.residual_share)
-    kilowatts = machines * (buy.power_watts or 0.0) / 1000
-    running = kilowatts * buy.pue * buy.usd_per_kwh + machines * buy.idle_usd_per_month / MONTH_HOURS
-    running += machines * (fee_rate(offer.fees, "machine hours") or 0.0)
-    saved = rent - running
-    lost = (buy.purchase_usd * (1 - buy.residual_share), low * (1 - best), high * (1 - worst))
-    pays = [machines * each / saved if saved > 0 else None for each in lost]
     told: dict[str, str | float | None] = {
+        "is_bought": bought,
         "offer": offer.label,
         "date": offer.date_text,
         "source": offer.source,
         "machines": machines,
-        "hours": hours,
+        "hours": hours / machines,
         "rent_usd_per_hour": rent,
+        "hours_per_month": monthly,
         "running_usd_per_hour": running,
         "usd": machines * buy.purchase_usd,
         "low_usd": machines * low,
         "high_usd": machines * high,
-        "pays_from_hours": pays[0],
-        "pays_from_hours_low": pays[1],
-        "pays_from_hours_high": pays[2],
+        "life_months": buy.life_months,
+        "without": buy.without or "",
+        "interest": horizon.interest if horizon else 0.0,
+        "usd_per_hour": hourly[0],
+        "half_use_usd_per_hour": hourly[1],
+        "price_back_hours": machines * buy.purchase_usd / saved if saved > 0 else None,
     }
     for name, value in told.items():
         found = getattr(one, name)
@@ -144,3 +150,54 @@ def _purchase(one: Purchase, job: Assignment, for_sale: Sequence[Offer], toleran
         elif found == value:
             continue
         yield f"purchase.{name}", value, found
+    ends = (one.pays_from_hours, one.pays_from_hours_low, one.pays_from_hours_high)
+    for which, (name, pays) in enumerate(zip(("", "_low", "_high"), ends, strict=True)):
+        if not _breaks_even(buy, pays, saved / machines, monthly, which, horizon.interest if horizon else 0.0):
+            yield f"purchase.pays_from_hours{name}", "hours at which the rent saved is what is lost", pays
+
+
+def _rented(job: Assignment) -> tuple[float, float]:
+    """Return the machine hours of work of a job, and the dollars of one machine for an hour of it."""
+    machines = job.instances * job.runs_at_once
+    paid = [line for line in job.bill if line.unit == "h" and not line.item.rpartition(" at ")[1]]
+    hours = math.fsum(line.quantity or 0.0 for line in paid if line.item not in _WASTED)
+    hours += machines * job.start_hours if job.spot else 0.0
+    return hours, math.fsum(line.usd for line in paid) / hours
+
+
+def _bought(job: Assignment, offer: Offer, scenario: Scenario) -> tuple[float, float | None]:
+    """Return the machine hours of a job on bought machines, and the dollars of an equal one by the hour."""
+    hours = next((line.quantity or 0.0 for line in job.bill if line.item == "wear of own machines"), 0.0)
+    rented = [
+        other
+        for _, other in scenario.labelled_offers()
+        if other.tier in ("secure", "community") and scenario.limits.permits(other)
+    ]
+    price = hourly_price(offer, rented)
+    return hours, None if price is None else price + (fee_rate(offer.fees, "machine hours") or 0.0)
+
+
+def _lost(buy: Buy, months: float, which: int, interest: float) -> float:
+    """Return what one machine loses by an age, with interest: as stated (0), the least (1) or the most (2)."""
+    price = buy.purchase_usd if which == 0 or not buy.purchase_range_usd else buy.purchase_range_usd[which - 1]
+    if (resale := buy.resale) is None:
+        left = buy.residual_share if which == 0 or not buy.residual_range else buy.residual_range[2 - which]
+    elif resale.half_life_months is not None:
+        half = (
+            resale.half_life_months if which == 0 or not resale.half_life_range else resale.half_life_range[2 - which]
+        )
+        left = resale.used_share * math.exp(-math.log(2) * months / half)
+    else:
+        left = resale.share(months)
+    monthly = (1 + interest) ** (1 / 12) - 1
+    later = (1 + monthly) ** -months
+    if 1 - later < 1e-12:
+        return price * (1 - left)
+    return float(months * price * (1 - left * later) * monthly / (1 - later))
+
+
+def _breaks_even(buy: Buy, pays: float | None, saved: float, monthly: float, which: int, interest: float) -> bool:
+    """Return whether the rent saved by some hours of use is what is lost by then; None: it is less all its life."""
+    months = (buy.life_months or 12_000.0) if pays is None else pays / monthly
+    gain, most = saved * monthly * months - _lost(buy, months, which, interest), 1e-6 * buy.purchase_usd
+    return gain < most if pays is None else abs(gain) <= most or (gain > 0 and pays <= 1e-6)

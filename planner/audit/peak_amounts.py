@@ -32,6 +32,8 @@ def amount_of(key: str, held: Held, library: Library) -> float:
             return held.usd_per_hour
         case "max_kilowatts":
             return _kilowatts(held, library)
+        case "outlay_usd":
+            return held.machines * price_at_once(held.offer)
     raise ValueError(f"limits.{key} has no second computation")
 
 
@@ -49,6 +51,15 @@ def _kilowatts(held: Held, library: Library) -> float:
             return held.machines * machine.power_watts / 1e3
     tdp = library.gpu(offer.gpu).tdp_w
     return math.inf if tdp is None else held.gpus * tdp * _WATTS_PER_WATT_OF_GPU / 1e3
+
+
+def price_at_once(offer: Offer | None) -> float:
+    """Return the price of one machine on the day of its order: bought, asked upfront, or as a block of hours."""
+    if offer is None:
+        return 0.0
+    bought = offer.buy.purchase_usd if offer.buy else 0.0
+    upfront = offer.commitment.upfront_usd if offer.commitment else 0.0
+    return bought + upfront + (offer.block.usd if offer.block else 0.0)
 
 
 def gpus_of(job: Assignment) -> int:

@@ -472,7 +472,7 @@ def _separate_offers(scenario: Scenario, library: Library) -> tuple[tuple[Offer,
         for label, offer in scenario.labelled_offers()
         if (offer.is_cpu or (offer.gpus == 1 and not offer.zones))
         and offer.usd_per_hour is not None
-        and not offer.is_reservation
+        and not (offer.is_reservation or offer.outlay_usd)
         and offer.committed_hours is None
         and offer.stock != 0
         and limits.permits(offer)

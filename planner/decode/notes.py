@@ -471,8 +471,11 @@ def _on_own_machine(chosen: ChosenCandidate) -> list[str]:
         machines = int(chosen.candidates.table.instances[chosen.row])
         what = f"{machines} machine{'s' if machines > 1 else ''} for ${machines * offer.buy.purchase_usd:,.0f}"
         used, all_hours = f"{chosen.used_machine_hours:,.1f}", f"{machines * hours:,.0f}"
+        life = offer.buy.life_months
+        rate = f"capital at {100 * offer.own.interest:g} % a year (horizon.interest)"
+        cut = f"; it lives {life:g} months at most" if life is not None and offer.own.months == life else ""
         notes.append(
-            f"buys {what}; the job carries {used} of {all_hours} h of use; interest, tax and labour are not included"
+            f"buys {what}; the job carries {used} of {all_hours} h of use{cut}; {rate}, without tax and labour"
         )
     if offer.own is not None and card is not None and card.tdp_w is not None:
         watts = default_power_watts(card.tdp_w, offer.gpus)

@@ -25,6 +25,7 @@ SYNONYMS = {
     **dict.fromkeys(("model", "base_model", "model_name"), "architecture"),
     **dict.fromkeys(("seq_len", "seq_length", "context", "context_length", "max_length"), "sequence_length"),
     **dict.fromkeys(("budget", "max_cost", "max_usd"), "budget_usd"),
+    **dict.fromkeys(("outlay", "capex", "upfront", "max_outlay"), "outlay_usd"),
     **dict.fromkeys(("count", "num_gpus", "gpu_count"), "gpus"),
     **dict.fromkeys(("memory_gb", "ram"), "ram_gb"),
     **dict.fromkeys(("cloud", "vendor"), "provider"),

@@ -262,10 +262,18 @@ def _named(context: RunContext, as_of: datetime.date) -> dict[str, Any]:
         "runs_at_once": job.trials.at_once,
         "steps_before": getattr(job.work, "steps_before", 0),
         "lead_hours": offer.lead_hours,
+        "outlay_usd": _outlay_usd(context),
         "price_date": offer.date_text,
         "price_age_days": (as_of - date).days if date else None,
         "price_source": offer.source,
     }
+
+
+def _outlay_usd(context: RunContext) -> float:
+    """Return what the machines of a run cost at once; nothing where the plan reserves them, or at a service."""
+    if context.offer.is_managed or context.named.is_reserved:
+        return 0.0
+    return context.offer.outlay_usd * context.machine.instances * context.job.trials.at_once
 
 
 def _region(context: RunContext) -> str:

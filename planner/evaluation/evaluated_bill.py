@@ -163,9 +163,21 @@ def own_parts(own: Own) -> dict[str, float]:
     parts = {
         "power": (own.power_watts or 0.0) * own.pue * own.usd_per_kwh / 1000,
         "wear of own machines": (own.purchase_usd - own.purchase_usd * own.residual_share) / (used or math.inf),
+        "cost of capital": _capital_usd(own) / (used or math.inf),
         "standing costs": own.idle_usd_per_month / (own.hours_per_month or math.inf),
     }
     return {item: usd for item, usd in parts.items() if usd}
+
+
+def _capital_usd(own: Own) -> float:
+    """Return what a loan for one own machine costs in interest: equal payments at the end of each month."""
+    if not own.interest or own.months is None:
+        return 0.0
+    monthly = math.expm1(math.log1p(own.interest) / 12)
+    later = math.exp(-own.months * math.log1p(monthly))  # a dollar at the end, today
+    owed = own.purchase_usd - own.purchase_usd * own.residual_share * later
+    lost = own.purchase_usd - own.purchase_usd * own.residual_share
+    return own.months * owed * monthly / (1 - later) - lost
 
 
 def _machine_lines(context: RunContext, uses: Uses) -> list[BillItem]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from planner.report import words
+from planner.report.plan_sections import price_back
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Fallback, Option
+from planner.results.plan_parts import Fallback, Option, Purchase
 
 
 def methods(job: Assignment) -> list[str]:
@@ -170,22 +171,58 @@ def purchase_price(plan: Plan, job: Assignment) -> float | None:
 
 
 def purchase(job: Assignment) -> list[str]:
-    """Return what buying the machines of the plan would cost, and from how many hours of such use it pays."""
+    """Return what buying the machines of the plan costs or would cost, and from how many hours of such use it pays."""
     one = job.purchase
     if one is None:
         return []
+    if one.is_bought:
+        text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; its price is {price_back(one)}"
+        return [*_hour_of_bought(one), *(words.wrap_lines(text, line_room(), 4) if text else []), *_left_out(one)]
     low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
     dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
     what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
-    use = words.hours(one.hours)
-    if one.pays_from_hours is None:
+    if one.price_back_hours is None:
         return words.wrap_lines(
             f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
         )
-    low, high = one.pays_from_hours_low or 0.0, one.pays_from_hours_high or 0.0
-    between = f" ({words.significant(low)} to {words.significant(high)})" if low < high else ""
-    pays = f"cheaper than renting from {words.significant(one.pays_from_hours)} h{between} of such use"
-    return words.wrap_lines(f"{what}: {pays}; this job has {use}", line_room(), 3)
+    use = f"this job has {words.hours(one.hours)}"
+    return [
+        *words.wrap_lines(f"{what}: {_pays(one)}; its price is {price_back(one)}; {use}", line_room(), 5),
+        *_left_out(one),
+    ]
+
+
+def _hour_of_bought(one: Purchase) -> list[str]:
+    """Return what an hour of bought machines costs, at half the use and where equal ones are rented."""
+    costs = one.usd_per_hour, one.half_use_usd_per_hour, one.rent_usd_per_hour
+    hour, half, rent = (None if usd is None else words.rate(usd) for usd in costs)
+    text = f"an hour costs {hour}, at half the use ({one.hours_per_month / 2:,.0f} h a month) {half}"
+    rented = "equal machines are not for rent" if rent is None else f"renting costs {rent}"
+    return words.wrap_lines(f"{text}; {rented}", line_room(), 2)
+
+
+def _pays(one: Purchase) -> str:
+    """Return from how many hours of use, and months, buying is cheaper than renting, with the range of the months."""
+    low, likely, high = (
+        None if hours is None else words.significant(hours / one.hours_per_month)
+        for hours in (one.pays_from_hours_low, one.pays_from_hours, one.pays_from_hours_high)
+    )
+    life = f" in the {one.life_months:,.0f} months that it lives" if one.life_months is not None else ""
+    if likely is None or one.pays_from_hours is None:
+        return f"never cheaper than renting{life}" + (f"; at best from {low} months of such use" if low else "")
+    ranged = "" if low == high else f" ({low} to {high or 'never'})"
+    if one.pays_from_hours == 0:
+        return "cheaper than renting from the first hour on, if sold then"
+    hours = words.significant(one.pays_from_hours)
+    return f"cheaper than renting from {hours} h of such use, {likely} months{ranged}, if sold then"
+
+
+def _left_out(one: Purchase) -> list[str]:
+    """Return what the price leaves out, and what the capital of a machine that is bought costs."""
+    capital = f"capital at {100 * one.interest:g} % a year (horizon.interest)" if one.is_bought else ""
+    without = f"not in the price: {one.without}" if one.without else ""
+    text = "; ".join(filter(None, (without, capital)))
+    return words.wrap_lines(text, line_room(), 2) if text else []
 
 
 def faster(plan: Plan) -> list[str]:

@@ -84,6 +84,7 @@ def risks_of(plan: Plan, job: Assignment) -> list[Risk]:
     safer = {option.label: option for option in job.safer}
     found = [Risk("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut]
     found += [Risk("weights to convert", job.conversion)] if job.conversion else []
+    found += [Risk("an outlay", outlay)] if (outlay := plan_sections.outlay_text(plan)) else []
     if job.tier == "community":
         found.append(Risk("a private person's machine", _private_text(safer.get("secure"))))
     if not job.has_fallback:
@@ -243,6 +244,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Service", generation.api_lines(made) if made else []),
         ("Bill", words.wrap_lines(_bill_text(job), room, 3)),
         ("Else", plan_alternatives.further_ways(job)),
+        ("Buy", plan_alternatives.purchase(job) if job.tier == "bought" else []),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),
         ("Notes", _notes(plan, job)),
     )

@@ -20,8 +20,8 @@ from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
 from planner.results.inference import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
-from planner.results.plan_parts import BillItem, CutSamples, HostMemory, SpotPlan
-from planner.units import MEGA
+from planner.results.plan_parts import BillItem, CutSamples, HostMemory, Purchase, SpotPlan
+from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -346,6 +346,39 @@ def budget(plan: Plan) -> list[str]:
         return []
     chance = words.chance_text(plan.budget_probability)
     return [f"within the {words.usd(plan.budget_usd)} budget with {chance} probability"]
+
+
+def outlay_text(plan: Plan) -> str:
+    """Return what is paid on the first day next to what the jobs are charged with; empty where nothing is."""
+    if not plan.outlay_usd or plan.cost_usd is None:
+        return ""
+    whose = "the job is" if len(plan.jobs) == 1 else "the jobs are" if plan.jobs else "the service is"
+    charged = f"{whose} charged with {words.usd(plan.cost_usd.expected)}"
+    counts = ", which is what budget_usd counts" if plan.budget_usd is not None else ""
+    bought = plan.jobs[0].purchase if len(plan.jobs) == 1 else None
+    is_known = bought is not None and bought.is_bought and bought.rent_usd_per_hour is not None
+    back = f", {price_back(bought)}" if bought is not None and is_known else ""
+    offers = [job.offer for job in plan.jobs if job.tier == "bought"]
+    fewer = "; jobs in turn need fewer machines" if len(set(offers)) < len(offers) and not plan.is_timetable else ""
+    lead = max((job.lead_hours for job in plan.jobs if job.tier == "bought"), default=0.0)
+    there = f"; delivered after {lead / DAY_HOURS:,.0f} days" if lead else ""
+    return f"paid at once: ${plan.outlay_usd:,.0f} (limits.outlay_usd){back}{there}; {charged}{counts}{fewer}"
+
+
+def price_back(one: Purchase) -> str:
+    """Return when the rent that is saved is the whole price of machines."""
+    life, hours = one.life_months, one.price_back_hours
+    if hours is None:
+        return "never back: it saves no rent"
+    months = hours / one.hours_per_month
+    if life is not None and months > life:
+        return f"not back in the {life:,.0f} months that it lives"
+    return f"back after {words.significant(months)} months of use"
+
+
+def outlay(plan: Plan) -> list[str]:
+    """Return the lines below the first one on what is paid at once."""
+    return words.second_lines(outlay_text(plan) or None)
 
 
 def commitment(job: Assignment) -> list[str]:

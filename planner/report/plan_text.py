@@ -54,7 +54,8 @@ def _together(plan: Plan, of_services: str) -> str:
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
     cut, jobs = plan_sections.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
-    return "\n".join([*first, *cut, *services.shared_lines(plan), "", render(jobs), "", of_services])
+    paid = plan_sections.outlay(plan)
+    return "\n".join([*first, *paid, *cut, *services.shared_lines(plan), "", render(jobs), "", of_services])
 
 
 def _single(plan: Plan) -> list[str]:
@@ -64,6 +65,7 @@ def _single(plan: Plan) -> list[str]:
     texts = (f"{text}, {plan_sections.format_optimality(plan)}" for text in headlines)
     summary = [
         summary_line(plan.scenario, *texts),
+        *plan_sections.outlay(plan),
         *plan_sections.old_prices(plan),
         *plan_sections.on_a_prior(job),
         *(open_choices.answer_lines(job.model) if job.model else []),
@@ -127,7 +129,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = [summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
+    lines = [summary_line(plan.scenario, *forms), *plan_sections.outlay(plan), *plan_sections.old_prices(plan)]
     priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
     lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
     for job in plan.jobs:

@@ -124,6 +124,8 @@ class Service(Part):
     prefix_tokens: int
     cost_usd: float
     """Of all hours that the service runs."""
+    outlay_usd: float = 0.0
+    """What of it is paid at once: commitments upfront."""
     bound_usd: float
     """Below which no fleet of these kinds costs."""
     price_date: str

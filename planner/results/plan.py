@@ -91,6 +91,7 @@ NOT_OF_ALL = (
     "purchase",
     "fallbacks",
     "lead_hours",
+    "outlay_usd",
     "data_path",
     "export",
     "model",
@@ -99,6 +100,8 @@ NOT_OF_ALL = (
 )
 """Parts of an assignment that most jobs do not have; they are left out of its JSON then."""
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
+SAME_HOUR = 1e-6
+"""Hours by which two moments may differ."""
 
 
 class Assignment(Part):
@@ -167,6 +170,8 @@ class Assignment(Part):
     """Of a job on spot, dollars in equally likely cases: a row for each speed, from fast to slow, by rising dollars."""
     hours_of_runs: tuple[tuple[float, ...], ...] = ()
     """Of a job that has spot machines and no others, hours in equally likely cases, as `usd_of_runs`."""
+    outlay_usd: float = 0.0
+    """What its machines cost at once, by purchase, upfront or as a block; 0 where a reservation of the plan pays."""
     bill: tuple[BillItem, ...]
     price_date: str
     price_age_days: int | None
@@ -277,11 +282,30 @@ def plan_figures(
     return {
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,
+        "outlay_usd": outlay_of(jobs, reservations),
         "hours": Hours(**hours),
         "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
         "reservations": reservations,
     }
+
+
+def outlay_of(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = ()) -> float:
+    """Return the dollars that are paid at once; machines that jobs use in turn are paid once.
+
+    Two jobs in turn on a machine for $2,500: $2,500; at one time on two: $5,000.
+    """
+    paid = [reservation.outlay_usd for reservation in reservations]
+    for offer in {job.offer for job in jobs if job.outlay_usd}:
+        users = [job for job in jobs if job.offer == offer]
+        begins = [(job.start_at_hours, job.finish_hours, job.outlay_usd) for job in users]
+        paid.append(
+            max(
+                math.fsum(usd for start, end, usd in begins if start <= at + SAME_HOUR and at < end - SAME_HOUR)
+                for at, *_ in begins
+            )
+        )
+    return math.fsum(paid)
 
 
 class Inputs(Part):
@@ -313,6 +337,8 @@ class Plan(TabledResult):
     candidates: CandidateCounts
     cost_usd: Spread | None
     cost_at_confidence: float | None = None
+    outlay_usd: float = 0.0
+    """Dollars that are paid at once: purchases, what commitments ask upfront, blocks. Jobs carry it by their hours."""
     budget_usd: float | None = None
     budget_probability: float | None = None
     """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
@@ -363,6 +389,7 @@ class Plan(TabledResult):
         left_out = {
             "shared_bound_usd": data["shared_bound_usd"] is None,
             "cut": not data["cut"],
+            "outlay_usd": not data["outlay_usd"],
         }  # most plans have none
         return {key: value for key, value in data.items() if not left_out.get(key)}
 

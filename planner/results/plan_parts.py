@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import escaped
+from planner.units import MONTH_HOURS
 
 
 def jobs_text(count: int) -> str:
@@ -243,6 +244,8 @@ class Reservation(Part):
     end_hours: float
     usd: float
     """Of all machines, used or not."""
+    outlay_usd: float = 0.0
+    """What of it is paid at once."""
     used_hours: float
     """Machine hours that jobs hold, at their confidence."""
     used_share: float
@@ -398,11 +401,13 @@ class CandidateCounts(Part):
 
 
 class Purchase(Part):
-    """What buying the machines of a job would cost, and from how many hours of such use it pays.
+    """What buying the machines of a job costs or would cost, and from how many hours of such use it pays.
 
     Dollars are of all machines that the job holds at one time, hours are those in which all of them work.
     """
 
+    is_bought: bool = False
+    """Whether the plan buys them."""
     offer: str
     machines: int
     usd: float
@@ -411,12 +416,30 @@ class Purchase(Part):
     """The ends of published prices."""
     date: str
     source: str
-    rent_usd_per_hour: float
-    """What the plan pays for an hour of work: starts, losses on spot and rounding are in it."""
+    rent_usd_per_hour: float | None
+    """What the plan pays for an hour of work: starts, losses on spot and rounding are in it.
+
+    Of machines that the plan buys, equal ones by the hour; None where none are for rent."""
+    hours_per_month: float = MONTH_HOURS
+    """Hours of use in a month: those of the horizon, else day and night."""
     running_usd_per_hour: float
-    """Power and place of the bought machines where they work day and night."""
+    """Power and place of the bought machines at that use."""
+    price_back_hours: float | None = None
+    """Hours of use after which the rent that is saved is the whole price; None where nothing is saved."""
+    life_months: float | None = None
+    """Months that such machines are used at most; None where nobody states it."""
+    usd_per_hour: float | None = None
+    """What an hour of machines that the plan buys costs at the use of the horizon."""
+    half_use_usd_per_hour: float | None = None
+    """What it costs where they are used half as much."""
+    without: str = ""
+    """What the price leaves out."""
+    interest: float = 0.0
+    """What capital costs in a year, as a share."""
     pays_from_hours: float | None
-    """None: an hour of them costs as much as the rent already, so that they never pay."""
+    """Hours of use from which on buying, and selling then, costs less than the rent.
+
+    None where it never does within their life."""
     pays_from_hours_low: float | None
     pays_from_hours_high: float | None
     hours: float

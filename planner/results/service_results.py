@@ -349,6 +349,7 @@ def jobs_alone(plan: Plan) -> Plan:
             "gap": gap,
             "cost_usd": None if cost is None else Spread(**{name: each - usd for name, each in dict(cost).items()}),
             "cost_at_confidence": None if late is None else late - usd,
+            "outlay_usd": plan.outlay_usd - sum(service.outlay_usd for service in plan.services),
             "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd - usd,
             "budget_usd": None if plan.budget_usd is None else plan.budget_usd - usd,
             "hours": Hours(**hours),

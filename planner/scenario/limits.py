@@ -136,9 +136,11 @@ class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
     budget_usd: Positive | None = None
-    """Dollars for all jobs, at the confidence of the budget."""
+    """Dollars that all jobs are charged with, at the confidence of the budget; not what they pay at once."""
     budget_confidence: Sure = DEFAULT_CONFIDENCE
     """Probability with which dollars keep every budget."""
+    outlay_usd: Positive | None = None
+    """Dollars that are paid at once: for machines to buy, commitments upfront, and blocks."""
     max_gpus: PositiveInteger | None = None
     """GPUs at one time, over all jobs."""
     max_hours: Positive | None = None

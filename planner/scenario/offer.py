@@ -373,6 +373,15 @@ class Offer(Terms):
         return self.commitment.upfront_usd + (self.usd_per_hour or 0.0) * self.term_hours
 
     @property
+    def outlay_usd(self) -> float:
+        """What one instance costs on the day of its order: its purchase, what a commitment asks upfront, or a block."""
+        if self.buy is not None:
+            return self.buy.purchase_usd
+        if self.block is not None:
+            return self.block.usd
+        return self.commitment.upfront_usd if self.commitment is not None else 0.0
+
+    @property
     def full_usd_per_hour(self) -> float | None:
         """What an instance costs per hour, an upfront payment spread over all hours of its term."""
         return self.committed_usd / self.term_hours if self.term_hours else self.usd_per_hour

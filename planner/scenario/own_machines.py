@@ -2,18 +2,21 @@
 
 An hour of use costs
 
-    power*PUE*price + (purchase*(1 - residual) + idle*months) / (months*hours_per_month)
+    power*PUE*price + (purchase*(1 - residual) + interest + idle*months) / (months*hours_per_month)
 
 with power in kW, price in dollars per kWh, idle in dollars per month, and `hours_per_month` hours of use. It is the
 formula that every published comparison of buying and renting uses, such as those of ai-infrastructure.net and
-mercatus-ai.com (2026). Interest, taxes and work are not counted.
+mercatus-ai.com (2026). What is left falls with age where `resale` says how; interest is that of an annuity, 0 by
+default. Taxes and work are not counted.
 """
 
+import math
+from itertools import pairwise
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from planner.documents.quantities import MAX_USD, Positive, Price, Share, StrictModel, validation_error
+from planner.documents.quantities import MAX_USD, Positive, Price, Share, StrictModel, Text, validation_error
 from planner.units import MONTH_HOURS
 
 WATTS_PER_KILOWATT = 1000.0
@@ -39,6 +42,25 @@ def power_usd_per_hour(watts: float | None, pue: float, usd_per_kwh: float) -> f
     return (watts or 0.0) / WATTS_PER_KILOWATT * pue * usd_per_kwh
 
 
+Range = Annotated[tuple[float, float], Field(strict=False)]
+"""The least and the most that a figure can be."""
+
+Interest = Annotated[float, Field(ge=0, le=1)]
+"""What capital costs in a year, as a share of it."""
+
+
+def interest_usd(price_usd: float, left_usd: float, months: float, interest: float) -> float:
+    """Return what the capital of a machine costs over some months: equal payments, less what the machine loses.
+
+    $2,500 of which $1,250 are left after 36 months at 8 % a year: 36 payments of $47.05 are $443.81 more than $1,250.
+    """
+    monthly = float((1.0 + interest) ** (1.0 / 12.0)) - 1.0
+    growth = float((1.0 + monthly) ** months)
+    if growth - 1.0 < 1e-12:  # no interest, or no time for it
+        return 0.0
+    return (price_usd - left_usd / growth) * monthly / (1.0 - 1.0 / growth) * months - (price_usd - left_usd)
+
+
 class Horizon(StrictModel):
     """How long, and how much, a machine that is bought will be used."""
 
@@ -46,6 +68,8 @@ class Horizon(StrictModel):
     """Months that the machine will be kept."""
     hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)]
     """Hours of use in each."""
+    interest: Interest = 0.0
+    """What the capital of a purchase costs in a year, as a share: 0.08 is 8 %."""
 
     @property
     def hours(self) -> float:
@@ -74,6 +98,8 @@ class Own(StrictModel):
     """Hours of use in each month."""
     idle_usd_per_month: Price = 0.0
     """Dollars due whether it is used or not: room, colocation, insurance."""
+    interest: Interest = 0.0
+    """What the capital of the purchase costs in a year, as a share; with `months`."""
 
     @property
     def use_hours(self) -> float | None:
@@ -94,6 +120,15 @@ class Own(StrictModel):
         return self.purchase_usd * (1.0 - self.residual_share) / hours if hours else 0.0
 
     @property
+    def interest_usd_per_hour(self) -> float:
+        """Cost of the capital in one instance, dollars per hour of use."""
+        if self.months is None or not self.hours_per_month:
+            return 0.0
+        left = self.purchase_usd * self.residual_share
+        usd = interest_usd(self.purchase_usd, left, self.months, self.interest)
+        return usd / (self.months * self.hours_per_month)
+
+    @property
     def idle_usd_per_hour(self) -> float:
         """Standing costs of one instance, dollars per hour of use."""
         return self.idle_usd_per_month / self.hours_per_month if self.hours_per_month else 0.0
@@ -104,6 +139,7 @@ class Own(StrictModel):
         parts = {
             "power": self.power_usd_per_hour,
             "wear of own machines": self.depreciation_usd_per_hour,
+            "cost of capital": self.interest_usd_per_hour,
             "standing costs": self.idle_usd_per_hour,
         }
         return {name: usd for name, usd in parts.items() if usd}
@@ -111,7 +147,7 @@ class Own(StrictModel):
     @property
     def usd_per_hour(self) -> float:
         """Dollars per hour of use of one instance."""
-        return self.power_usd_per_hour + self.depreciation_usd_per_hour + self.idle_usd_per_hour
+        return math.fsum(self.parts_usd_per_hour.values())
 
     @model_validator(mode="after")
     def _wears_out(self) -> Self:
@@ -127,6 +163,9 @@ class Own(StrictModel):
             if self.hours_per_month is not None:
                 fix = "add months, that the machine is kept"
             raise validation_error("a purchase without a lifetime", fix, "lifetime_hours")
+        if self.interest and (self.months is None or not self.purchase_usd):
+            fix = "give purchase_usd, months and hours_per_month, or leave interest out"
+            raise validation_error("interest on what costs nothing for no time", fix, "interest")
         if self.residual_share and not self.purchase_usd:
             raise validation_error("a residual value of no purchase", "add purchase_usd", "residual_share")
         if self.idle_usd_per_month and self.hours_per_month is None:
@@ -139,8 +178,47 @@ class Own(StrictModel):
         return self
 
 
-Range = Annotated[tuple[float, float], Field(strict=False)]
-"""The least and the most that a figure can be."""
+class Resale(StrictModel):
+    """What a machine can be sold for by its age: halved again and again, or a table of ages."""
+
+    used_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the price that it is worth as soon as it is used."""
+    half_life_months: Positive | None = None
+    """Months in which that is halved."""
+    half_life_range: Range | None = None
+    """Least and most that these months may be."""
+    months: tuple[Positive, ...] = Field(default=(), strict=False)
+    """Ages of a table, rising."""
+    shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(default=(), strict=False)
+    """Share of the price that is left at each of these ages."""
+
+    def share(self, age_months: float, half_life_months: float | None = None) -> float:
+        """Return the share of the price that is left at an age; between ages, and after the last one, it decays evenly.
+
+        0.72 as soon as it is used and halved in 32 months: 0.33 after 36 months.
+        """
+        if (half := half_life_months or self.half_life_months) is not None:
+            return float(self.used_share * 0.5 ** (age_months / half))
+        points = [(0.0, self.used_share), *zip(self.months, self.shares, strict=True)]
+        inside = ((one, other) for one, other in pairwise(points) if age_months <= other[0])
+        (first, before), (last, after) = next(inside, (points[-2], points[-1]))
+        return float(before * (after / before) ** ((age_months - first) / (last - first)))
+
+    @model_validator(mode="after")
+    def _is_a_curve(self) -> Self:
+        if (self.half_life_months is None) == (not self.months):
+            fix = "give half_life_months, or months and shares"
+            raise validation_error("no curve, or two", fix, "half_life_months")
+        ages, left = (0.0, *self.months), (self.used_share, *self.shares)
+        if len(ages) != len(left) or any(a >= b for a, b in pairwise(ages)) or any(a < b for a, b in pairwise(left)):
+            fix = "give as many shares as months, later months and no larger shares one after the other"
+            raise validation_error("not a table of ages", fix, "months")
+        low, high = self.half_life_range or (1.0, 1.0)
+        middle = self.half_life_months if self.half_life_range is not None else 1.0
+        if middle is None or not 0 < low <= middle <= high:
+            fix = f"give the least and the most, around {self.half_life_months or 0:g}"
+            raise validation_error(f"{low:g} to {high:g} does not hold it", fix, "half_life_range")
+        return self
 
 
 class Buy(StrictModel):
@@ -151,9 +229,15 @@ class Buy(StrictModel):
     purchase_range_usd: Range | None = None
     """Least and most dollars of published prices."""
     residual_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the purchase that the machine can be sold for at the end."""
+    """Share of the purchase that the machine can be sold for at the end, whenever that is."""
     residual_range: Range | None = None
     """Least and most that this share may be."""
+    resale: Resale | None = None
+    """What is left by age, in place of `residual_share`."""
+    life_months: Positive | None = None
+    """Months that machines of this kind are used at most; a longer horizon is cut to it."""
+    without: Text | None = None
+    """What the price leaves out, such as `host and network`."""
     power_watts: Positive | None = None
     """Watts of an instance under load; left out: as its GPUs need."""
     usd_per_kwh: Price
@@ -168,15 +252,27 @@ class Buy(StrictModel):
         """Electricity of one instance under load, dollars per hour."""
         return power_usd_per_hour(self.power_watts, self.pue, self.usd_per_kwh)
 
-    @property
-    def lost_usd(self) -> tuple[float, float, float]:
-        """What the purchase loses, dollars of one instance: as stated, the least and the most."""
+    def months_of(self, horizon: Horizon) -> float:
+        """Return the months of a horizon in which the machine lives."""
+        return horizon.months if self.life_months is None else min(horizon.months, self.life_months)
+
+    def left_shares(self, months: float) -> tuple[float, float, float]:
+        """Return the share of the price that is left at an age: as stated, the least and the most."""
+        if self.resale is None:
+            return (self.residual_share, *(self.residual_range or (self.residual_share, self.residual_share)))
+        low, high = (self.resale.share(months, half) for half in self.resale.half_life_range or (None, None))
+        return self.resale.share(months), low, high
+
+    def lost_usd(self, months: float) -> tuple[float, float, float]:
+        """Return what the purchase loses by an age, dollars of one instance: as stated, the least and the most."""
         low, high = self.purchase_range_usd or (self.purchase_usd, self.purchase_usd)
-        worst, best = self.residual_range or (self.residual_share, self.residual_share)
-        return self.purchase_usd * (1 - self.residual_share), low * (1 - best), high * (1 - worst)
+        left, worst, best = self.left_shares(months)
+        return self.purchase_usd * (1 - left), low * (1 - best), high * (1 - worst)
 
     def owned(self, horizon: Horizon) -> Own:
         """Return the machine as one that is owned for a horizon: each hour of use carries its share of the purchase.
+
+        It is owned no longer than it lives, and worth then what it is at that age.
 
         $2,500, half of it left after 36 months of 200 h, 500 W at $0.18: 2,500 * 0.5 / 7,200 + 0.09 = $0.264 an hour.
         """
@@ -185,10 +281,11 @@ class Buy(StrictModel):
             usd_per_kwh=self.usd_per_kwh,
             pue=self.pue,
             purchase_usd=self.purchase_usd,
-            residual_share=self.residual_share,
-            months=horizon.months,
+            residual_share=self.left_shares(self.months_of(horizon))[0],
+            months=self.months_of(horizon),
             hours_per_month=horizon.hours_per_month,
             idle_usd_per_month=self.idle_usd_per_month,
+            interest=horizon.interest,
         )
 
     @model_validator(mode="after")
@@ -200,6 +297,8 @@ class Buy(StrictModel):
             if ends is not None and not 0 <= ends[0] <= value <= ends[1]:
                 fix = f"give the least and the most, around {value:g}"
                 raise validation_error(f"{ends[0]:g} to {ends[1]:g} does not hold {value:g}", fix, name)
+        if self.resale is not None and (self.residual_share or self.residual_range):
+            raise validation_error("two resale values", "keep resale, or residual_share", "resale")
         if self.residual_range is not None and self.residual_range[1] >= 1:
             raise validation_error("a machine that loses nothing", "at most 0.99 of it is left", "residual_range")
         return self

@@ -1,4 +1,7 @@
-"""Limits on what all jobs and services use at one time: each is an object, over which every part of a plan iterates."""
+"""Limits on what all jobs and services use at one time: each is an object, over which every part of a plan iterates.
+
+One of them is on what is bought (`stays`): it counts what is used at any time, jobs that take turns together once.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ class PeakLimit:
     used: str = ""  # what a lower limit changes; `used` is what the plan uses
     unknown: str = ""  # why an offer is left out of which nobody states what its machines use
     counts_quota: bool = False  # whether a quota of a provider limits the same
-    worth: Literal["gpu", "choice"] = "choice"  # what more of it gives, in explanations
+    stays: bool = False  # whether what is used once is used to the end: of each offer the most machines at one time
+    worth: Literal["gpu", "dollar", "choice"] = "choice"  # what more of it gives, in explanations
 
     @property
     def path(self) -> str:
@@ -63,7 +67,7 @@ class PeakLimit:
     @property
     def is_whole(self) -> bool:
         """Whether only whole numbers are meant."""
-        return self.step == 1.0
+        return self.step == 1.0 and not self.stays
 
     def value(self, limits: Limits) -> float | None:
         """Return what the limits of a scenario allow; None for any amount."""
@@ -126,6 +130,19 @@ PEAK_LIMITS = (
         excludes="its machines draw {new:.4g} kW; at most {old:.4g} kW may be drawn",
         used="max_kilowatts under {used:.6g} would change it: the machines of the plan draw that",
         unknown="the power of its GPU is not published",
+    ),
+    PeakLimit(
+        "outlay_usd",
+        of_machine=lambda offer, _: offer.outlay_usd,
+        parts=100,
+        step=1.0,
+        unit="usd",
+        exceeded="what is paid at once exceeds limits.outlay_usd",
+        lacking="is paid at once for more than limits.outlay_usd",
+        excludes="${new:,.2f} are paid at once; at most ${old:,.2f} may be",
+        used="outlay_usd under ${used:,.2f} would change it: the plan pays that at once",
+        stays=True,
+        worth="dollar",
     ),
 )
 """Every limit of this kind."""

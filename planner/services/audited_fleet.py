@@ -211,6 +211,7 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
         ("objective", usd, plan.objective, "usd"),
         ("bound", bound, plan.bound, "usd"),
         ("cost_at_confidence", usd, plan.cost_at_confidence, "usd"),
+        ("outlay_usd", math.fsum(service.outlay_usd for service in plan.services), plan.outlay_usd, "usd"),
         *((f"cost_usd.{name}", usd, cost and getattr(cost, name), "usd") for name in ("expected", "low", "high")),
         *(
             (f"hours.{name}", hours, time and getattr(time, name), "hours")

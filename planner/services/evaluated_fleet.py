@@ -229,6 +229,7 @@ def evaluate_service(fleet: EvaluatedFleet, as_of: datetime.date) -> Service:
         output_tokens=work.total_output_tokens / work.total_requests,
         prefix_tokens=work.prefix_tokens,
         cost_usd=usd,
+        outlay_usd=math.fsum(kind.offer.outlay_usd * max(kind.named.by_hour) for kind in fleet.kinds),
         bound_usd=usd,
         price_date=max(offer.date_text for offer in offers),
         price_age_days=max(((as_of - offer.first_date).days for offer in offers if offer.first_date), default=None),

@@ -7,7 +7,7 @@ import math
 from planner import generation
 from planner.report import words
 from planner.report.infeasible_text import limit_name
-from planner.report.plan_sections import old_prices, product, render_notes
+from planner.report.plan_sections import old_prices, outlay, product, render_notes
 from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Plan
@@ -119,7 +119,8 @@ def several_lines(plan: Plan) -> list[str]:
         f"{proven(1.0 if plan.gap is None else plan.gap)}; {words.usd(usd)} in all"
     )
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
-    return [*words.wrap_lines(text + budget, words.width(), 3), *old_prices(plan), *shared_lines(plan)]
+    first = words.wrap_lines(text + budget, words.width(), 3)
+    return [*first, *outlay(plan), *old_prices(plan), *shared_lines(plan)]
 
 
 def shared_lines(plan: Plan) -> list[str]:
@@ -133,7 +134,7 @@ def _service(service: Service, plan: Plan) -> list[str]:
     alone = len(plan.services) == 1 and not plan.jobs  # else the lines above say how old the prices are
     lines = [
         *words.wrap_lines(fleet_headline(service), words.width(), 3),
-        *(old_prices(plan) if alone else []),
+        *([*outlay(plan), *old_prices(plan)] if alone else []),
         *_assumed(service),
         *_cheaper_api(service.fleet),
         "",

@@ -225,6 +225,7 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
         "gap": gap,
         "cost_usd": Spread(expected=usd, low=usd, high=usd),
         "cost_at_confidence": usd,
+        "outlay_usd": sum(service.outlay_usd for service in services),
         "hours": Hours(expected=hours, low=hours, high=hours, at_confidence=hours),
         "price_age_days": max(
             (service.price_age_days for service in services if service.price_age_days is not None), default=None
@@ -354,6 +355,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "gap": None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9),
         "cost_usd": Spread(**{name: each + usd for name, each in dict(plan.cost_usd).items()}),
         "cost_at_confidence": None if late is None else late + usd,
+        "outlay_usd": plan.outlay_usd + served.outlay_usd,
         "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + usd,
         "budget_usd": scenario.limits.budget_usd,
         "hours": Hours(**{name: max(each, ends) for name, each in dict(plan.hours).items()}),
@@ -387,10 +389,16 @@ def _joint_check(scenario: Scenario) -> None:
                 "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
             )
             faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
-        if job.name in others or others <= ends_before(scenario, job.name):
+        if job.name in others or not others:
             continue
         limits = scenario.limits
-        shared = [limit.key for limit, _ in given_peaks(limits)] + (["quota"] if limits.quota else [])
+        for kept in (limit.path for limit, _ in given_peaks(limits) if limit.stays):
+            what, fix = f"shares {kept} with other jobs", "plan it in a scenario of its own"
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+        if others <= ends_before(scenario, job.name):
+            continue
+        shared = [limit.key for limit, _ in given_peaks(limits) if not limit.stays]
+        shared += ["quota"] if limits.quota else []
         shared += ["stock of offers"] if any(offer.stock is not None for offer in scenario.offers) else []
         if shared:
             what = f"stands next to other jobs, with which it would share {', '.join(shared)}"

@@ -353,7 +353,7 @@ def _assignment(
             **others,
             "evidence": find_evidence(prepared, index, made, chosen_row, are_compared(prepared.scenario.jobs)),
             "quality": _quality(made, chosen.recipe),
-            "purchase": compare_purchase(made, prepared.scenario.for_sale),
+            "purchase": compare_purchase(made, prepared.scenario),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
             "notes": (
                 *describe_spot_outlier(prepared, index, chosen_row, share),

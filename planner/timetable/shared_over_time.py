@@ -11,6 +11,7 @@ from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
 from planner.records import record
 from planner.scenario.limits import may_pause
+from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.schedule import Window
@@ -77,8 +78,9 @@ class SharedThings:
     periods: list[Period] = field(default_factory=list)
     peaks: list[tuple[PeakLimit, int]] = field(default_factory=list)  # what is used at one time, and its resource
     budget: int | None = None
+    outlay: int | None = None  # pool of dollars that are paid at once
     quota: dict[int, int] = field(default_factory=dict)  # provider of the candidate table -> resource
-    stock: dict[int, int] = field(default_factory=dict)  # offer -> resource
+    stock: dict[int, int] = field(default_factory=dict)  # offer -> resource; a lot of no price where outlay is limited
     hours_left: dict[int, int] = field(default_factory=dict)  # offer -> pool, in machine minutes
     lots: dict[int, list[Lot]] = field(default_factory=dict)  # offer -> its lots
 
@@ -114,6 +116,9 @@ def shared_things(scenario: Scenario, market: Market, horizon: int) -> SharedThi
     if limits.budget_usd is not None:
         found.budget = found.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
     for limit, most in given_peaks(limits):
+        if limit.stays:
+            found.outlay = found.add_pool(Pool(limit.path, math.floor(most * UNITS_PER_USD + 1e-6)))
+            continue
         found.peaks.append((limit, found.add(Resource(limit.path, limit.capacity(most)))))
     for place, provider in enumerate(market.providers):
         if provider in limits.quota:
@@ -135,15 +140,29 @@ def _add_offers(found: SharedThings, scenario: Scenario, market: Market, horizon
             found.hours_left[place] = found.add_pool(pool)
         if offer.is_reservation:
             _add_lots(found, scenario, market, place, horizon)
+        elif found.outlay is not None and offer.outlay_usd:  # as many as are bought, which jobs use in turn
+            name, uses = f"machines bought of {label}", _paid_from(found, offer)
+            found.stock[place] = found.add(Resource(name, _most_machines(scenario, offer), price=0, uses=uses))
         elif offer.stock is not None:
             found.stock[place] = found.add(Resource(f"stock of {label}", offer.stock))
+
+
+def _most_machines(scenario: Scenario, offer: Offer) -> int:
+    """Return how many machines of an offer all jobs together may hold."""
+    machines = sum(job.trials.at_once for job in scenario.jobs) * offer.max_nodes
+    return machines if offer.stock is None else min(offer.stock, machines)
+
+
+def _paid_from(found: SharedThings, offer: Offer) -> tuple[tuple[int, int], ...]:
+    """Return what a machine that is bought or reserved takes from the pools of dollars."""
+    paid = {found.budget: offer.committed_usd, found.outlay: offer.outlay_usd}
+    return tuple((pool, usd_units_up(usd)) for pool, usd in paid.items() if pool is not None and usd)
 
 
 def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: int, horizon: int) -> None:
     """Add the reservations of an offer: a block at its time, a commitment from the release of any job."""
     offer, label = market.offers[place], market.labels[place]
-    machines = sum(job.trials.at_once for job in scenario.jobs) * offer.max_nodes
-    count = machines if offer.stock is None else min(offer.stock, machines)
+    count = _most_machines(scenario, offer)
     if offer.block is not None:
         starts = [minutes_up(offer.block.start_hours)]
     else:
@@ -151,7 +170,7 @@ def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: in
         if starts[0] + minutes_down(offer.term_hours) >= horizon:
             starts = starts[:1]  # it outlasts the plan: a later start buys nothing
     price = usd_units(offer.committed_usd)
-    uses = () if found.budget is None else ((found.budget, usd_units_up(offer.committed_usd)),)
+    uses = _paid_from(found, offer)
     for start in starts:
         name = f"{label} from {start / 60:g} h"
         resource = found.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))

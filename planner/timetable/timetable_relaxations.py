@@ -162,8 +162,8 @@ def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[_Limit]:
         if (number := inline.get(prepared.market.offers[place])) is not None:
             named.append((resource, f"offers.{number}.stock"))
     found = [_resource_limit(problem, number, path) for number, path in named]
-    if (pool := built.shared.budget) is not None:
-        found.append(_pool_limit(problem, pool))
+    pools = (built.shared.budget, built.shared.outlay)
+    found += [_pool_limit(problem, pool) for pool in pools if pool is not None]
     first = 0
     for number, budget in enumerate(limits.budgets):
         count = len(budget.periods(problem.horizon / 60))

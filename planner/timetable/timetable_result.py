@@ -251,12 +251,15 @@ def runs_of(
     """Return how and when each job of a schedule is run, and what is reserved."""
     places = range(len(built.problem.tasks))
     jobs = tuple(_assignment(prepared, built, schedule, index, as_of) for index in places)
-    return jobs, tuple(_reservation(prepared, built, schedule, number, jobs) for number in _places_bought(schedule))
+    return jobs, tuple(
+        _reservation(prepared, built, schedule, number, jobs) for number in _places_bought(built, schedule)
+    )
 
 
-def _places_bought(schedule: Schedule) -> dict[int, int]:
-    """Return the place among the reservations of every resource that is bought."""
-    return {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
+def _places_bought(built: BuiltTimetable, schedule: Schedule) -> dict[int, int]:
+    """Return the place among the reservations of every lot that is bought; machines to keep are none of them."""
+    lots = {lot.resource for lots in built.shared.lots.values() for lot in lots}
+    return {number: place for place, number in enumerate(n for n in sorted(lots) if schedule.bought[n])}
 
 
 def _waiting_less(
@@ -309,7 +312,8 @@ def _assignment(
         chosen = chosen.with_less_waiting(waiting_room_usd, math.inf, prepared.scenario.limits.spot_share.min)
     # The run itself is not rounded to minutes: it gives its machines back within the last one.
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
-    return made.model_copy(update={"reservation": None if source.lot is None else _places_bought(schedule)[source.lot]})
+    place = None if source.lot is None else _places_bought(built, schedule)[source.lot]
+    return made.model_copy(update={"reservation": place})
 
 
 def _reservation(
@@ -318,7 +322,7 @@ def _reservation(
     """Return a lot that is bought, and how full it is."""
     lot = next(lot for lots in built.shared.lots.values() for lot in lots if lot.resource == resource)
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
-    place = [number for number, bought in enumerate(schedule.bought) if bought].index(resource)
+    place = _places_bought(built, schedule)[resource]
     users = [job for job in jobs if job.reservation == place]
     held = sum(
         max(1, job.instances) * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in users
@@ -329,6 +333,7 @@ def _reservation(
         start_hours=lot.start / 60,
         end_hours=lot.start / 60 + offer.term_hours,
         usd=offer.committed_usd * count,
+        outlay_usd=offer.outlay_usd * count,
         used_hours=held,
         used_share=held / (offer.term_hours * count),
         pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),

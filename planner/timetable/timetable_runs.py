@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.analysis.simulation.job_replay import JobOutcome
 from planner.arrays import Flags, Floats
+from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
 from planner.library.schema import Library
 from planner.records import record
@@ -101,7 +102,7 @@ def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator
     asked: list[tuple[int | None, Callable[[Assignment], int], Callable[[Assignment], bool]]] = []
     offers = dict(scenario.labelled_offers())
     for limit, most in given_peaks(limits):
-        if not limit.is_of_dollars:  # what a run spends per hour moves with it
+        if not (limit.is_of_dollars or limit.stays):  # what a run spends per hour moves with it
 
             def used(job: Assignment, limit: PeakLimit = limit) -> int:
                 return limit.need(amount_of(limit.key, held_by(job, offers.get(job.offer)), library))
@@ -110,7 +111,9 @@ def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator
     asked += [(count, gpus_of, lambda job, name=name: job.provider == name) for name, count in limits.quota.items()]  # type: ignore[misc]
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if not offer.is_reservation:
-            asked.append((offer.stock, machines_of, lambda job, label=label: job.offer == label))  # type: ignore[misc]
+            users = [job for job in plan.jobs if job.offer == label]
+            there = offer.stock if offer.buy is None else int(peak(users, machines_of))  # as many as are bought
+            asked.append((there, machines_of, lambda job, label=label: job.offer == label))  # type: ignore[misc]
     for number, reservation in enumerate(plan.reservations):
         asked.append((reservation.count, machines_of, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
     for capacity, amount, uses in asked:

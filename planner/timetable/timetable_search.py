@@ -213,7 +213,8 @@ def best_greedy(problem: Timetable) -> Schedule | None:
         bought = [count if number == lot else 0 for number in range(len(problem.resources))]
         for order in ORDERS:
             found = greedy_timetable(problem, order, bought)
-            if found is not None and objective_value(problem, found) < value:
+            # Lots may take more than a pool has that no mode uses: a limit on what is paid at once.
+            if found is not None and objective_value(problem, found) < value and not violations(problem, found):
                 best, value = found, objective_value(problem, found)
     return best
 

@@ -171,6 +171,9 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
     ):
         value = plain_text(getattr(limits, name))
         yield Control(key, shared, label, kind, f"limits.{name}", value, hint, may_be_empty=True)  # type: ignore[arg-type]
+    if limits.outlay_usd is not None or any(offer.outlay_usd for offer in scenario.offers):
+        value, hint = plain_text(limits.outlay_usd), "purchases, upfront payments and blocks; empty: no limit"
+        yield Control("outlay", shared, "Paid at once", "dollars", "limits.outlay_usd", value, hint, may_be_empty=True)
     spot = "on" if limits.spot_share.max > 0 else "off"
     yield Control("spot", shared, "Spot machines", "switch", "limits.spot", spot)
     rule = f"adjust.{len(scenario.adjust)}"

@@ -39,6 +39,15 @@ YEAR = {**RENTED, "usd_per_hour": 0.5, "commitment": {"months": 12, "upfront_usd
 SERVICE: dict[str, Any] = {"architectures": ["tinyllama-1.1b"], "method": "full"}
 TERMS = {"usd_per_million_tokens": 0.5, "usd_per_run": 1, "minimum_usd": 9}
 OWN = {"power_watts": 500, "usd_per_kwh": 0.3, "purchase_usd": 1500, "lifetime_hours": 15000}
+BUY = {
+    "purchase_usd": 3000,
+    "purchase_range_usd": [2000, 4000],
+    "resale": {"used_share": 0.8, "half_life_months": 20, "half_life_range": [15, 30]},
+    "life_months": 30,
+    "without": "desk",
+    "usd_per_kwh": 0.2,
+    "idle_usd_per_month": 20,
+}
 UNPRICED = {"usd_per_hour": None, "spot_usd_per_hour": None, "spot": None}
 
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -64,6 +73,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         stages={**STAGES, "ingest": {"raw_gb": 50}},
     ),
     "own": question({**GPU, **UNPRICED, "own": OWN}),
+    "bought": {
+        **question({**RENTED, "usd_per_hour": 9}, {**RENTED, **UNPRICED, "lead_hours": 5, "buy": BUY}),
+        "horizon": {"months": 24, "hours_per_month": 300, "interest": 0.05},
+    },
     "timetable": {
         "name": "s",
         "now": "2026-01-01T09:00",

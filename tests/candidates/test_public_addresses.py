@@ -85,8 +85,8 @@ def test_an_address_of_a_bought_machine_is_paid_for_in_its_hours() -> None:
     buy = {"purchase_usd": 10_000, "residual_share": 0.5, "usd_per_kwh": 0.2}
     shop = {key: value for key, value in rented(1.0).items() if key != "usd_per_hour"}
     horizon = {"horizon": {"months": 36, "hours_per_month": 200}}
-    (for_sale,) = read({**question({**shop, "buy": buy}), **horizon}).offers
-    found = compare_purchase(job, [for_sale])
+    shopping = read({**question({**shop, "buy": buy}), **horizon})
+    found = compare_purchase(job, shopping.model_copy(update={"for_sale": shopping.offers}))
     assert found is not None and found.pays_from_hours == pytest.approx(5000 / (2.5 - 0.576 * 0.2 - 1.0))
 
 

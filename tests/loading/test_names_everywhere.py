@@ -80,7 +80,14 @@ LISTS = ("gpus", "providers", "regions", "tiers")
 NEVER_UNKNOWN = {"jobs.*.stages.transfer.region": "data may lie where no offer is"}
 NO_NAME = {
     *("schema", "name", "description", "now", "inventory.*", "vary.*", "jobs.*.name", "jobs.*.after.*.job"),
-    *("offers.*.notes", "offers.*.source", "offers.*.provider", "offers.*.region", "offers.*.instance"),
+    *(
+        "offers.*.buy.without",
+        "offers.*.notes",
+        "offers.*.source",
+        "offers.*.provider",
+        "offers.*.region",
+        "offers.*.instance",
+    ),
     *("offers.*.spot.zones.*.zone", "offers.*.zones", "jobs.*.lora.targets.*", "jobs.*.techniques.lora.targets.*"),
     *("jobs.*.adapter.targets.*", "jobs.*.lora.targets", "jobs.*.techniques.lora.targets", "jobs.*.adapter.targets"),
 }

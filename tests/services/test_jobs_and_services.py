@@ -138,3 +138,28 @@ def test_a_limit_on_power_is_refused_where_a_job_and_a_service_stand_next_to_eac
     """Both would share it in every hour, and they are planned one by one."""
     with pytest.raises(ScenarioError, match="would share max_kilowatts"):
         solve(both("jobs.chat.after=[]", "limits.max_kilowatts=20"))
+
+
+def test_a_limit_on_what_is_paid_at_once_is_refused_even_where_a_service_waits_for_the_job() -> None:
+    """What the job has paid stays paid when the service begins, and the two are planned one by one."""
+    with pytest.raises(ScenarioError, match=r"shares limits\.outlay_usd with other jobs"):
+        solve(both("limits.outlay_usd=200"))
+
+
+@pytest.mark.long
+def test_a_service_pays_no_more_upfront_than_the_limit() -> None:
+    """A month of an H100 asks $300 upfront and $0.20 an hour: two, one or none of them, and the least that suffices."""
+    term = "  - {provider: term, gpu: H100-80GB, gpus: 1, usd_per_hour: 0.2, commitment: {months: 1, upfront_usd: 300}}"
+    usd = []
+    for most, paid in ((700, 600), (599, 300), (299, 0)):
+        scenario = parse_scenario(f"{FILE}{term}\n", set_=(f"limits.outlay_usd={most}",))
+        plan = solve(scenario, explains=False)
+        assert plan.outlay_usd == paid and plan.cost_usd is not None
+        usd.append(plan.cost_usd.expected)
+        library = read_library(["llama-3.1-8b"])
+        wrong = audit(plan.model_copy(update={"outlay_usd": paid + 1.0}), scenario, library)
+        assert "outlay_usd" in [one.what for one in wrong]
+    assert usd == sorted(usd)
+    committed = ("limits.outlay_usd=100", "limits.tiers=[committed]")
+    refused = solve(parse_scenario(f"{FILE}{term}\n", set_=committed)).infeasible
+    assert refused is not None and [one.setting for one in refused.relax] == ["limits.outlay_usd=600"]

@@ -232,17 +232,20 @@ BUY = {"purchase_usd": 2500, "residual_share": 0.5, "usd_per_kwh": 0.18}
 
 @pytest.mark.slow
 def test_what_buying_would_cost_by_hand() -> None:
-    """1,250 / (0.22 - 0.504 * 0.18) = 9,669 h, at the prices of the shipped list; the job has 20."""
+    """The rent saved, $0.22 - 0.504 * $0.18 an hour, is what $2,500 have lost by then, by the shipped list: 6,660 h."""
     (rented,) = solved(asked(offer("cloud", "RTX3090", 0.22))).jobs
     found = rented.purchase
-    assert found is not None and found.pays_from_hours == pytest.approx(1250 / (0.22 - 0.504 * 0.18))
+    assert found is not None and found.pays_from_hours is not None
+    saved, months = (0.22 - 0.504 * 0.18), found.pays_from_hours / 730
+    assert saved * found.pays_from_hours == pytest.approx(2500 * (1 - 0.72 * 0.5 ** (months / 68)))
+    assert found.price_back_hours == pytest.approx(2500 / saved)
     assert (found.usd, found.date, found.machines) == (2500, "2026-09-01", 1)
     assert found.hours == pytest.approx(20) and found.rent_usd_per_hour == pytest.approx(0.22)
     (cheap,) = solved(asked(offer("cloud", "RTX3090", 0.05))).jobs
     assert cheap.purchase is not None and cheap.purchase.pays_from_hours is None
     plan = solved(asked(offer("cloud", "RTX3090", 0.22)))
     shown = " ".join(render(plan).split())
-    assert "Buy 1 x RTX3090 for $2,500 (1,350 to 2,550; 2026-09-01): cheaper than renting from 9,670 h" in shown
+    assert "Buy 1 x RTX3090 for $2,500 (1,350 to 2,550; 2026-09-01): cheaper than renting from" in shown
     wrong = found.model_copy(update={"pays_from_hours": 10.0})
     tampered = plan.model_copy(update={"jobs": (rented.model_copy(update={"purchase": wrong}),)})
     assert "purchase.pays_from_hours" in {
@@ -260,7 +263,11 @@ def test_with_a_horizon_a_machine_is_bought_where_it_is_cheaper() -> None:
     assert (bought.tier, bought.cost_usd) == ("bought", pytest.approx(20 * (0.504 * 0.18 + 1250 / 7200)))
     assert [line.item for line in bought.bill if line.usd] == ["power", "wear of own machines"]
     assert any("buys 1 machine for $2,500; the job carries 20.0 of 7,200 h" in note for note in bought.notes)
-    assert bought.purchase is None and "bought" in render(plan)
+    assert bought.purchase is not None and bought.purchase.pays_from_hours == pytest.approx(
+        1250 / (0.44 - 0.504 * 0.18)
+    )
+    assert bought.purchase.half_use_usd_per_hour == pytest.approx(0.504 * 0.18 + 1250 / 3600)
+    assert (plan.outlay_usd, "paid at once: $2,500" in render(plan)) == (2500, True)
     (rented,) = solved(asked(*offers, horizon={"months": 36, "hours_per_month": 40})).jobs
     assert (rented.tier, rented.cost_usd) == ("secure", pytest.approx(8.8))
 

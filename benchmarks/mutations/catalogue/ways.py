@@ -16,8 +16,21 @@ AREA.add(
     "return self.hours_per_month\n        return",
 )
 
+AREA.add("a machine is kept when it is dead", "min(horizon.months, self.life_months)", "horizon.months")
+AREA.add("capital costs nothing", "/ (1.0 - 1.0 / growth) * months", "/ (1.0 - 1.0 / growth) * 0.0 * months")
+OUTLAY = "tests/solving/test_outlay.py"
+AREA.of("planner/scenario/offer.py", OUTLAY)
+AREA.add("a purchase is paid by the hour alone", "return self.buy.purchase_usd", "return 0.0")
+AREA.of("planner/results/plan.py", OUTLAY)
+AREA.add("each job in turn buys a machine", "if start <= at + SAME_HOUR and at < end - SAME_HOUR", "")
+AREA.of("planner/timetable/shared_over_time.py", OUTLAY)
+AREA.add("a timetable pays nothing at once", "found.outlay: offer.outlay_usd", "found.outlay: 0.0")
+AREA.of("planner/candidates/market.py", OUTLAY)
+AREA.add("a stage buys its machine", "(offer.is_reservation or offer.outlay_usd)", "offer.is_reservation")
+
 AREA.of("planner/decode/assignment.py", WAYS)
-AREA.add("buying saves the whole rent", "(rent - running) if rent > running", "rent if rent > running")
+AREA.add("buying saves the whole rent", "(rent - running) / machines", "rent / machines")
+AREA.add("a machine is worth most when it is oldest", "lost = buy.lost_usd(months)", "lost = buy.lost_usd(0.0)")
 AREA.add("a start is work that is lost", "if line.item not in NO_WORK", "if line.item in NO_WORK")
 
 AREA.of("planner/solving/alternatives.py", WAYS)

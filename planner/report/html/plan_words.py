@@ -42,7 +42,8 @@ def warnings(plan: Plan) -> list[str]:
     cut = [plan_sections.cut_text(cut) for cut in plan.cut]
     priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
     named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
-    return [words.sanitise(text) for text in (*cut, *named)]
+    paid = [text] if (text := plan_sections.outlay_text(plan)) else []
+    return [words.sanitise(text) for text in (*paid, *cut, *named)]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
@@ -55,6 +56,8 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
         ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
     ]
+    if plan.outlay_usd:
+        found.insert(1, ("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
     chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
     if chances:
         worst = min(chances, key=lambda job: job.deadline_probability or 0.0)

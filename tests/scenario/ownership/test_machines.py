@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.evaluation.evaluated_bill import own_parts
 from planner.loading.scenario_file import parse_scenario, shipped_purchases
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import Buy, Horizon, Own, default_power_watts
+from planner.scenario.own_machines import Buy, Horizon, Own, Resale, default_power_watts, interest_usd
 from tests.helpers.scenarios import told
 
 DESK: dict[str, Any] = {"provider": "desk", "gpu": "RTX3090", "gpus": 1}
@@ -85,9 +87,47 @@ def test_what_is_for_sale_is_dated_with_a_range_and_a_source() -> None:
     assert {offer.card for offer in found} >= {"RTX3090", "RTX4090", "RTX5090", "H100-80GB", "H200", "B200"}
     for offer in found:
         assert offer.buy is not None and offer.last_date is not None and offer.source
-        assert offer.buy.purchase_range_usd is not None and offer.buy.residual_range is not None
-        lost, least, most = offer.buy.lost_usd
+        assert offer.buy.purchase_range_usd is not None and offer.buy.resale is not None
+        lost, least, most = offer.buy.lost_usd(36)
         assert least < lost < most
+        assert offer.lead_hours >= 24 and 36 <= (offer.buy.life_months or 0) <= 72
+
+
+def test_what_is_left_falls_with_age() -> None:
+    """0.72 once used, halved in 32 months: 0.36; a table of 0.6 and 0.3 a year apart is halved in each further year."""
+    halved = Resale(used_share=0.72, half_life_months=32)
+    assert (halved.share(0), halved.share(32)) == (pytest.approx(0.72), pytest.approx(0.36))
+    table = Resale(months=(12, 24), shares=(0.6, 0.3))
+    ages = {0: 1.0, 12: 0.6, 18: math.sqrt(0.18), 24: 0.3, 36: 0.15}
+    assert {age: table.share(age) for age in ages} == pytest.approx(ages)
+
+
+def test_a_machine_is_owned_no_longer_than_it_lives() -> None:
+    """240 months of a machine that lives 72: what it loses in 72 months, over the hours of those."""
+    buy = Buy(
+        purchase_usd=5000, usd_per_kwh=0, power_watts=1, life_months=72, resale=Resale(half_life_months=72)
+    )  # fmt: skip
+    owned = buy.owned(Horizon(months=240, hours_per_month=200))
+    assert (owned.months, owned.usd_per_hour) == (72, pytest.approx(2500 / (72 * 200)))
+
+
+def test_capital_costs_what_equal_payments_cost() -> None:
+    """worked: 8 % a year are 0.6434 % a month; 36 payments of $47.05 and $1,250 at the end are worth $2,500 today."""
+    usd = interest_usd(2500, 1250, 36, 0.08)
+    payment, monthly = (usd + 1250) / 36, 1.08 ** (1 / 12) - 1
+    worth = sum(payment / (1 + monthly) ** month for month in range(1, 37)) + 1250 / 1.08**3
+    assert worth == pytest.approx(2500) and usd == pytest.approx(443.81, abs=0.2)
+    own = Own(
+        power_watts=1,
+        usd_per_kwh=0,
+        purchase_usd=2500,
+        residual_share=0.5,
+        months=36,
+        hours_per_month=200,
+        interest=0.08,
+    )
+    assert own.parts_usd_per_hour["cost of capital"] == pytest.approx(usd / 7200)
+    assert own_parts(own) == pytest.approx(own.parts_usd_per_hour)
 
 
 BUY = {"purchase_usd": 2500, "usd_per_kwh": 0.18}
@@ -110,6 +150,23 @@ HORIZON = {"months": 36, "hours_per_month": 200}
         ({"own": {"usd_per_kwh": 0.1, "idle_usd_per_month": 9}}, {}, "standing costs of unknown use"),
         ({"own": {"usd_per_kwh": 0.1, "residual_share": 0.5}}, {}, "a residual value of no purchase"),
         ({"own": {"usd_per_kwh": 0.1, "pue": 0.9}}, {}, "0.9 is out of range"),
+        ({"own": {"usd_per_kwh": 0.1, "interest": 0.1}}, {}, "interest on what costs nothing for no time"),
+        ({"buy": {**BUY, "resale": {}}}, {"horizon": HORIZON}, "no curve, or two"),
+        (
+            {"buy": {**BUY, "resale": {"months": [9], "shares": [0.5, 0.4]}}},
+            {"horizon": HORIZON},
+            "not a table of ages",
+        ),
+        (
+            {"buy": {**BUY, "resale": {"half_life_months": 9, "half_life_range": [10, 20]}}},
+            {"horizon": HORIZON},
+            "10 to 20 does not hold it",
+        ),
+        (
+            {"buy": {**BUY, "residual_share": 0.5, "resale": {"half_life_months": 9}}},
+            {"horizon": HORIZON},
+            "two resale values",
+        ),
         ({"usd_per_hour": 1, "spot_usd_per_hour": 0.5, "lead_hours": 4}, {}, "a spot machine has no lead time"),
         ({"usd_per_hour": 1, "stock_status": "some"}, {}, "'some' is not one of none, low, medium, high"),
         ({"usd_per_hour": 1}, {"limits": {"stock_status": "none"}}, "none is no stock at all"),
