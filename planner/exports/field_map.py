@@ -218,6 +218,8 @@ class FieldMap(Tool):
     flags: str = ""
     """Options of several machines, which the commands that start processes have in common; `$port` differs."""
     starter: Starter = Starter()
+    entry: tuple[str, ...] = ()
+    """Module that the commands run in each process, and its options in a probe; empty: no probe runs the tool."""
     download: str = ""
     """Command that fetches the weights of the Hub, where the tool stores them otherwise than the Hub's own."""
     resume: str = ""

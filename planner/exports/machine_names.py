@@ -114,9 +114,7 @@ def command(tool: FieldMap, facts: Facts, port: int = MEETING_PORT) -> str:
 
 
 def start_command(tool: FieldMap, facts: Facts, port: int) -> str:
-    """Return the command that starts a program of Python in every process of the run; empty where that is one alone."""
-    if facts["gpus"] == 1:
-        return ""
+    """Return the command that starts a program of Python in every process of the run, as the trainer starts its own."""
     several = facts["instances"] > 1
     flags = filled(tool.flags, {**facts, "port": port})
     return filled(tool.starter.together if several else tool.starter.alone, {**facts, "flags": flags}).strip()
@@ -318,7 +316,7 @@ def _world_check(trainer: FieldMap, facts: Facts, resumes: bool) -> list[str]:
     one alone has any, and the others would train the beginning with it.
     """
     start = start_command(trainer, facts, MEETING_PORT + 1)
-    if not start:
+    if facts["gpus"] == 1 or not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
     arguments = f'{facts["gpus"]} "$LATEST"' if resumes else facts["gpus"]
     return [*written_program("WORLD", "world_size.py"), f'{start} "$WORLD" {arguments}']
