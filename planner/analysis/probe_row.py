@@ -93,7 +93,7 @@ def _setup(job: Assignment) -> dict[str, Any]:
     used = job.techniques
     lora = used.method == "lora"
     targets = used.lora_targets
-    padded = f"no (mean {job.tokens_per_second * job.step_seconds / job.global_batch:.0f} tokens)"
+    padded = f"no (mean {job.tokens_per_step / job.global_batch:.0f} tokens)"
     return {
         "method": "qlora" if lora and used.weight_bits == 4 else used.method,
         "lora_rank": used.lora_rank if lora else None,
@@ -128,6 +128,6 @@ def _figures(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
         **{"peak_mem_gb_per_gpu": probe.allocated_gib, "mem_unit": "GiB", "mem_kind": "torch max_memory_allocated"},
         **{"alt_mem": probe.reserved_gib, "alt_mem_kind": "torch max_memory_reserved"},
         "device_used_gib": probe.driver_gib,
-        "tokens_per_s_total": job.tokens_per_second * job.step_seconds / probe.step_seconds,
+        "tokens_per_s_total": job.tokens_per_step / probe.step_seconds,
         **{"step_time_s": probe.step_seconds, "step_spread": probe.step_spread, "steps": len(probe.steps)},
     }

@@ -223,6 +223,11 @@ class Assignment(Part):
         return (self,)
 
     @property
+    def tokens_per_step(self) -> float:
+        """Real tokens (images) of one optimizer step, over all GPUs of one run."""
+        return self.tokens_per_second * self.step_seconds
+
+    @property
     def is_reserved(self) -> bool:
         """Whether its machines are paid by a reservation of the plan."""
         return self.reservation is not None
