@@ -11,7 +11,7 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.probe_file import ProbeFile, check_is_of, read_probe
+from planner.analysis.calibration.probe_file import ProbeFile, check_is_of, known_gpu, read_probe
 from planner.analysis.track_question import entry_of, job_on_machines, read_with_offers
 from planner.documents.files import file_name
 from planner.errors import Fault, InputError
@@ -287,7 +287,7 @@ def _value(value: object) -> str:
 
 def _out_of_memory(found: _Probed, options: SolveOptions | None) -> ProbeVerdict:
     """Return the verdict on a run that does not fit: a smaller one on the same machine, or other GPUs."""
-    job, choices, plans, notes = found.job, list[ProbeChoice](), dict[str, Plan](), list[str]()
+    job, choices, plans, notes = found.job, list[ProbeChoice](), dict[str, Plan](), _unknown_gpu(found)
     if job.vram_gib.fallback is not None:
         choices.append(_choice("change", _smaller(found, job.vram_gib.fallback), found))
         notes.append(f"set {choices[0].change} in the exported files: no plan is written for it, and it is an estimate")
@@ -366,10 +366,17 @@ def _reason(found: _Probed, stay: ProbeChoice) -> str:
     return speed if stay.meets_limits else f"{speed}, and the run as it is misses its limits"
 
 
+def _unknown_gpu(found: _Probed) -> list[str]:
+    if known_gpu(found.probe) is not None:
+        return []
+    said = f"{found.probe.gpu_name or 'a GPU without a name'}, of which no GPU is known"
+    return [f"the driver names {said}: by its memory it may be the {found.job.gpu} of the plan"]
+
+
 def _notes(found: _Probed) -> list[str]:
     """Return what a reader must know of the measurement."""
     job, probe = found.job, found.probe
-    notes = []
+    notes = _unknown_gpu(found)
     planned = job.global_batch * job.sequence_length
     if job.packing != "padded" and probe.tokens_per_step is not None:
         off = probe.tokens_per_step / planned - 1.0

@@ -13,7 +13,7 @@ from planner.cli.options import NamesOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
-from planner.results.plan import Plan
+from planner.results.plan import Plan, plan_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,9 +168,7 @@ def export_files(
         else:
             texts, left_out = _job_files(plan, file, job, wishes, targets, everything)
     if everything:
-        from planner.documents.tables import json_text
-
-        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+        texts["plan.json"] = plan_text(plan)
     return texts, left_out
 
 

@@ -15,7 +15,6 @@ from planner.cli.options import (
 )
 from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.plan import Plan
 from planner.results.plan_parts import jobs_text
 from planner.scenario.scenario import SolveOptions
 
@@ -45,15 +44,10 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
 
         plan = find_plan(scenario, options)
     from planner.report.plan_text import render
+    from planner.results.plan import plan_text
 
-    output.write(plan, render, draw_answer if plan.planned else None, document=_plan_text, color=True)
+    output.write(plan, render, draw_answer if plan.planned else None, document=plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
-
-
-def _plan_text(plan: Plan) -> str:
-    from planner.documents.tables import json_text
-
-    return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
 
 
 @click.command()

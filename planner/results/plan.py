@@ -468,9 +468,14 @@ def _bill_rows(plan: Plan) -> list[Row]:
     return rows
 
 
+def plan_text(plan: Plan, indent: int = 2) -> str:
+    """Return a plan as its file has it: `solve -o` and `export --all` write it so."""
+    return json_text(plan.model_dump(mode="json", by_alias=True), indent=indent) + "\n"
+
+
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of a plan as its file has it."""
-    text = json_text(plan.model_dump(mode="json", by_alias=True))
+    text = plan_text(plan).removesuffix("\n")
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -15,7 +15,6 @@ from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
 from planner.documents.overrides import override
 from planner.documents.strict_yaml import yaml_text
-from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, printable
 from planner.exports.export import choose_job, export_all, needed_files, to_fill_in
 from planner.exports.facts import Wishes
@@ -24,7 +23,7 @@ from planner.exports.machine_names import slug
 from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
-from planner.results.plan import Plan
+from planner.results.plan import Plan, plan_text
 from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
 from planner.web.job_fields import Control
@@ -41,9 +40,8 @@ PLAN_FILE = "plan.json"
 
 
 def plan_file(plan: Plan) -> str:
-    """Return the plan as `planner solve -o` writes it."""
-    data: dict[str, Any] = plan.model_dump(mode="json", by_alias=True)
-    return json_text(data, indent=1) + "\n"
+    """Return the plan as `planner solve -o` writes it, with fewer blanks."""
+    return plan_text(plan, indent=1)
 
 
 def export_archive(scenario: Scenario, plan: Plan) -> str:
@@ -58,7 +56,7 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
         folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
         missing += [f"{folder}{line}" for line in left_out]
         texts |= {folder + path: text for path, text in found.items()}
-    texts[PLAN_FILE] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"  # as export writes it
+    texts[PLAN_FILE] = plan_text(plan)
     texts[LIST] = _list_of(scenario, plan, texts)
     if missing:
         texts["left-out.txt"] = "\n".join(missing) + "\n"

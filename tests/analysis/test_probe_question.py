@@ -177,6 +177,7 @@ def test_deadline_and_budget_are_judged_alike_for_every_way_to_go_on(spare: floa
     [
         ({"plan": "0" * 64}, "plan: the probe is of another plan"),
         ({"gpu_name": "NVIDIA L4"}, "was measured on NVIDIA L4, and quickstart is planned on A5000"),
+        ({"gpu_name": "NVIDIA Z9", "gpu_gib": 47.5}, "was measured on a GPU of 47.5 GiB, and A5000 has 24"),
         ({"gpus": 64}, "was measured on 64 GPUs, and quickstart is planned on"),
         ({"gpu_gib": None, "gpu_name": "CPU"}, "was measured without a GPU"),
         ({"status": "failed", "reached": "loading", "error": "KeyError"}, "the probe failed at loading: KeyError"),
@@ -191,6 +192,16 @@ def test_what_cannot_be_judged_is_said_in_one_line(changes: dict[str, Any], said
         judged(tmp_path, plan, probed(plan, **changes))
     assert said in str(error.value) and len(error.value.faults) == 1
     assert "probe.json" in error.value.faults[0].file
+
+
+@pytest.mark.parametrize("name", ["NVIDIA Z9", None])
+def test_a_gpu_that_is_not_known_by_name_is_said(name: str | None, tmp_path: Path) -> None:
+    """Its memory is all that can be compared; also where memory ran out."""
+    plan = solved("quickstart")
+    for found in (probed(plan, gpu_name=name), out_of_memory(plan) | {"gpu_name": name}):
+        notes = judged(tmp_path, plan, found).notes
+        assert any("of which no GPU is known: by its memory it may be the A5000 of the plan" in note for note in notes)
+    assert not any("no GPU is known" in note for note in judged(tmp_path, plan, probed(plan)).notes)
 
 
 def test_a_probe_of_another_micro_batch_is_refused(tmp_path: Path) -> None:
