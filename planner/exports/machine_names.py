@@ -19,7 +19,7 @@ from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 # The configuration file of a training tool, as its field map says.
@@ -257,6 +257,15 @@ def slug(name: str) -> str:
     parts = [part for part in signs.split("-") if part]
     named = parts if parts and parts[0][0].isalpha() else ["job", *parts]
     return "-".join(named)[:40].rstrip("-")
+
+
+def part_folders(names: Sequence[str]) -> dict[str, str]:
+    """Return a folder for the files of each job or service: its slug, with a number where another has the same."""
+    slugs = [slug(name) for name in names]
+    return {
+        name: own if own not in slugs[:place] else f"{own}-{place + 1}"
+        for place, (name, own) in enumerate(zip(names, slugs, strict=True))
+    }
 
 
 def task_remarks(machines: Machines, job: Assignment, trainer: FieldMap, tool: LaunchMap) -> list[str]:
