@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Techniques
 from planner.results.run_results import ProbeChoice, ProbeVerdict
 from planner.scenario.scenario import Scenario, SolveOptions
+from tests.helpers.documents import blocks
 from tests.helpers.exported_plans import AS_OF, changed, solved
 from tests.helpers.probes import out_of_memory, probed, write_probe_file
 
@@ -62,6 +64,19 @@ def test_far_too_slow_a_machine_is_given_back(tmp_path: Path) -> None:
         text = " ".join(render_probe(found).split())
         assert text.startswith(f"quickstart: give back {kept.machines} at {kept.provider}: nothing meets the limits")
         assert "and rent" not in text and f"keep {kept.machines} at {kept.provider}: $" in text
+
+
+def test_the_verdict_in_the_document_is_one_that_is_printed(tmp_path: Path) -> None:
+    """Word for word; its figures are those of some day's prices."""
+    plan = solved("quickstart")
+    printed = render_probe(judged(tmp_path, plan, probed(plan, 12.0))).partition("\n\n")[0]
+    shown = [block.body for block in blocks("docs/run.md", "text") if "give back" in block.body]
+    assert [masked(text) for text in shown] == [masked(printed)]
+
+
+def masked(text: str) -> str:
+    """Return a text with a sign for each number, in one line."""
+    return " ".join(re.sub(r"\d+(\.\d+)?", "#", text).split())
 
 
 def test_memory_that_ran_out_changes_to_the_smaller_run_of_the_plan(tmp_path: Path) -> None:

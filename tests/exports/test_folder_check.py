@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -235,6 +236,10 @@ def test_every_export_ends_with_its_cost_and_what_stops_it(kind: str, target: st
         for _, script in _scripts(name, text, _parsed(name, text)):
             outside = script.partition("\nenter_environment ")[0]
             assert not re.search(r"^\s*(pip|python|vllm|trl) ", outside, re.MULTILINE), name
+            if check := shutil.which("shellcheck"):
+                words = [check, "--shell=bash", "-"]
+                said = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+                assert said.stdout == "", f"{name}: {said.stdout}"
     for line in run("--check", str(folder)).stderr.splitlines():
         assert re.search("is required and missing|is missing, and|^not checked: ", line), line
 
