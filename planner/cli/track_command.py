@@ -202,7 +202,7 @@ def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> Non
         *(f"--{name.replace('_', '-')}" for name, value in given.items() if value and name not in ("job", "gpus")),
     ]
     if odd:
-        raise click.UsageError(f"--losses stands alone, with --scenario and --job: leave out {', '.join(odd)}.")
+        raise click.UsageError(f"--losses takes --scenario and --job alone: leave out {', '.join(odd)}.")
 
 
 def _judge(

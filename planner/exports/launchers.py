@@ -53,7 +53,7 @@ def token_remark(model: str) -> str:
     return f"{model} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
 
 
-# Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
+# Jobs of machines that are there already: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
 
 
 RUN_FOLDER = "/workspace"
@@ -377,7 +377,7 @@ def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
 
 
 def _alone(script: str) -> str:
-    """Return a script without the line that ends it at a fault, which stands before it, and without its last end."""
+    """Return a script without its first line, which ends it at a fault, and without its last end of line."""
     return script.removeprefix("set -e\n").removesuffix("\n")
 
 

@@ -30,7 +30,7 @@ MEETING_PORT = 29500
 
 
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
-    """Return the text of the file; what the plan does not decide stands in it as comments."""
+    """Return the text of the file; what the plan does not decide is written as comments."""
     settings = tool.settings(facts)
     remarks = (*tool.remarks(facts), *_left_out(job, tool))
     lines = header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
@@ -133,7 +133,7 @@ def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str
 
 
 _ALSO = {"dataset_name": ("datasets",)}
-"""Fields in whose place others may stand."""
+"""Field -> others that may be there in its place."""
 
 
 def _left_out(job: Assignment, tool: FieldMap) -> list[str]:

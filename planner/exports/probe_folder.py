@@ -44,7 +44,7 @@ SECONDS = 150.0
 _MOST_TOKENS = 4_000_000
 """Tokens of made-up data at most: a short file is read again and again."""
 _CLASSES = 32
-"""Lengths that stand for a log-normal distribution, all equally frequent."""
+"""Lengths that replace a log-normal distribution, all equally frequent."""
 
 
 def probe_steps(step_seconds: float) -> int:

@@ -143,7 +143,7 @@ class ObservedProgress(Part):
     """In the unit of the plan, tokens or images, by wall time: evaluation and checkpoints are in it."""
     elapsed_hours: float
     standing_hours: float
-    """In which nothing advanced: between attempts, and where the clock of the log stands out."""
+    """In which nothing advanced: between attempts, and where the clock of the log jumps."""
     restarts: int
     repeated_steps: int
     peak_vram_gib: float | None

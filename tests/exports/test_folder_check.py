@@ -173,7 +173,7 @@ def test_every_kind_of_file_is_read(target: str, tmp_path: Path) -> None:
 def test_the_check_takes_no_other_option(words: tuple[str, ...], tmp_path: Path) -> None:
     """It writes nothing."""
     result = run("--check", str(tmp_path), *words)
-    assert result.exit_code == 2 and "next to it stands PLAN alone" in result.stderr
+    assert result.exit_code == 2 and "--check takes PLAN and no other option" in result.stderr
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", '{"files": {}}'])
