@@ -64,9 +64,7 @@ def export(plan_file: str | None, checked: str | None, **asked: Any) -> None:
     context = click.get_current_context()
     if checked is not None:
         if any(asked.values()):
-            raise click.UsageError(
-                "--check takes PLAN and no other option: it reads a folder and writes nothing", context
-            )
+            raise click.UsageError("--check takes PLAN and no other option: it writes nothing", context)
         _show_check(checked, plan_file)
     elif plan_file is None:
         raise click.UsageError("Missing argument 'PLAN'.", context)

@@ -116,7 +116,7 @@ class Reading(Row):
     target_names: dict[str, str] = Field(default_factory=dict)
     """Name that the tool has for a matrix -> that of a plan."""
     whole_experts: str = ""
-    """What a note says of experts where the tool neither quantises them nor gives them adapters with all linear layers."""
+    """What a note says of experts where the tool neither quantises them nor adapts them with all linear layers."""
     quantises_experts: str = ""
     """Field with which the tool quantises them, too."""
     nested: str = "deepspeed"
