@@ -158,7 +158,9 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
         framework=framework,
-        **{name: row.text(name) == "yes" for name in ("dora", "adapt_head", "experts_16_bit")},
+        dora=row.text("dora") == "yes",
+        adapt_head=row.text("adapt_head") == "yes",
+        experts_16_bit=row.text("experts_16_bit") == "yes",
     )
 
 
