@@ -324,7 +324,7 @@ def _activations(
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND
     if row.text("framework") == "unsloth" and keeps_inputs_on_card(row):
         changes["checkpointing"] = CHECKPOINT_FULL
-    if "offload" in text or "activations" in row.text("cpu_offload"):
+    if ("offload" in text and text != "all_offloaded") or "activations" in row.text("cpu_offload"):
         changes["checkpointing"] = CHECKPOINT_OFFLOAD
     if row.text("compile") in ("yes", "no"):
         changes["compiled"] = int(row.text("compile") == "yes")

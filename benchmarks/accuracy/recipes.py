@@ -105,6 +105,8 @@ SINGLE_GPU_OPTIMIZERS = {"torchtune": "paged adamw 8bit (optimizer step into bac
 """Optimizer of a framework's own recipes for full training on one GPU (torchtune: `full_finetune_single_device`
 configs of 7B and 8B networks, PagedAdamW8bit with `optimizer_in_bwd`)."""
 
+OWN_PRECISIONS = ("fp16_unscaled", "fp8_torchao", "fp8_te", "bf16_qat", "bf16_mixed_qat")
+"""Precisions that rows of probes have under the names of a scenario: published tables have no word for them."""
 _PARTIAL = re.compile(r"partial \((\d+) of (\d+) layers\)")
 _LINEARS = {"query": "q", "key": "k", "value": "v", "projection": "o", "head": "", "default": ""}
 """Words of tables that no release uses for a module; an empty one is no linear layer of a block."""
@@ -156,6 +158,9 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
         framework=framework,
+        dora=row.text("dora") == "yes",
+        adapt_head=row.text("adapt_head") == "yes",
+        experts_16_bit=row.text("experts_16_bit") == "yes",
     )
 
 
@@ -197,7 +202,7 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
 
 def trains_embeddings(row: Row) -> bool:
     """Return whether embedding and output layer are trained in full beside the adapters."""
-    return row.text("lora_targets").endswith(EMBEDDINGS_TOO)
+    return row.text("lora_targets").endswith(EMBEDDINGS_TOO) or row.text("train_embeddings") == "yes"
 
 
 def checkpointing_known(row: Row) -> bool:
@@ -299,6 +304,8 @@ def _half_of_document(row: Row) -> str:
 
 def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
     text, weights = _half_of_document(row) or row.text("precision"), weights_dtype(row)
+    if text == "fp32 (no tf32)" or text in OWN_PRECISIONS:
+        return text.partition(" ")[0]
     if text.startswith("fp32"):
         return "tf32" if card is not None and card.bf16 else "fp32"
     half = "fp16_mixed" if ("fp16" in text and "bf16" not in text) or (card and not card.bf16) else "bf16_mixed"
@@ -320,6 +327,8 @@ def checkpointing_of_row(row: Row) -> str:
         return "full"
     if text.startswith("selective"):
         return "selective"
+    if text in ("offloaded", "all_offloaded"):
+        return text
     if text:
         raise NotExpressible(f"activation checkpointing {text!r}")
     return _usual_checkpointing(row) or "none"
@@ -337,7 +346,7 @@ def _sharding(row: Row) -> str:
         return usual
     if not text:
         raise Incomplete("how the network is spread over its GPUs")
-    if re.search(r"\bep\b", text):
+    if re.search(r"\bep\b", text) or (row.count("ep") or 1) > 1:
         raise NotExpressible("expert parallelism")
     for words, name in (
         (("zero2", "shard_grad_op"), "zero2"),

@@ -20,5 +20,6 @@ enter_environment() { # NAME
     }
     rm "$VENV.unfinished"
   fi
+  # shellcheck disable=SC1091 # it was made above
   . "$VENV/bin/activate"
 }

@@ -13,8 +13,8 @@ count_of() { # how many of the characters $2 stand outside the texts of a JSON d
 }
 file_is_whole() {
   if [ ! -s "$1" ]; then
-    ! is_never_empty "$1"
-    return
+    if is_never_empty "$1"; then return 1; fi
+    return 0
   fi
   case "$1" in
     *.safetensors) # a header with the place of each tensor, then the tensors

@@ -43,10 +43,15 @@ def make() -> None:
     (HERE / "probe.json").unlink(missing_ok=True)
     MODEL.mkdir(exist_ok=True)
     config = {**PLANNED["config"], "dtype": "bfloat16", "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
-    (MODEL / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    write_config(config)
     write_tokenizer()
     write_samples(int(config["vocab_size"]))
-    write_weights()
+    write_config({**config, "architectures": [write_weights()]})  # TRL loads the class that is named here
+
+
+def write_config(config: dict[str, Any]) -> None:
+    """Write the shape of the network."""
+    (MODEL / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
 def write_tokenizer() -> None:
@@ -71,8 +76,8 @@ def write_samples(vocabulary: int) -> None:
             stream.write(json.dumps({"input_ids": draw.choices(range(2, vocabulary), k=length)}) + "\n")
 
 
-def write_weights() -> None:
-    """Write random weights in 16 bits, named and shaped as the network has them, in files of up to 4 GiB."""
+def write_weights() -> str:
+    """Write random weights in 16 bits, in files of up to 4 GiB; return the name of the class that reads them."""
     import torch
     from safetensors.torch import save_file
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -103,6 +108,7 @@ def write_weights() -> None:
         index |= dict.fromkeys(shard, file)
     listed = {"metadata": {"total_size": total}, "weight_map": index}
     (MODEL / "model.safetensors.index.json").write_text(json.dumps(listed), encoding="utf-8")
+    return type(network).__name__
 
 
 def filled(name: str, like: Any, block: Any) -> Any:
@@ -251,14 +257,17 @@ def train(more: list[str]) -> int:
 # sum: what all processes of this machine measured, as one file
 
 
-def summary() -> dict[str, Any]:
-    """Return the result of a probe: of peaks the largest of all processes, of seconds the median."""
+def summary(ended: str) -> dict[str, Any]:
+    """Return the result of a probe: of peaks the largest of all processes, of seconds the median.
+
+    `ended`: the exit code of the command that started the processes.
+    """
     ends = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("end-*.json"))]
     logs = {path.stem: path.read_text(encoding="utf-8") for path in RESULTS.glob("steps-*.jsonl")}
     rows = {name: [json.loads(line) for line in text.splitlines()] for name, text in logs.items()}
     states = {end["status"] for end in ends}
-    here = PLANNED["processes"]
-    status = "oom" if "oom" in states else "ok" if states == {"ok"} and len(ends) == here else "failed"
+    missing = PLANNED["processes"] - len(ends)
+    status = "oom" if "oom" in states else "ok" if states == {"ok"} and not missing else "failed"
     every = [*ends, *(row for steps in rows.values() for row in steps)]
     peaks = {}
     for name in ("allocated_gib", "reserved_gib", "driver_gib", "load_gib", "host_gib"):
@@ -269,7 +278,9 @@ def summary() -> dict[str, Any]:
     known = first.get("gpu", {})
     found: dict[str, Any] = {"probe": 1, "status": status, "plan": PLANNED["plan"], "run": PLANNED["run"]}
     if status != "ok":
-        found |= {"reached": first.get("reached", "start"), "error": first.get("error") or ("" if ends else "killed")}
+        silent = f"{missing} of {PLANNED['processes']} processes wrote no end; exit code {ended}" if missing else ""
+        error = "" if status == "oom" else first.get("error") or silent
+        found |= {"reached": first.get("reached", "start"), "error": error}
     found |= {"gpu_name": known.get("name"), "gpu_gib": known.get("gib"), "gpus": PLANNED["run"]["gpus"], **peaks}
     return found | timed(steps) | {"versions": versions()}
 
@@ -307,9 +318,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def conclude() -> int:
+def conclude(ended: str) -> int:
     """Write and print the result; 1 where the probe failed for another reason than memory."""
-    found = summary()
+    found = summary(ended)
     (HERE / "probe.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found), flush=True)
     return int(found["status"] == "failed")
@@ -325,8 +336,8 @@ def main() -> int:
     if part == "train":
         return train(more)
     if part == "sum":
-        return conclude()
-    print("usage: python probe.py make | train | sum; probe.sh runs them in turn", file=sys.stderr)
+        return conclude(more[0] if more else "unknown")
+    print("usage: python probe.py make | train | sum [EXIT CODE]; probe.sh runs them in turn", file=sys.stderr)
     return 2
 
 

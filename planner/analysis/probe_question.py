@@ -11,10 +11,9 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.probe_file import ProbeFile, check_is_of, read_probe
-from planner.analysis.track_question import entry_of, read_with_offers
+from planner.analysis.calibration.probe_file import ProbeFile, check_is_of, known_gpu, read_probe
+from planner.analysis.track_question import entry_of, job_on_machines, read_with_offers
 from planner.documents.files import file_name
-from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.named_run import NamedRun, resolve_names
@@ -22,10 +21,10 @@ from planner.library.reading import read_library
 from planner.loading.building import Question, as_scenario
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_fingerprint, require_plan
-from planner.results.plan_parts import Hours, describe_machines
+from planner.results.plan_parts import Fallback, Hours, describe_machines
 from planner.results.run_results import ProbeChoice, ProbedMemory, ProbedStep, ProbeVerdict
 from planner.scenario.job import Job
-from planner.scenario.offer import Offer, offer_data, offer_labels
+from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.units import round_digits
@@ -37,8 +36,9 @@ AS_PLANNED = 0.03
 """Share by which seconds and bytes may be off the plan and say nothing new: runs of one machine differ as much."""
 WORTH_IT = {"keep": 0.0, "change": 0.05, "give back": 0.10}
 """Share that another way must save: it is work, a start that may fail, and an estimate where this one is measured."""
+_ROUNDING = 1 + 1e-9
 _ROOM = 0.97
-"""Share of the usable memory above which a run of other lengths may fail: it is told."""
+"""Share of the usable memory above which a run of other lengths may fail: a note says so."""
 
 
 @record(frozen=True)
@@ -88,24 +88,10 @@ def judge_probe(
     """
     require_plan(plan)
     probe, asked = read_probe(path), as_scenario(scenario)
-    chosen, question = _job_of(plan, asked, job)
+    chosen, question = job_on_machines(plan, asked, job)
     check_is_of(probe, file_name(path), chosen, plan_fingerprint(plan))
     found = _Probed(plan, chosen, question, asked, market or asked, probe)
     return _out_of_memory(found, options) if probe.status == "oom" else _measured(found, options)
-
-
-def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
-    """Return the job that was probed; `InputError` where it is not clear which."""
-    names = [job.name for job in plan.jobs]
-    name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
-    found = [job for job in plan.jobs if name in (None, job.name)]
-    if len(found) != 1:
-        fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}" if names else "give a plan with jobs"
-        raise InputError([Fault("--job", 0, "", f"the plan has {len(names)} jobs", fix)])
-    asked = next((job for job in scenario.jobs if job.name == found[0].name), None)
-    if not isinstance(asked, Job) or not found[0].gpus:
-        raise InputError([Fault("plan", 0, f"jobs.{found[0].name}", "trains on no machines of its own", "")])
-    return found[0], asked
 
 
 # A step was measured.
@@ -129,28 +115,23 @@ def _measured(found: _Probed, options: SolveOptions | None) -> ProbeVerdict:
             choices.append(choice)
             plans.append(plan)
     best = choose(choices)
-    plan = next((plan for one, plan in zip(choices, plans, strict=True) if one is best), None)
+    plan = next(plan for one, plan in zip(choices, plans, strict=True) if one is best)
     ranked = (best, *(one for one in choices if one is not best))
-    return _verdict(found, best, _reason(found, stay, best), ranked, entry, plan, _notes(found))
+    reason = _reason(found, stay)
+    return _verdict(found, reason, ranked, entry, plan if best.meets_limits else None, _notes(found))
 
 
 def choose(choices: Sequence[ProbeChoice]) -> ProbeChoice:
-    """Return the way to go on, of those that meet the limits; to switch must save `WORTH_IT`.
-
-    Without any, the machine is given back: nothing that is known keeps the limits.
-    """
+    """Return the way to go on, of those that meet the limits; to switch must save `WORTH_IT`. Without any the first."""
     good = [one for one in choices if one.meets_limits]
-    if good:
-        return min(good, key=lambda one: one.cost_usd / (1.0 - WORTH_IT[one.what]))
-    stay = choices[0]
-    return stay.model_copy(update={"what": "give back", "change": ""})
+    return min(good or choices[:1], key=lambda one: one.cost_usd / (1.0 - WORTH_IT[one.what]))
 
 
 def _entry(found: _Probed) -> dict[str, Any]:
     """Return the observed run: how it was set up, its real tokens per second, its allocated peak."""
     job, probe = found.job, found.probe
     assert probe.step_seconds is not None and probe.allocated_gib is not None
-    speed = round_digits(job.tokens_per_second * job.step_seconds / probe.step_seconds)
+    speed = round_digits(job.tokens_per_step / probe.step_seconds)
     peak = {"peak_vram_gib": round_digits(max(probe.allocated_gib, 1e-3)), "peak_kind": "allocated"}
     setup = {name: list(value) if isinstance(value, tuple) else value for name, value in entry_of(job).items()}
     return {**setup, "sequence_length": job.sequence_length, "tokens_per_second": speed, **peak}
@@ -170,14 +151,19 @@ def _data(found: _Probed, entry: dict[str, Any]) -> dict[str, Any]:
     data.pop("inventory", None)
     one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == found.job.name)
     one["measured"] = [*one.get("measured", []), *([entry] if entry else [])]
-    one.pop("after", None)
+    if one.pop("after", None) is not None:  # the jobs before it end when they are planned to
+        one["release"] = f"{max(found.asked.release_hours, found.job.start_at_hours):g}h"
     data["jobs"] = [one]
     data.pop("services", None)
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
-        others = math.fsum(part.cost_usd for part in found.plan.planned if part.name != found.job.name)
-        limits["budget_usd"] = max(0.01, limits["budget_usd"] - others)
+        limits["budget_usd"] = max(0.01, limits["budget_usd"] - _others_usd(found))
     return data
+
+
+def _others_usd(found: _Probed) -> float:
+    """Return the dollars of the other jobs and services, which are left as they are planned."""
+    return math.fsum(part.cost_usd for part in found.plan.planned if part.name != found.job.name)
 
 
 def _offers(found: _Probed) -> tuple[list[dict[str, Any]], ...]:
@@ -185,16 +171,12 @@ def _offers(found: _Probed) -> tuple[list[dict[str, Any]], ...]:
     job = found.job
     here = [
         offer_data(offer.model_copy(update={"max_nodes": job.instances}))
-        for label, offer in _labelled(found.scenario)
+        for label, offer in found.scenario.offers_as_read()
         if _is_rented(label, offer, job)
     ]
-    away = [offer for label, offer in _labelled(found.market) if not _is_rented(label, offer, job)]
+    away = [offer for label, offer in found.market.offers_as_read() if not _is_rented(label, offer, job)]
     alike = [offer_data(offer) for offer in away if offer.gpu == job.gpu]
     return here, alike, [offer_data(offer) for offer in away if offer.gpu != job.gpu]
-
-
-def _labelled(scenario: Scenario) -> list[tuple[str, Offer]]:
-    return list(zip(offer_labels(scenario.offers), scenario.offers, strict=True))
 
 
 def _is_rented(label: str, offer: Offer, job: Assignment) -> bool:
@@ -224,11 +206,9 @@ def _as_measured(
     usd, slower = stay.cost_usd / max(found.job.cost_usd, 1e-9), stay.hours.expected / found.job.hours.expected
     plain = _figures(found, job, {}, offers)
     hours = Hours(**{name: getattr(plain.hours, name) * slower for name in Hours.model_fields})
-    deadline, budget = job.deadline_hours, found.scenario.limits.budget_usd
-    in_time = deadline is None or hours.at_confidence <= deadline
+    meets = _keeps(found, job.delay_hours + hours.at_confidence, plain.cost_at_confidence * usd)
     figures = {"cost_usd": plain.cost_usd * usd, "hours": hours, "deadline_probability": None}
-    is_paid = budget is None or plain.cost_at_confidence * usd <= budget
-    return choice.model_copy(update={**figures, "meets_limits": in_time and is_paid})
+    return choice.model_copy(update={**figures, "meets_limits": meets})
 
 
 def _solved(
@@ -257,32 +237,49 @@ def _choice(what: Any, job: Assignment, found: _Probed, is_planned: bool = False
         cost_usd=job.cost_usd,
         hours=Hours(**{name: getattr(job.hours, name) for name in Hours.model_fields}),
         deadline_probability=job.deadline_probability,
-        meets_limits=is_planned or _meets(job, found),
+        meets_limits=is_planned or _keeps(found, job.finish_hours, job.cost_at_confidence),
     )
 
 
-def _meets(job: Assignment, found: _Probed) -> bool:
-    """Return whether a run keeps deadline and budget with the probabilities that are asked for."""
-    chance, budget = job.deadline_probability, found.scenario.limits.budget_usd
-    others = math.fsum(part.cost_usd for part in found.plan.planned if part.name != found.job.name)
-    in_time = chance is None or chance >= found.asked.confidence - 1e-9
-    return in_time and (budget is None or job.cost_at_confidence + others <= budget * (1 + 1e-9))
+def _keeps(found: _Probed, late_hours: float, late_usd: float) -> bool:
+    """Return whether a run keeps the deadline of its job and the budget of all, by its figures at their confidence.
+
+    `late_hours` count from the start of the plan.
+    """
+    deadline, budget = found.asked.planned_deadline_hours, found.scenario.limits.budget_usd
+    in_time = deadline is None or late_hours <= deadline * _ROUNDING
+    return in_time and (budget is None or late_usd + _others_usd(found) <= budget * _ROUNDING)
 
 
-_CHANGED = ("method", "quant", "precision", "activation_checkpointing", "sharding", "offload", "attention", "optimizer")
-_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+_NO_CHANGE = {"framework"}
+"""Techniques that are named otherwise: the framework is that of the job."""
 
 
 def changes(before: Assignment, after: Assignment) -> str:
     """Return what of a run becomes another, `micro-batch 4, activation checkpointing selective`; empty if nothing."""
+    found = []
+    if (before.gpus, before.gpu) != (after.gpus, after.gpu):
+        found.append(describe_machines(after.gpus, after.gpu))
+    if before.instances != after.instances:
+        found.append(f"{after.instances} machine{'s' * (after.instances > 1)}")
     old, new = before.techniques.model_dump(), after.techniques.model_dump()
-    found = [f"micro-batch {new['micro_batch']}"] if old["micro_batch"] != new["micro_batch"] else []
-    found += [f"{name.replace('_', ' ')} {new[name]}" for name in (*_CHANGED, *_DEGREES) if old[name] != new[name]]
-    if before.framework != after.framework:
-        found.append(f"framework {after.framework}")
+    names = (name for name in new if old[name] != new[name] and name not in _NO_CHANGE)
+    found += [f"{_label(name)} {_value(new[name])}" for name in names]
+    if (framework := after.framework or new["framework"]) != (before.framework or old["framework"]):
+        found.append(f"framework {framework}")
     if (before.spot_share > 0) != (after.spot_share > 0):
         found.append("spot" if after.spot_share > 0 else "on demand")
     return ", ".join(found)
+
+
+def _label(technique: str) -> str:
+    return "micro-batch" if technique == "micro_batch" else technique.replace("_", " ")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return ("on" if value else "off") if isinstance(value, bool) else "none" if value is None else str(value)
 
 
 # Memory ran out.
@@ -290,10 +287,10 @@ def changes(before: Assignment, after: Assignment) -> str:
 
 def _out_of_memory(found: _Probed, options: SolveOptions | None) -> ProbeVerdict:
     """Return the verdict on a run that does not fit: a smaller one on the same machine, or other GPUs."""
-    job, choices, plans, notes = found.job, list[ProbeChoice](), dict[str, Plan](), list[str]()
-    if (smaller := _smaller(found)) is not None:
-        choices.append(smaller)
-        notes.append("set both fields in the exported file, and probe again: the smaller run is an estimate")
+    job, choices, plans, notes = found.job, list[ProbeChoice](), dict[str, Plan](), _unknown_gpu(found)
+    if job.vram_gib.fallback is not None:
+        choices.append(_choice("change", _smaller(found, job.vram_gib.fallback), found))
+        notes.append(f"set {choices[0].change} in the exported files: no plan is written for it, and it is an estimate")
     others = [offer_data(offer) for offer in found.market.offers if offer.gpu != job.gpu]
     plan = _solved(found, {}, others, False, options)
     if plan is not None and plan.jobs:
@@ -303,31 +300,15 @@ def _out_of_memory(found: _Probed, options: SolveOptions | None) -> ProbeVerdict
     best = choose([stay, *choices])
     reason = f"memory ran out in {found.probe.reached or 'the first step'}"
     ranked = (best, *(one for one in choices if one is not best))
-    return _verdict(found, best, reason, ranked, {}, plans.get(best.what), notes)
+    return _verdict(found, reason, ranked, {}, plans.get(best.what), notes)
 
 
-def _smaller(found: _Probed) -> ProbeChoice | None:
-    """Return the smaller run that the plan names for this case; None where it names none."""
-    job, smaller = found.job, found.job.vram_gib.fallback
-    if smaller is None:
-        return None
-    hours = {name: getattr(job.hours, name) + smaller.hours for name in Hours.model_fields}
-    deadline, budget = job.deadline_hours, found.scenario.limits.budget_usd
-    late_usd = job.cost_at_confidence + smaller.usd
-    change = f"micro-batch {smaller.micro_batch}, accumulation steps {smaller.accumulation_steps}"
-    if smaller.activation_checkpointing != job.techniques.activation_checkpointing:
-        change += f", activation checkpointing {smaller.activation_checkpointing}"
-    return ProbeChoice(
-        what="change",
-        change=change,
-        machines=describe_machines(job.gpus, job.gpu),
-        provider=job.provider,
-        cost_usd=job.cost_usd + smaller.usd,
-        hours=Hours(**hours),
-        deadline_probability=None,
-        meets_limits=(deadline is None or hours["at_confidence"] <= deadline)
-        and (budget is None or late_usd <= budget),
-    )
+def _smaller(found: _Probed, smaller: Fallback) -> Assignment:
+    """Return the figures of the smaller run that the plan names for this case."""
+    names = ("micro_batch", "accumulation_steps", "activation_checkpointing")
+    techniques = found.job.techniques.model_copy(update={name: getattr(smaller, name) for name in names})
+    run = found.job.model_copy(update={"techniques": techniques})
+    return _figures(found, run, {}, [offer_data(offer) for offer in found.scenario.offers])
 
 
 # The verdict.
@@ -335,19 +316,17 @@ def _smaller(found: _Probed) -> ProbeChoice | None:
 
 def _verdict(
     found: _Probed,
-    best: ProbeChoice,
     reason: str,
     choices: tuple[ProbeChoice, ...],
     entry: dict[str, Any],
     plan: Plan | None,
     notes: list[str],
 ) -> ProbeVerdict:
-    job, probe = found.job, found.probe
-    scale = job.tokens_per_second * job.step_seconds
+    job, probe, best = found.job, found.probe, choices[0]
     step = ProbedStep(
         planned=job.step_seconds,
-        low=scale / job.tokens_per_second_high,
-        high=scale / job.tokens_per_second_low,
+        low=job.tokens_per_step / job.tokens_per_second_high,
+        high=job.tokens_per_step / job.tokens_per_second_low,
         measured=probe.step_seconds,
     )
     memory = ProbedMemory(
@@ -360,7 +339,7 @@ def _verdict(
     return ProbeVerdict(
         scenario=found.plan.scenario,
         job=job.name,
-        verdict=best.what,
+        verdict=best.what if best.meets_limits else "give back",
         reason=reason,
         planned_usd=job.cost_usd,
         status="oom" if probe.status == "oom" else "ok",
@@ -375,22 +354,29 @@ def _verdict(
     )
 
 
-def _reason(found: _Probed, stay: ProbeChoice, best: ProbeChoice) -> str:
+def _reason(found: _Probed, stay: ProbeChoice) -> str:
     """Return in a few words why."""
     assert found.probe.step_seconds is not None
-    off = found.probe.step_seconds / found.job.step_seconds - 1.0
-    speed = f"a step takes {100 * abs(off):.0f} % {'longer' if off > 0 else 'less'} than planned"
-    if abs(off) <= AS_PLANNED:
+    ratio = found.probe.step_seconds / found.job.step_seconds
+    speed = f"a step takes {100 * abs(ratio - 1.0):.0f} % {'longer' if ratio > 1 else 'less'} than planned"
+    if ratio >= 2:
+        speed = f"a step takes {ratio:.3g}x as long as planned"
+    if abs(ratio - 1.0) <= AS_PLANNED:
         speed = "a step takes as long as planned"
-    if best.what == "keep" or stay.meets_limits:
-        return speed
-    return f"{speed}, and the run as it is misses its limits"
+    return speed if stay.meets_limits else f"{speed}, and the run as it is misses its limits"
+
+
+def _unknown_gpu(found: _Probed) -> list[str]:
+    if known_gpu(found.probe) is not None:
+        return []
+    said = f"{found.probe.gpu_name or 'a GPU without a name'}, of which no GPU is known"
+    return [f"the driver names {said}: by its memory it may be the {found.job.gpu} of the plan"]
 
 
 def _notes(found: _Probed) -> list[str]:
     """Return what a reader must know of the measurement."""
     job, probe = found.job, found.probe
-    notes = []
+    notes = _unknown_gpu(found)
     planned = job.global_batch * job.sequence_length
     if job.packing != "padded" and probe.tokens_per_step is not None:
         off = probe.tokens_per_step / planned - 1.0
@@ -401,5 +387,5 @@ def _notes(found: _Probed) -> list[str]:
     if job.packing == "padded":
         notes.append("samples are padded: the longest batch of the data may take more memory than those of the probe")
     if len(found.plan.planned) > 1:
-        notes.append("the other jobs are left as they are planned")
+        notes.append("the other jobs are left as they are planned: machines that they use are not kept free for them")
     return notes

@@ -14,26 +14,31 @@ from planner.errors import Fault, InputError
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Techniques
 
 ROW_SOURCE = "planner/probe"
 """Where the rows of all users say that they come from: they share the program, and none says whose it is."""
 ROW_COLUMNS = (
     *("id", "source", "model", "params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "method"),
-    *("lora_rank", "lora_targets", "weight_quant", "precision", "optimizer", "gpu", "gpu_mem_gb", "num_gpus"),
-    *("sharding", "tp", "pp", "cp", "act_ckpt", "cpu_offload", "attention", "compile", "micro_batch", "grad_accum"),
+    *("lora_rank", "lora_targets", "dora", "adapt_head", "train_embeddings", "experts_16_bit", "weight_quant"),
+    *("precision", "optimizer", "gpu", "gpu_mem_gb", "num_gpus", "sharding", "tp", "pp", "cp", "ep", "act_ckpt"),
+    *("cpu_offload", "attention", "compile", "micro_batch", "grad_accum"),
     *("global_batch", "seq_len", "packed", "status", "peak_mem_gb_per_gpu", "mem_unit", "mem_kind", "alt_mem"),
     *("alt_mem_kind", "tokens_per_s_total", "step_time_s", "quality", "framework", "weights_dtype", "gpu_name"),
     *("device_used_gib", "load_gib", "host_gib", "step_spread", "steps", "python", "torch", "transformers", "trl"),
     *("accelerate", "peft", "bitsandbytes", "deepspeed", "liger_kernel", "driver"),
 )
-"""Those of models/measurements/own.csv as far as a probe has them, so that `benchmarks.accuracy` reads the table."""
+"""Those of models/measurements/own.csv as far as a probe has them, and what its runs do not have.
+
+`benchmarks.accuracy` reads the table.
+"""
 _ATTENTION = {"flash": "flash2", "flash_3": "flash3", "flash_4": "flash4", "mem_efficient": "sdpa memory-efficient"}
 _PRECISION = {
     "bf16_mixed": "bf16 mixed",
     "fp16_mixed": "fp16 mixed",
     "bf16": "bf16 pure",
     "tf32": "fp32",
-    "fp32": "fp32",
+    "fp32": "fp32 (no tf32)",
 }
 _OFFLOAD = {"none": "no", "optimizer": "optimizer", "optimizer_and_weights": "optimizer + parameters"}
 
@@ -64,8 +69,9 @@ def append_row(table: str, path: str, plan: Plan, name: str) -> None:
 def shared_row(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
     """Return the row of a probe; a model that is not public has its dimensions and no name."""
     (card,) = read_library([job.architecture]).architectures.values()
-    measured = _figures(probe, job)
-    row = {"source": ROW_SOURCE, **_network(card), **_setup(job), **measured, "gpu_name": probe.gpu_name}
+    measured, embeddings = _figures(probe, job), _flag(bool(probe.run.get("trains_embeddings")))
+    setup = {**_setup(job), "train_embeddings": embeddings}
+    row = {"source": ROW_SOURCE, **_network(card), **setup, **measured, "gpu_name": probe.gpu_name}
     row |= {name: probe.versions.get(name.replace("_", "-"), "") for name in ROW_COLUMNS[-10:]}
     found = {name: _cell(row.get(name)) for name in ROW_COLUMNS}
     found["id"] = hashlib.sha256("\x1f".join(found.values()).encode()).hexdigest()[:12]
@@ -93,16 +99,18 @@ def _setup(job: Assignment) -> dict[str, Any]:
     used = job.techniques
     lora = used.method == "lora"
     targets = used.lora_targets
-    padded = f"no (mean {job.tokens_per_second * job.step_seconds / job.global_batch:.0f} tokens)"
+    padded = f"no (mean {job.tokens_per_step / job.global_batch:.0f} tokens)"
     return {
         "method": "qlora" if lora and used.weight_bits == 4 else used.method,
         "lora_rank": used.lora_rank if lora else None,
         "lora_targets": ("all linear" if targets == "all-linear" else _words(targets)) if lora else None,
+        **{name: _flag(getattr(used, name)) for name in ("dora", "adapt_head", "experts_16_bit")},
         "weight_quant": "nf4 dq" if used.quant == "nf4_dq" else used.quant,
         "precision": _PRECISION.get(used.precision, used.precision),
         "optimizer": used.optimizer.replace("_", " "),
         **{"gpu": job.gpu, "num_gpus": job.gpus, "sharding": used.sharding},
         **{"tp": used.tensor_parallel, "pp": used.pipeline_parallel, "cp": used.context_parallel},
+        "ep": used.expert_parallel,
         "act_ckpt": used.activation_checkpointing,
         "cpu_offload": _OFFLOAD.get(used.offload, used.offload),
         "attention": _ATTENTION.get(used.attention, used.attention),
@@ -110,8 +118,18 @@ def _setup(job: Assignment) -> dict[str, Any]:
         **{"global_batch": job.global_batch, "seq_len": job.sequence_length},
         "packed": padded if job.packing == "padded" else "yes",
         "framework": job.framework or used.framework,
-        "weights_dtype": "bf16" if lora or used.precision == "bf16" else "fp32",
+        "weights_dtype": _weights_dtype(used),
     }
+
+
+def _weights_dtype(used: Techniques) -> str:
+    """Return the type of the weights that are not quantised: full training under autocast keeps them in fp32."""
+    keeps_fp32 = used.precision in ("fp32", "tf32") or (used.method == "full" and used.precision.endswith("_mixed"))
+    return "fp32" if keeps_fp32 else used.precision[:4]
+
+
+def _flag(is_used: bool) -> str:
+    return "yes" if is_used else ""
 
 
 def _words(targets: str | tuple[str, ...] | None) -> str | None:
@@ -128,6 +146,6 @@ def _figures(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
         **{"peak_mem_gb_per_gpu": probe.allocated_gib, "mem_unit": "GiB", "mem_kind": "torch max_memory_allocated"},
         **{"alt_mem": probe.reserved_gib, "alt_mem_kind": "torch max_memory_reserved"},
         "device_used_gib": probe.driver_gib,
-        "tokens_per_s_total": job.tokens_per_second * job.step_seconds / probe.step_seconds,
+        "tokens_per_s_total": job.tokens_per_step / probe.step_seconds,
         **{"step_time_s": probe.step_seconds, "step_spread": probe.step_spread, "steps": len(probe.steps)},
     }

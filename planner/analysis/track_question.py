@@ -42,7 +42,7 @@ from planner.scenario.job import Job
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
-from planner.scenario.offer import offer_data, offer_labels
+from planner.scenario.offer import offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, GIB, HOUR
@@ -176,8 +176,7 @@ def _move(
     plan = solve(read_with_offers(data, list(map(offer_data, scenario.offers))), options)
     if not plan.jobs or (plan.jobs[0].offer, plan.jobs[0].gpus) != (job.offer, job.gpus):
         return plan
-    labelled = zip(offer_labels(scenario.offers), scenario.offers, strict=True)
-    others = [offer for label, offer in labelled if label != job.offer]
+    others = [offer for label, offer in scenario.offers_as_read() if label != job.offer]
     if not any(offer.rents_gpus for offer in others):
         return plan
     return solve(read_with_offers(data, list(map(offer_data, others))), options)
@@ -217,7 +216,7 @@ def _observed_run(job: Assignment, tracked: Tracking, progress: Progress) -> dic
     peak = tracked.observed.peak_vram_gib
     if seconds is not None:
         stops = planned_step_seconds(job) - job.step_seconds
-        run["tokens_per_second"] = job.tokens_per_second * job.step_seconds / max(seconds - stops, 0.1 * seconds)
+        run["tokens_per_second"] = job.tokens_per_step / max(seconds - stops, 0.1 * seconds)
     if peak is not None:
         run |= {"peak_vram_gib": peak, "peak_kind": tracked.observed.peak_kind}
     return run if seconds is not None or peak is not None else None
@@ -333,11 +332,19 @@ def track(
 
 def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
     """Return the job that is tracked; `InputError` where it is not clear which, or where there is none to track."""
+    job, asked = job_on_machines(plan, scenario, name)
+    if job.trials > 1:
+        what = f"the plan has {job.trials} trials of this run"
+        fix = "track a plan of one run: --set jobs.NAME.trials=1"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
+    return job, asked
+
+
+def job_on_machines(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
+    """Return the job of a plan that is meant, and as it was asked; `InputError` where none runs, or several may be."""
     names = [planned_job.name for planned_job in plan.jobs]
     if not plan.jobs:
-        raise InputError(
-            [Fault("plan", 0, "jobs", f"nothing runs: the plan is {plan.status}", "track a plan with jobs")]
-        )
+        raise InputError([Fault("plan", 0, "jobs", f"nothing runs: the plan is {plan.status}", "give one with jobs")])
     name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
     found = [planned_job for planned_job in plan.jobs if name in (None, planned_job.name)]
     if len(found) != 1:
@@ -349,10 +356,8 @@ def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignmen
     if asked is None:
         raise InputError([Fault("plan", 0, "inputs", f"the scenario has no job {job.name}", "solve it again")])
     if not job.gpus or job.step_seconds <= 0:
-        raise InputError([Fault("plan", 0, where, "a managed service trains it: there is no log", "ask the service")])
-    if job.trials > 1:
-        what = f"the plan has {job.trials} trials of this run"
-        raise InputError([Fault("plan", 0, where, what, "track a plan of one run: --set jobs.NAME.trials=1")])
+        what = "it has no steps on machines: a managed service trains it, or it answers prompts"
+        raise InputError([Fault("plan", 0, where, what, "give a plan that trains on machines")])
     return job, asked
 
 
@@ -364,7 +369,7 @@ def _of_steps(log: LogHistory, job: Assignment) -> LogHistory:
         remarks.append(f"the log counts micro-batches: {each} make a step, as planned")
         points, tokens = tuple(group_micro_batches(points, each)), tokens * each if tokens else None
     if not any(point.is_timed or point.seconds is not None for point in points) and any(p.rate for p in points):
-        planned = job.tokens_per_second * job.step_seconds
+        planned = job.tokens_per_step
         remarks.append(f"the log states tokens per second alone: a step is the {planned:,.0f} tokens of the plan")
         points = tuple(
             replace(point, seconds=planned / (point.rate * job.gpus)) if point.rate else point for point in points
@@ -477,7 +482,7 @@ def _observed(
         step_spread=pace.spread if pace else None,
         timed_steps=pace.steps if pace else 0,
         warm_up_steps=pace.warm_up_steps if pace else 0,
-        tokens_per_second=job.tokens_per_second * job.step_seconds / seconds if seconds else None,
+        tokens_per_second=job.tokens_per_step / seconds if seconds else None,
         elapsed_hours=elapsed,
         standing_hours=progress.standing_hours,
         restarts=progress.attempts - 1,
@@ -496,7 +501,7 @@ def _planned(job: Assignment, asked: Job, scenario: Scenario) -> PlannedProgress
     return PlannedProgress(
         steps=job.steps,
         step_seconds=planned_step_seconds(job),
-        tokens_per_second=job.tokens_per_second * job.step_seconds / planned_step_seconds(job),
+        tokens_per_second=job.tokens_per_step / planned_step_seconds(job),
         unit=job.unit,
         hours=job.hours,
         cost_usd=job.cost,

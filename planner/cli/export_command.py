@@ -13,10 +13,12 @@ from planner.cli.options import NamesOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
-from planner.results.plan import Plan
+from planner.results.plan import Plan, plan_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from planner.exports.run_script import Checklist
 
 TRAINERS_OF_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
 """What --to takes next to --all."""
@@ -62,7 +64,7 @@ def export(plan_file: str | None, checked: str | None, **asked: Any) -> None:
     context = click.get_current_context()
     if checked is not None:
         if any(asked.values()):
-            raise click.UsageError("--check reads a folder: next to it stands PLAN alone", context)
+            raise click.UsageError("--check takes PLAN and no other option: it writes nothing", context)
         _show_check(checked, plan_file)
     elif plan_file is None:
         raise click.UsageError("Missing argument 'PLAN'.", context)
@@ -108,25 +110,26 @@ def _export(
         if len(texts) > 1:
             raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
         show(next(iter(texts.values())).removesuffix("\n"))
-        return
-    states, left, hourly = write_export(plan, plan_file, texts, wishes, job, Path(folder))
-    for name, state in states.items():
-        show(f"{Path(folder) / name}: {state}")
-    for line in left:
+        left = _checklist(plan, plan_file, wishes, job, texts)
+    else:
+        states, left = write_export(plan, plan_file, texts, wishes, job, Path(folder))
+        for name, state in states.items():
+            show(f"{Path(folder) / name}: {state}")
+    for line in left.see_to:
         show(f"fill in {line}", err=True)
-    if hourly is not None:
-        show(hourly, err=True)
+    for line in left.hourly:
+        show(line, err=True)
 
 
 def write_export(
     plan: Plan, file: str, texts: dict[str, str], wishes: Wishes, job: str | None, folder: Path
-) -> tuple[dict[str, str], list[str], str | None]:
-    """Write the files of a plan with a list of them; return what happened to each, what is left, and an hour's cost."""
+) -> tuple[dict[str, str], Checklist]:
+    """Write the files of a plan with a list of them; return what happened to each, and what they leave to a person."""
     from planner.exports.folder_check import LIST, folder_list
 
-    needs, left, hourly = _checklist(plan, file, wishes, job, texts)
-    listed = texts | {LIST: folder_list(plan, texts, needs, left, folder)}
-    return write_files(folder, listed), left, hourly
+    left = _checklist(plan, file, wishes, job, texts)
+    listed = texts | {LIST: folder_list(plan, texts, left.needs, left.see_to, folder)}
+    return write_files(folder, listed), left
 
 
 def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
@@ -168,9 +171,7 @@ def export_files(
         else:
             texts, left_out = _job_files(plan, file, job, wishes, targets, everything)
     if everything:
-        from planner.documents.tables import json_text
-
-        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+        texts["plan.json"] = plan_text(plan)
     return texts, left_out
 
 
@@ -181,7 +182,7 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
     """
     from planner.errors import Fault, InputError
     from planner.exports.facts import Wishes
-    from planner.exports.machine_names import slug
+    from planner.exports.machine_names import part_folders
 
     names = [part.name for part in plan.planned]
     ways = f"choose one with {' or '.join(f'--job {shlex.quote(name)}' for name in names)}"
@@ -193,12 +194,11 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
         raise InputError([Fault(option, 0, "", f"the plan has {len(names)} jobs", ways) for option in unclear])
     texts: dict[str, str] = {}
     missing = []
-    for number, name in enumerate(names):
+    for number, (name, folder) in enumerate(part_folders(names).items()):
         if number < len(plan.jobs):
             found, left_out = _job_files(plan, file, name, Wishes(None, given.dataset), (), everything)
         else:
             found, left_out = _service_files(plan, file, name, Wishes(), (), everything)
-        folder = slug(name) if slug(name) not in map(slug, names[:number]) else f"{slug(name)}-{number + 1}"
         texts |= {f"{folder}/{path}": text for path, text in found.items()}
         missing += [f"{folder}: {line}" for line in left_out]
     return texts, missing
@@ -221,23 +221,16 @@ def _job_files(
     return export_files(given, targets, wishes, file), []
 
 
-def _checklist(
-    plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]
-) -> tuple[list[str], list[str], str | None]:
-    """Return the files that those of the only job need, what they leave to the user, and what an hour costs.
+def _checklist(plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]) -> Checklist:
+    """Return what files need, leave to a person and cost: of the job or service that was exported, or of each."""
+    from planner.exports.export import checklist
+    from planner.exports.machine_names import part_folders
 
-    Of several jobs without `job`, and of a job and a service in folders of their own: none of it.
-    """
-    from planner.exports.export import choose_job, hourly_line, needed_files, to_fill_in
-
-    if any("/" in path for path in texts):
-        return [], [], None
-
-    name = meant_job(plan, job) or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
-    if name not in [planned.name for planned in plan.jobs]:
-        return [], [], None
-    given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
-    return needed_files(given, wishes, texts), to_fill_in(given, wishes, texts), hourly_line(given, texts)
+    names = [part.name for part in plan.planned]
+    folders = part_folders(names)
+    if not any("/" in path for path in texts):
+        folders = {meant_job(plan, job) or names[0]: ""}
+    return checklist(plan, scenario_of(plan, file), file, wishes, folders, texts)
 
 
 def _service_files(

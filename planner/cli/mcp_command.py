@@ -96,14 +96,14 @@ def _options(asked: PlanQuestion) -> Any:
 def solve(asked: PlanQuestion, save: str | None) -> "Result":
     """Return the plan of a question, written to a file where one is named."""
     from planner.documents.files import check_writable, write_text_atomically
-    from planner.documents.tables import json_text
+    from planner.results.plan import plan_text
     from planner.solving.solve import solve as find_plan
 
     if save is not None:
         check_writable(save)
     plan = find_plan(scenario_of_question(asked), _options(asked))
     if save is not None:
-        write_text_atomically(save, json_text(plan.model_dump(mode="json", by_alias=True)) + "\n")
+        write_text_atomically(save, plan_text(plan))
     return plan
 
 

@@ -26,8 +26,8 @@ def probe(plan_file: str, folder: str, job: str | None, steps: int | None) -> No
 
     They run some twenty steps as the export would: same trainer and settings, a
     network of the same shape, made-up tokens. No data, no weights and no token
-    are needed. In about three minutes the machine tells memory and seconds of a
-    step, and `planner calibrate` says whether to keep it.
+    are needed. It takes about three minutes and measures memory and seconds of
+    a step; `planner calibrate` then says whether to keep the machine.
 
     Try: planner probe plan.json -o probe
     """

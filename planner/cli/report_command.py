@@ -197,9 +197,9 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     if len(names) > 1 and files:
         notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
     kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
-    from planner.documents.tables import json_text
+    from planner.results.plan import plan_text
 
-    return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
+    return {**kept, "plan.json": plan_text(plan, indent=1)}, notes
 
 
 def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:

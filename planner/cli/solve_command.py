@@ -20,7 +20,7 @@ from planner.cli.options import (
 )
 from planner.cli.output import INFEASIBLE, STANDARD_OUTPUT, TYPED, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.plan import Assignment, Plan
+from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option, jobs_text
 from planner.scenario.scenario import SolveOptions
 
@@ -59,7 +59,7 @@ def solve(
     from planner.report.plan_text import render
 
     text = render if details else render_answer
-    output.write(plan, text, draw_answer if plan.planned else None, document=_plan_text, color=True)
+    output.write(plan, text, draw_answer if plan.planned else None, document=plan_text, color=True)
     context = click.get_current_context()
     if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:
         show("\n".join(["", *next_commands(context.meta.get(TYPED, ()), path, plan)]))
@@ -92,12 +92,6 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
                 collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
         commands.insert(1, shlex.join([*kept, "--why-not", other]))
     return commands
-
-
-def _plan_text(plan: Plan) -> str:
-    from planner.documents.tables import json_text
-
-    return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
 
 
 def _asked_why(job: Assignment, option: Option) -> str:

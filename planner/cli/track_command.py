@@ -12,8 +12,7 @@ from planner.cli.options import OptionTable, finite, json_option, solve_options,
 from planner.cli.output import INFEASIBLE, Output, show
 from planner.cli.plan_file import decided_scenario_of, meant_job, read_plan
 from planner.errors import InputError
-from planner.results.plan import Plan
-from planner.results.run_results import ProbeVerdict, Tracking
+from planner.results.plan import Plan, plan_text
 from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def track(
                 raise
             show(str(error), err=True)  # a log that is being replaced is whole again a moment later
         else:
-            output.write(found, render_tracking, document=_plan_text, color=True)
+            output.write(found, render_tracking, document=lambda found: _plan_or_none(found.replan), color=True)
     context.exit(0 if found.is_on_time else INFEASIBLE)
 
 
@@ -104,13 +103,6 @@ def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
     if service is not None:
         fix = "use planner simulate"
         raise InputError([Fault(file, 0, service, "a service has no end to track", fix)])
-
-
-def _plan_text(found: Tracking) -> str:
-    plan = found.replan.model_dump(mode="json", by_alias=True) if found.replan else {}
-    from planner.documents.tables import json_text
-
-    return json_text(plan) + "\n"
 
 
 # `calibrate`: a `measured:` entry from the logs of a run, and its effect on a plan.
@@ -210,7 +202,7 @@ def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> Non
         *(f"--{name.replace('_', '-')}" for name, value in given.items() if value and name not in ("job", "gpus")),
     ]
     if odd:
-        raise click.UsageError(f"--losses stands alone, with --scenario and --job: leave out {', '.join(odd)}.")
+        raise click.UsageError(f"--losses takes --scenario and --job alone: leave out {', '.join(odd)}.")
 
 
 def _judge(
@@ -244,12 +236,9 @@ def _judge(
     if output.path is not None and found.plan is None:
         show("no plan is written: fields of the export are to change, or nothing meets the limits", err=True)
         output = replace(output, path=None)
-    output.write(found, render_probe, document=_probed_plan)
+    output.write(found, render_probe, document=lambda found: _plan_or_none(found.plan))
     context.exit(0 if found.is_kept else INFEASIBLE)
 
 
-def _probed_plan(found: ProbeVerdict) -> str:
-    from planner.documents.tables import json_text
-
-    plan = found.plan.model_dump(mode="json", by_alias=True) if found.plan else {}
-    return json_text(plan) + "\n"
+def _plan_or_none(plan: Plan | None) -> str:
+    return plan_text(plan) if plan is not None else "{}\n"

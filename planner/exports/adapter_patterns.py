@@ -25,7 +25,7 @@ ROOTS = (
     "transformer.blocks.{}.",
     "gpt_neox.layers.{}.",
 )
-"""What stands before the path of a module in a layer, in classes of Transformers."""
+"""What precedes the path of a module in a layer, in classes of Transformers."""
 TOWERS = (
     "vision_tower.vision_model.encoder.layers.1.",
     "vision_tower.encoder.layers.1.",
@@ -37,7 +37,7 @@ TOWERS = (
     "audio_tower.layers.1.",
     "img_processor.vision_model.encoder.layers.1.",
 )
-"""What stands before a module of the towers of images and sound in classes of Transformers, perhaps after `model.`."""
+"""What precedes a module of the towers of images and sound in classes of Transformers, perhaps after `model.`."""
 OF_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv", "proj")
 OF_MLP = ("fc1", "fc2", "gate_proj", "up_proj", "down_proj", "linear_fc1", "linear_fc2")
 OF_TOWERS = (

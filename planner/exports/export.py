@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import generation
+from planner import generation, services
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
@@ -25,7 +25,7 @@ from planner.exports.launchers import (
 )
 from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.result_step import SCRIPT
-from planner.exports.run_script import GIVE_BACK, readme, result_script, run_script, stop_commands, usd_per_hour
+from planner.exports.run_script import Checklist, job_hourly, readme, result_script, run_script, stop_commands
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
@@ -152,49 +152,59 @@ def export_all(
     return found, left_out
 
 
-def to_fill_in(given: Given, wishes: Wishes, files: Collection[str]) -> list[str]:
-    """Return what a user must still fill in or see to, of the files of a job that were written, by their names."""
+def checklist(
+    plan: Plan, scenario: Scenario, file: str, wishes: Wishes, folders: Mapping[str, str], files: Collection[str]
+) -> Checklist:
+    """Return what the exported files of jobs and services need, leave to a person, and cost.
+
+    `folders`: the folder of the files of each job or service by its name; empty where they lie in none.
+    """
+    parts = []
+    for name, folder in folders.items():
+        own = [path.removeprefix(f"{folder}/") for path in files if not folder or path.startswith(f"{folder}/")]
+        if name in [service.name for service in plan.services]:
+            served = services.choose_service(plan, scenario, file, name)
+            found = services.service_checklist(served, Wishes(wishes.model_id), file, own)
+        else:
+            found = _job_checklist(choose_job(plan, scenario, file, name), wishes, own)
+        parts.append(found.inside(folder, own))
+    return Checklist(
+        tuple(line for part in parts for line in part.needs),
+        tuple(line for part in parts for line in part.see_to),
+        tuple(line for part in parts for line in part.hourly),
+    )
+
+
+def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Checklist:
+    """Return the same of the files of one job, by their names."""
     if given.job.inference is not None:
-        return []
-    facts = job_facts(given, wishes, on_task=True)
+        return generation.generation_checklist(given, wishes, files)
+    facts, maps = job_facts(given, wishes, on_task=True), launch_maps()
+    launched = [name for name, tool in maps.items() if tool.file in files]
+    started = next((tool for tool in field_maps().values() if tool.launch and tool.file in files), None)
+    trainer, is_launched = started or first_able(facts), bool(launched) or "run.sh" in files
+    needs = [trainer.file, *trainer.files_of(facts)] if is_launched else []
+    needs += local_paths(facts) if is_launched or started else []
+    stops = stop_commands(given)
+    hourly = job_hourly(given, [stops[name] for name in launched])
+    return Checklist(tuple(needs), tuple(_to_fill_in(given, facts, files, is_launched)), (hourly,))
+
+
+def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched: bool) -> list[str]:
+    """Return what a user must still fill in or see to, of the files of a job of training."""
     found = []
     for tool in field_maps().values():
         if tool.file in files:
-            parts = tool.settings(facts)
-            settings = (
-                {name: value for part in parts.values() for name, value in part.items()}
-                if tool.format == "python"
-                else parts
-            )
+            settings = tool.settings(facts)
+            if tool.format == "python":
+                settings = {name: value for part in settings.values() for name, value in part.items()}
             found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
     task = launch_maps()["skypilot"].file
     if task in files:
         found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
-    elif facts["needs_token"] and not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files):
-        found.append(f"{TOKEN}: {token_remark(facts)}")
+    elif facts["needs_token"] and is_launched:
+        found.append(f"{TOKEN}: {token_remark(facts['model_id'])}")
     return found
-
-
-def needed_files(given: Given, wishes: Wishes, files: Collection[str]) -> list[str]:
-    """Return the files that those of a job start or read: settings of the trainer, and data that lie here."""
-    if given.job.inference is not None:
-        return []
-    facts = job_facts(given, wishes, on_task=True)
-    started = next((tool for tool in field_maps().values() if tool.launch and tool.file in files), None)
-    trainer = started or first_able(facts)
-    is_launched = not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files)
-    own = [trainer.file, *trainer.files_of(facts)] if is_launched else []
-    return [*own, *(local_paths(facts) if is_launched or started else [])]
-
-
-def hourly_line(given: Given, files: Collection[str]) -> str | None:
-    """Return what the machines of a job cost from their first minute on, and what stops that; None without a price."""
-    usd = usd_per_hour(given)
-    if usd is None:
-        return None
-    most = "at most " if given.job.spot_share > 0 else ""
-    stops = [stop for name, stop in stop_commands(given).items() if launch_maps()[name].file in files]
-    return f"{most}${usd:,.2f} per hour from the first minute on; stop: {', or '.join((*stops, GIVE_BACK))}"
 
 
 def export_faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:

@@ -86,7 +86,7 @@ class Reading(Row):
     """Fields of which every file of the tool has at least one; none: files of the tool are not read."""
     refused: tuple[RefusedRow, ...] = ()
     refuses_repeated: bool = False
-    """Whether the tool itself refuses a key that stands twice; PyYAML takes the last."""
+    """Whether the tool itself refuses a key that is there twice; PyYAML takes the last."""
 
     techniques: tuple[str, ...] = ()
     """Techniques whose fields are read backwards."""
@@ -112,11 +112,11 @@ class Reading(Row):
     targets: tuple[TargetRow, ...] = ()
     """Where each matrix that adapters extend has a field of its own."""
     target_list: str = ""
-    """Field with a list of such matrices beside them."""
+    """Field with a list of more such matrices."""
     target_names: dict[str, str] = Field(default_factory=dict)
     """Name that the tool has for a matrix -> that of a plan."""
     whole_experts: str = ""
-    """What is told of experts where the tool neither quantises them nor gives them adapters with all linear layers."""
+    """What a note says of experts where the tool neither quantises them nor adapts them with all linear layers."""
     quantises_experts: str = ""
     """Field with which the tool quantises them, too."""
     nested: str = "deepspeed"
@@ -124,7 +124,7 @@ class Reading(Row):
     unlimited: tuple[str, ...] = ()
     """Fields of a length that cut nothing where they are null, or left out without a default."""
     unsaid: dict[str, str] = Field(default_factory=dict)
-    """Field -> what is told where a file leaves it out."""
+    """Field -> what a note says where a file leaves it out."""
     details: tuple[str, ...] = ()
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
@@ -218,6 +218,8 @@ class FieldMap(Tool):
     flags: str = ""
     """Options of several machines, which the commands that start processes have in common; `$port` differs."""
     starter: Starter = Starter()
+    entry: tuple[str, ...] = ()
+    """Module that the commands run in each process, and its options in a probe; empty: no probe runs the tool."""
     download: str = ""
     """Command that fetches the weights of the Hub, where the tool stores them otherwise than the Hub's own."""
     resume: str = ""

@@ -22,10 +22,10 @@ from planner.exports.machine_names import (
 from planner.exports.script_parts import (
     commented,
     compiled_by,
-    environment_lines,
     environment_remark,
     header,
     image_of,
+    in_environment,
     needs_image,
     setup_script,
 )
@@ -48,12 +48,12 @@ def local_paths(facts: Facts) -> list[str]:
     return [*local_data(facts), *([model] if model.startswith((".", "/", "~")) else [])]
 
 
-def token_remark(facts: Facts) -> str:
+def token_remark(model: str) -> str:
     """Return what a gated model needs before it can be downloaded."""
-    return f"{facts['model_id']} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
+    return f"{model} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
 
 
-# Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
+# Jobs of machines that are there already: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
 
 
 RUN_FOLDER = "/workspace"
@@ -122,7 +122,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     remarks += [f"first: {path} in {RUN_FOLDER} of each pod: a ConfigMap holds 1 MiB" for path in local_paths(facts)]
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
-        remarks.append(made + token_remark(facts))
+        remarks.append(made + token_remark(facts["model_id"]))
     documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
     if several:
         service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
@@ -318,7 +318,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     """
     job = given.job
     machines = find_machines(given.scenario, job, tool)
-    bucket = {"name": _bucket(job, facts), "mode": "MOUNT_CACHED"}
+    bucket = {"name": bucket_name("checkpoints", job, facts["recipe"]), "mode": "MOUNT_CACHED"}
     image, image_remark = _skypilot_image(given, tool, machines, facts)
     task = {
         "name": task_name(job),
@@ -328,7 +328,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
-        "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
+        "run": in_environment(task_name(job), _alone(launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES))),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(image_remark)
@@ -357,25 +357,28 @@ def _skypilot_image(given: Given, tool: LaunchMap, machines: Machines, facts: Fa
     return {}, f"no image is named ({job.provider} starts none); packages like those of {said}; {needs}"
 
 
-def _bucket(job: Assignment, facts: Facts) -> str:
+def bucket_name(what: str, job: Assignment, recipe: str) -> str:
     """Return a name that no bucket of others is likely to have, as names are global: with a hash of the recipe."""
-    return f"checkpoints-{task_name(job)}-{hashlib.sha256(facts['recipe'].encode()).hexdigest()[:8]}"
+    return f"{what}-{task_name(job)}-{hashlib.sha256(recipe.encode()).hexdigest()[:8]}"
+
+
+def bucket_remark(name: str, keeps: str) -> str:
+    """Return what a user must see to before a task makes its bucket."""
+    return f"the bucket {name}, which keeps {keeps}, is made in a store that sky check lists: S3, GCS, R2, ..."
 
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
     """Return what a user must see to before a task starts, each with the word that it is about."""
     found = []
     if facts["needs_token"]:
-        what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
-        found.append((TOKEN, what))
-    what = f"the bucket {_bucket(job, facts)}, which keeps checkpoints and the result, is made in a store that"
-    found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
-    return found
+        found.append((TOKEN, f"{token_remark(facts['model_id'])}; pass it with --secret {TOKEN}"))
+    bucket = bucket_name("checkpoints", job, facts["recipe"])
+    return [*found, ("bucket", bucket_remark(bucket, "checkpoints and the result"))]
 
 
-def _entered(job: Assignment, script: str) -> str:
-    """Return a script that runs in the environment which another one has made."""
-    return "\n".join(("set -e", *environment_lines(task_name(job)), script.removeprefix("set -e\n")))
+def _alone(script: str) -> str:
+    """Return a script without its first line, which ends it at a fault, and without its last end of line."""
+    return script.removeprefix("set -e\n").removesuffix("\n")
 
 
 # sed reads all of its input: head ends at the first line, and pipefail takes the signal of the writer for a fault.

@@ -19,7 +19,7 @@ from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 # The configuration file of a training tool, as its field map says.
@@ -30,7 +30,7 @@ MEETING_PORT = 29500
 
 
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
-    """Return the text of the file; what the plan does not decide stands in it as comments."""
+    """Return the text of the file; what the plan does not decide is written as comments."""
     settings = tool.settings(facts)
     remarks = (*tool.remarks(facts), *_left_out(job, tool))
     lines = header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
@@ -114,9 +114,7 @@ def command(tool: FieldMap, facts: Facts, port: int = MEETING_PORT) -> str:
 
 
 def start_command(tool: FieldMap, facts: Facts, port: int) -> str:
-    """Return the command that starts a program of Python in every process of the run; empty where that is one alone."""
-    if facts["gpus"] == 1:
-        return ""
+    """Return the command that starts a program of Python in every process of the run, as the trainer starts its own."""
     several = facts["instances"] > 1
     flags = filled(tool.flags, {**facts, "port": port})
     return filled(tool.starter.together if several else tool.starter.alone, {**facts, "flags": flags}).strip()
@@ -135,7 +133,7 @@ def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str
 
 
 _ALSO = {"dataset_name": ("datasets",)}
-"""Fields in whose place others may stand."""
+"""Field -> others that may be there in its place."""
 
 
 def _left_out(job: Assignment, tool: FieldMap) -> list[str]:
@@ -261,6 +259,15 @@ def slug(name: str) -> str:
     return "-".join(named)[:40].rstrip("-")
 
 
+def part_folders(names: Sequence[str]) -> dict[str, str]:
+    """Return a folder for the files of each job or service: its slug, with a number where another has the same."""
+    slugs = [slug(name) for name in names]
+    return {
+        name: own if own not in slugs[:place] else f"{own}-{place + 1}"
+        for place, (name, own) in enumerate(zip(names, slugs, strict=True))
+    }
+
+
 def task_remarks(machines: Machines, job: Assignment, trainer: FieldMap, tool: LaunchMap) -> list[str]:
     """Return what a reader of a task must know of its files, prices, machines and waiting."""
     return [
@@ -318,7 +325,7 @@ def _world_check(trainer: FieldMap, facts: Facts, resumes: bool) -> list[str]:
     one alone has any, and the others would train the beginning with it.
     """
     start = start_command(trainer, facts, MEETING_PORT + 1)
-    if not start:
+    if facts["gpus"] == 1 or not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
     arguments = f'{facts["gpus"]} "$LATEST"' if resumes else facts["gpus"]
     return [*written_program("WORLD", "world_size.py"), f'{start} "$WORLD" {arguments}']

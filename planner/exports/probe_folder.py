@@ -13,7 +13,7 @@ from planner.errors import Fault, InputError, LibraryError, raise_faults
 from planner.exports.export import export_faults
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps
-from planner.exports.machine_names import MEETING_PORT, filled, task_name
+from planner.exports.machine_names import MEETING_PORT, start_command, task_name
 from planner.exports.run_script import GIVE_BACK, VARIABLES, usd_per_hour
 from planner.exports.script_parts import (
     commented,
@@ -21,10 +21,11 @@ from planner.exports.script_parts import (
     environment_remark,
     requirements,
     split_packages,
+    trying_lines,
     wrapped,
     written_by,
 )
-from planner.library.config_writer import config_of
+from planner.library.config_writer import config_of, decoder_config
 from planner.library.reading import read_library
 from planner.results.plan import plan_fingerprint
 from planner.results.plan_parts import describe_machines
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 TRAINER = "trl"
 """The trainer that a probe runs: the first that an export takes."""
-ENTRY = "trl.scripts.sft"
-"""The module that the command of this trainer runs in each process."""
 PROBE_RUN, PROGRAM, PROBE_PLANNED = "probe.sh", "probe.py", "planned.json"
 PROBE_RESULT, DATA = "probe.json", "data.jsonl"
 STEPS, LEAST_STEPS = 20, 5
@@ -45,7 +44,7 @@ SECONDS = 150.0
 _MOST_TOKENS = 4_000_000
 """Tokens of made-up data at most: a short file is read again and again."""
 _CLASSES = 32
-"""Lengths that stand for a log-normal distribution, all equally frequent."""
+"""Lengths that replace a log-normal distribution, all equally frequent."""
 
 
 def probe_steps(step_seconds: float) -> int:
@@ -74,7 +73,7 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
         **{"needs_token": False, "result": None, "result_remarks": []},
     }
     raise_faults(export_faults(tool, facts, where, file))
-    planned = _planned(given, asked, facts, count, file)
+    planned = _planned(given, tool, asked, facts, count, file)
     return {
         PROBE_RUN: _run_script(given, tool, facts, count),
         PROGRAM: (data_folder("models") / "exports" / PROGRAM).read_text(encoding="utf-8"),
@@ -95,7 +94,7 @@ def _settings(given: Given, tool: FieldMap, facts: Facts) -> str:
     return commented(wrapped(lines)) + yaml_text(tool.settings(facts))
 
 
-def _planned(given: Given, asked: Job, facts: Facts, steps: int, file: str) -> dict[str, Any]:
+def _planned(given: Given, tool: FieldMap, asked: Job, facts: Facts, steps: int, file: str) -> dict[str, Any]:
     """Return what the program reads: the network, the samples, the trainer, and what the result must say of the run."""
     job = given.job
     used = job.techniques.model_dump(exclude_none=True)
@@ -109,8 +108,8 @@ def _planned(given: Given, asked: Job, facts: Facts, steps: int, file: str) -> d
         "plan": plan_fingerprint(given.plan),
         "steps": steps,
         "processes": job.gpus_per_instance,
-        "entry": ENTRY,
-        "arguments": ["--config", field_maps()[TRAINER].file, "--report_to", "none"],
+        "entry": tool.entry[0],
+        "arguments": list(tool.entry[1:]),
         "data": DATA,
         "samples": _samples(asked, job.sequence_length, job.global_batch, steps),
         "run": run,
@@ -121,8 +120,7 @@ def _planned(given: Given, asked: Job, facts: Facts, steps: int, file: str) -> d
 def _config(asked: str, name: str, where: str, file: str) -> dict[str, Any]:
     """Return the config.json of a model: the file that the job names, else one of the shape that is known."""
     if asked.endswith(".json"):
-        found: dict[str, Any] = read_json(asked, "give the config.json that the plan was made with").data
-        return found
+        return decoder_config(read_json(asked, "give the config.json that the plan was made with").data)
     (card,) = read_library([name]).architectures.values()
     try:
         return config_of(card)
@@ -159,8 +157,7 @@ def _classes(table: Sequence[tuple[float, int]], mean: float, spread: float) -> 
 def _run_script(given: Given, tool: FieldMap, facts: Facts, steps: int) -> str:
     """Return the script that one machine runs."""
     job, several = given.job, given.job.instances > 1
-    flags = filled(tool.flags, {**facts, "port": MEETING_PORT})
-    start = filled(tool.starter.together if several else tool.starter.alone, {**facts, "flags": flags})
+    start = start_command(tool, facts, MEETING_PORT)
     usd = usd_per_hour(given)
     about = [
         f"Probe of job {job.name} of plan {given.plan.scenario}: {steps} steps with random weights and tokens.",
@@ -181,12 +178,12 @@ def _run_script(given: Given, tool: FieldMap, facts: Facts, steps: int) -> str:
         *environment_lines(task_name(job)),
         "pip install -r requirements.txt",
         *(f"pip install {package}" for package in split_packages(tool, facts)[1]),
-        "# Fails at once where driver, PyTorch and GPU do not fit each other.",
-        "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
+        *trying_lines(facts),
         f"python {PROGRAM} make",
-        "# To run out of memory is a result: the last line tells how it ended.",
-        f"{start.strip()} {PROGRAM} train || true",
-        f"python {PROGRAM} sum",
+        "# To run out of memory is a result: the last line says how it ended.",
+        "ended=0",
+        f"{start} {PROGRAM} train || ended=$?",
+        f'python {PROGRAM} sum "$ended"',
     ]
     return "#!/usr/bin/env bash\n" + commented(wrapped(about)) + "\n".join(lines) + "\n"
 

@@ -134,7 +134,7 @@ EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out
 HEAD = "lm_head"
 """The output layer as a target of adapters, which a plan has next to those of the layers."""
 BY_DEFAULT = "by default"
-"""Stands for a field where the file says nothing, and the default of the tool does."""
+"""Value of a field that the file leaves out, and the default of the tool gives."""
 _BITS = {"none": 16, "int8": 8}
 """Bits of frozen weights by quantisation; all others have 4."""
 
@@ -353,7 +353,7 @@ class _Reader:
                 self._refuse(next(iter(row.when)), row)
 
     def _whole(self, name: str) -> Any:
-        """Return the value of a field; true for one that holds others, which are told under names of their own."""
+        """Return the value of a field; true for one that holds others, which are reported under names of their own."""
         inside = next((field for field in self.values if field.startswith(f"{name}.")), None)
         if name in self.values or inside is None:
             return self.values.get(name)
@@ -748,7 +748,7 @@ def _cached_repository(value: Any) -> Any:
 
 
 def _resolved(value: Any, whole: Mapping[str, Any]) -> Any:
-    """Return a value with each `${a.b}` replaced by what stands there, as OmegaConf reads it; others stay."""
+    """Return a value with each `${a.b}` replaced by what is there, as OmegaConf reads it; others stay."""
     if isinstance(value, dict):
         return {key: _resolved(item, whole) for key, item in value.items()}
     if isinstance(value, list):

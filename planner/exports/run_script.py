@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,10 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
+from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 VARIABLES = {
     "NODE_RANK": '"${NODE_RANK:?number of this machine, from 0}"',
@@ -60,7 +62,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     copied = "must be on each machine, next to this file; nothing copies it there"
     remarks += [f"{path} {copied}" for path in local_paths(facts)]
     if facts["needs_token"]:
-        remarks.append(token_remark(facts))
+        remarks.append(token_remark(facts["model_id"]))
     if given.job.instances > 1:
         remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
     text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks, facts["result_remarks"]))
@@ -135,6 +137,37 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     return document("\n".join(lines) + "\n")
 
 
+@record(frozen=True)
+class Checklist:
+    """What exported files leave: files that they start or read, what a person must do, and what an hour costs."""
+
+    needs: tuple[str, ...]
+    see_to: tuple[str, ...]
+    hourly: tuple[str, ...]
+    """A line of each job or service: dollars from the first minute on, and the commands that stop them."""
+
+    def inside(self, folder: str, files: Collection[str]) -> Checklist:
+        """Return the same of files that lie in a folder; empty: in none."""
+        if not folder:
+            return self
+        see_to = (f"{folder}{'/' if line.partition(': ')[0] in files else ': '}{line}" for line in self.see_to)
+        needs = (str(Path(folder) / path) for path in self.needs)
+        return Checklist(tuple(needs), tuple(see_to), tuple(f"{folder}: {line}" for line in self.hourly))
+
+
+def hourly_text(usd: str | None, stops: Sequence[str]) -> str:
+    """Return what machines cost from their first minute on, and what stops that."""
+    cost = f"{usd} per hour from the first minute on" if usd is not None else "the plan has no price of an hour"
+    return f"{cost}; stop: {', or '.join((*stops, GIVE_BACK))}"
+
+
+def job_hourly(given: Given, stops: Sequence[str]) -> str:
+    """Return what the machines of a job cost, and the commands that stop them."""
+    usd = usd_per_hour(given)
+    most = "at most " if given.job.spot_share > 0 else ""
+    return hourly_text(None if usd is None else f"{most}${usd:,.2f}", stops)
+
+
 GIVE_BACK = "give the machine back"
 """What stops the bill of a machine that no launcher rented."""
 
@@ -147,7 +180,7 @@ def stop_commands(given: Given) -> dict[str, str]:
 
 def _asked_of_all(facts: Facts) -> list[str]:
     """Return what every way to launch needs of the user: the token of a gated model, and data that lie here."""
-    found = [token_remark(facts)] if facts["needs_token"] else []
+    found = [token_remark(facts["model_id"])] if facts["needs_token"] else []
     return [*found, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
 
 

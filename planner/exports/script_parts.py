@@ -184,7 +184,12 @@ def setup_script(trainer: FieldMap, facts: Facts, gpu: str, name: str) -> str:
     together, alone = split_packages(trainer, facts)
     packages = " ".join((*torch_lines(gpu), *map(shell_word, together)))
     installs = (f"pip install {requirement}" for requirement in (packages, *alone))
-    return "\n".join(("set -e", *environment_lines(name), *installs, *trying_lines(facts))) + "\n"
+    return in_environment(name, *installs, *trying_lines(facts))
+
+
+def in_environment(name: str, *lines: str) -> str:
+    """Return a shell script that runs lines in a virtual environment, which it makes where there is none."""
+    return "\n".join(("set -e", *environment_lines(name), *lines)) + "\n"
 
 
 @record(frozen=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.generation.generation_settings import LONGER_ANSWERS as LONGER_ANSWERS
     from planner.generation.generation_settings import export_all_generation as export_all_generation
     from planner.generation.generation_settings import export_generation as export_generation
+    from planner.generation.generation_settings import generation_checklist as generation_checklist
     from planner.generation.generation_text import HOSTS as HOSTS
     from planner.generation.generation_text import MOST_SERVICES as MOST_SERVICES
     from planner.generation.generation_text import api_lines as api_lines
@@ -75,7 +76,9 @@ _NAMES_BY_MODULE = {
         "usd_by_the_token",
     ),
     "planner.generation.generation_estimate": ("estimate_inference",),
-    "planner.generation.generation_settings": ("LONGER_ANSWERS", "export_all_generation", "export_generation"),
+    "planner.generation.generation_settings": (
+        *("LONGER_ANSWERS", "export_all_generation", "export_generation", "generation_checklist"),
+    ),
     "planner.generation.generation_text": (
         "HOSTS",
         "MOST_SERVICES",

@@ -11,11 +11,26 @@ from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, is_gated, launch_maps
-from planner.exports.launchers import TOKEN, dstack_profile, skypilot_resources
+from planner.exports.launchers import (
+    TOKEN,
+    bucket_name,
+    bucket_remark,
+    dstack_profile,
+    skypilot_resources,
+    token_remark,
+)
 from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
+from planner.exports.machine_names import filled as filled_command
 from planner.exports.quoting import document, shell_word
-from planner.exports.run_script import GIVE_BACK, stop_commands, usd_per_hour
-from planner.exports.script_parts import commented, environment_remark, header, image_of
+from planner.exports.run_script import GIVE_BACK, Checklist, job_hourly, usd_per_hour
+from planner.exports.script_parts import (
+    commented,
+    environment_lines,
+    environment_remark,
+    header,
+    image_of,
+    in_environment,
+)
 from planner.generation import generate
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
@@ -24,7 +39,7 @@ from planner.scenario.inference_job import InferenceJob
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 
 PART_SECONDS = 60.0
@@ -231,9 +246,9 @@ def skypilot_generation(
         "resources": skypilot_resources(given, machines),
         "envs": {"SHARD": "0", "SHARDS": str(job.instances), "PROMPTS": wishes.dataset or PROMPTS},
         **({"secrets": {TOKEN: None}} if gated else {}),
-        "file_mounts": {RESULTS: {"name": f"results-{name}", "mode": "MOUNT_CACHED"}},
-        "setup": _setup(engine),
-        "run": _RUN,
+        "file_mounts": {RESULTS: {"name": _bucket(given, engine, wishes), "mode": "MOUNT_CACHED"}},
+        "setup": in_environment(name, _install(engine)),
+        "run": in_environment(name, _RUN),
     }
     found = _remarks(given, machines.note, remarks)
     return commented(header(given.plan, job, tool, skypilot_command(given, bool(gated)), found)) + yaml_text(task)
@@ -250,7 +265,7 @@ def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks:
     task["files"] = ["generate.py", "generate.json", prompts]
     if machines.keeps:
         task["volumes"] = [{"name": f"results-{name}-0", "path": RESULTS}]
-    task["commands"] = [_setup(engine), _RUN]
+    task["commands"] = [in_environment(name, _install(engine), _RUN)]
     found = [*_remarks(given, machines.note, remarks), environment_remark(job.gpu).partition(";")[0]]
     found.append(
         f"make a volume results-{name}-NUMBER for each machine first (dstack apply, type: volume)"
@@ -279,11 +294,50 @@ def dstack_command(given: Given, gated: bool) -> str:
     return _for_each(given.job.instances, f"{renamed} | dstack apply -y -d -f -")
 
 
-_RUN = f'python generate.py "$PROMPTS" {RESULTS} --shard "$SHARD" --shards "$SHARDS"\n'
+_RUN = f'python generate.py "$PROMPTS" {RESULTS} --shard "$SHARD" --shards "$SHARDS"'
 
 
-def _setup(engine: EngineMap) -> str:
-    return f"pip install {' '.join(engine.packages)}\n"
+def _install(engine: EngineMap) -> str:
+    return f"pip install {' '.join(map(shell_word, engine.packages))}"
+
+
+def _bucket(given: Given, engine: EngineMap, wishes: Wishes) -> str:
+    """Return the bucket of the answers: another one for other prompts, and for what else answers depend on."""
+    settings = script_settings(given, engine, wishes, [])
+    recipe = {"prompts": wishes.dataset or PROMPTS, **{name: settings[name] for name in generate.OF_ANSWERS}}
+    return bucket_name("results", given.job, json.dumps(recipe, sort_keys=True))
+
+
+def run_script(given: Given, engine: EngineMap, remarks: Sequence[str]) -> str:
+    """Return the script that one machine runs: packages in an environment of their own, then the prompts."""
+    name, machines = task_name(given.job), given.job.instances
+    lines = [
+        "set -euo pipefail",
+        'cd "$(dirname "$0")"',
+        *environment_lines(name),
+        "pip install -r requirements.txt",
+        f'[ $# -gt 0 ] || set -- "${{PROMPTS:-{PROMPTS}}}" results'
+        + (f' --shard "${{SHARD:?number of this machine, from 0}}" --shards {machines}' if machines > 1 else ""),
+        'exec python generate.py "$@"',
+    ]
+    command = "bash run.sh" if machines == 1 else "SHARD=NUMBER bash run.sh, from number 0"
+    head = header(given.plan, given.job, engine.tool, command, remarks)
+    return "#!/usr/bin/env bash\n" + commented(head) + "\n".join(lines) + "\n"
+
+
+def skypilot_stop(given: Given) -> str:
+    """Return the command that stops every machine that the command of SkyPilot launches."""
+    job, name = given.job, task_name(given.job)
+    if job.instances == 1:
+        return filled_command(launch_maps()["skypilot"].stop_command(job), {"name": name})
+    stop = f"sky jobs cancel -y -n {name}-$i" if job.spot_share > 0 else f"sky down -y {name}-$i"
+    return _for_each(job.instances, stop)
+
+
+def dstack_stop(given: Given) -> str:
+    """Return the command that stops every machine that the command of dstack launches: their names have a number."""
+    machines, stop = given.job.instances, f"dstack stop -y {task_name(given.job)}"
+    return f"{stop}-0" if machines == 1 else _for_each(machines, f"{stop}-$i")
 
 
 def _for_each(machines: int, command: str) -> str:
@@ -304,7 +358,11 @@ def _remarks(given: Given, note: str, more: Sequence[str]) -> list[str]:
 # The files of a job of generation: the script, its settings, and the tasks that launch it.
 
 
-_TASKS = {"skypilot": (skypilot_generation, skypilot_command), "dstack": (dstack_generation, dstack_command)}
+_TASKS = {
+    "skypilot": (skypilot_generation, skypilot_command, skypilot_stop),
+    "dstack": (dstack_generation, dstack_command, dstack_stop),
+}
+"""Launcher -> its task, and the commands that start and stop all machines of it."""
 PROMPTS = "prompts.jsonl"
 RUN = "python generate.py prompts.jsonl results"
 
@@ -316,7 +374,7 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
     """
     engine, maps = engine_of(given, file), launch_maps()
     where, gated = f"jobs.{given.job.name}", _gated_model(given, engine, wishes)
-    remarks = [*remarks_of(given, engine, wishes), *([_token_remark(gated)] if gated else [])]
+    remarks = [*remarks_of(given, engine, wishes), *([token_remark(gated)] if gated else [])]
     faults, found = [], {}
     for name in targets:
         if name not in _TASKS:
@@ -333,24 +391,42 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
     return found
 
 
-def _token_remark(model: str) -> str:
-    return f"{model} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
-
-
 def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, by name, and which launchers are left out and why."""
     found, left_out, starts = export_generation(given, [], wishes, file), [], dict[str, str]()
     engine = engine_of(given, file)
     gated = _gated_model(given, engine, wishes)
-    for name, (_, command) in _TASKS.items():
+    for name, (_, command, _) in _TASKS.items():
         try:
             found |= export_generation(given, [name], wishes, file)
             starts[name] = command(given, bool(gated))
         except InputError as error:
             left_out.append(f"{launch_maps()[name].file} is left out: {error.faults[0].what}")
+    remarks = [*remarks_of(given, engine, wishes), *([token_remark(gated)] if gated else [])]
     found["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
+    found["run.sh"] = run_script(given, engine, remarks)
     found["README.md"] = _readme(given, sorted(found), starts, gated)
     return found, left_out
+
+
+def generation_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Checklist:
+    """Return what the files of a job of generation need and leave to a person, and what its machines cost."""
+    engine, maps = engine_of(given, "plan"), launch_maps()
+    tasks, see_to = [name for name in _TASKS if maps[name].file in files], list[str]()
+    model, adapter = _weights(given, engine, wishes)[0], asked_of(given).adapter
+    if not model:
+        see_to.append(f"generate.json: model: the weights in {generation_of(given).weight_format}, or --model-id")
+    if adapter is not None and adapter.served:
+        see_to.append("generate.json: adapters: the folder of each")
+    if (gated := _gated_model(given, engine, wishes)) is not None:
+        see_to.append(f"{TOKEN}: {token_remark(gated)}")
+    if "skypilot" in tasks:
+        bucket = _bucket(given, engine, wishes)
+        see_to.append(f"{maps['skypilot'].file}: bucket: {bucket_remark(bucket, 'the answers')}")
+    prompts = wishes.dataset or PROMPTS
+    see_to.append(f"{prompts}: the prompts, a line for each")
+    hourly = job_hourly(given, [_TASKS[name][2](given) for name in tasks])
+    return Checklist((prompts,) if tasks else (), tuple(see_to), (hourly,))
 
 
 def _readme(given: Given, files: Sequence[str], starts: Mapping[str, str], gated: str | None) -> str:
@@ -360,11 +436,11 @@ def _readme(given: Given, files: Sequence[str], starts: Mapping[str, str], gated
     """
     job, usd = given.job, usd_per_hour(given)
     launch = "".join(f"    {start}\n" for start in starts.values())
-    stops = [f"`{stop}`" for name, stop in stop_commands(given).items() if name in starts and job.instances == 1]
-    first = f"First: {_token_remark(gated)}.\n" if gated else ""
+    stops = [f"`{_TASKS[name][2](given)}`" for name in starts]
+    first = f"First: {token_remark(gated)}.\n" if gated else ""
     most = "at most " if job.spot_share > 0 else ""
     price = f" Until then {most}${usd:,.2f} per hour." if usd is not None else ""
-    of_machine = f"    {RUN}" + (f" --shard NUMBER --shards {job.instances}" if job.instances > 1 else "") + "\n"
+    of_machine = f"    {'SHARD=NUMBER ' if job.instances > 1 else ''}bash run.sh\n"
     return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n\n"
         'Prompts: prompts.jsonl, a line for each: {"id": "a1", "prompt": "..."} or {"id": "a1", "messages": [...]}.\n'
@@ -372,9 +448,9 @@ def _readme(given: Given, files: Sequence[str], starts: Mapping[str, str], gated
         f"{first}"
         f"Stop: {', or '.join((*stops, GIVE_BACK))}.{price}\n\n"
         f"Launch {'one machine' if job.instances == 1 else f'{job.instances} machines'}:\n\n{launch}"
-        f"or on the machine itself:\n\n    pip install -r requirements.txt\n{of_machine}\n"
+        f"or on the machine itself:\n\n{of_machine}\n"
         "Measure for ten minutes first, on one machine, and correct the plan:\n\n"
-        "    python generate.py --measure measure.json\n"
+        "    bash run.sh --measure measure.json\n"
         f"    planner calibrate measure.json generate.json --gpu {shell_word(job.gpu)} --scenario SCENARIO "
         f"--job {shell_word(job.name)}\n"
     )

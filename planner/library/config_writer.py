@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import Fault, LibraryError
 from planner.library.decoder_keys import KEY_NAMES, NotCovered
 from planner.library.decoder_parts import families, family
-from planner.library.huggingface import architecture_from_config
+from planner.library.huggingface import architecture_from_config, family_of, language_path
 from planner.library.schema import Architecture
 
 if TYPE_CHECKING:
@@ -36,6 +36,31 @@ def config_of(card: Architecture) -> dict[str, Any]:
                 return config
     what = f"the config.json of {card.name} cannot be written from what is known of it"
     raise LibraryError([Fault(card.name, 0, "", what, "give its own file as the architecture of the job")])
+
+
+_OF_THE_WHOLE = {"architectures", "auto_map", "rope_scaling", "rope_parameters", "vision_config", "audio_config"}
+"""Keys that a decoder does not have, and the rotation of positions in images, which takes the same memory and time."""
+
+
+def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `config.json` of the decoder that a plan counts: of a multimodal model its language model.
+
+    It has the model type of the family whose layers it has, because Transformers has no class for the language model
+    of some (`qwen2_5_vl_text`, whose layers are those of `qwen2`). That of a decoder is returned as it is.
+    """
+    found = dict(config)
+    for key in language_path(config):
+        found = dict(found[key])
+    family = family_of({**config, **found})
+    if found == config and family in (None, config.get("model_type")):
+        return found
+    kept = {name: value for name, value in found.items() if name not in _OF_THE_WHOLE}
+    tied = config.get("tie_word_embeddings")  # the head is that of the whole model
+    return {
+        **kept,
+        "model_type": family or found.get("model_type"),
+        **({} if tied is None else {"tie_word_embeddings": tied}),
+    }
 
 
 def _shape(card: Architecture) -> dict[str, Any]:

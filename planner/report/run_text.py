@@ -236,13 +236,13 @@ def _verdict_line(found: ProbeVerdict) -> str:
     there = f"{words.usd(best.cost_usd)}, {words.likely(best.hours.expected)}"
     planned = f"{words.usd(found.planned_usd)} planned"
     where = words.sanitise(f"{best.machines} at {best.provider}")
-    if best.what == "keep":
+    if found.is_kept:
         return f"{found.job}: keep {where}: {there} ({planned}); {found.reason}"
-    if best.what == "change":
-        return f"{found.job}: change to {best.change}: {there} ({planned}); {found.reason}"
     if not best.meets_limits:
         why = f"nothing meets the limits, and here it is {there} ({planned})"
         return f"{found.job}: give back {where}: {why}; {found.reason}"
+    if best.what == "change":
+        return f"{found.job}: change to {best.change}: {there} ({planned}); {found.reason}"
     return f"{found.job}: give back, and rent {where}: {there} ({planned}); {found.reason}"
 
 

@@ -6,7 +6,8 @@ A name with its class in front is what only that class means by it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, get_args
 
 from planner.documents.descriptions import DescribedSchema, described
 
@@ -23,9 +24,17 @@ class ResultSchema(DescribedSchema):
 
 
 def words_of(kind: type[BaseModel]) -> dict[str, str]:
-    """Return the words for the name of each field of a model that has them."""
+    """Return the words for the name of each field of a model that has them; those of None where it may be None."""
     keys = {name: (f"{kind.__name__}.{name}", name) for name in kind.model_fields}
-    return {name: FIELD_WORDS[key] for name, pair in keys.items() for key in reversed(pair) if key in FIELD_WORDS}
+    found = {name: FIELD_WORDS[key] for name, pair in keys.items() for key in reversed(pair) if key in FIELD_WORDS}
+    return {name: words if _may_be_none(kind, name) else _OF_NONE.sub("", words) for name, words in found.items()}
+
+
+_OF_NONE = re.compile(r"; None [^;]*(?=\.$)")
+
+
+def _may_be_none(kind: type[BaseModel], name: str) -> bool:
+    return type(None) in get_args(kind.model_fields[name].annotation)
 
 
 FIELD_WORDS = {

@@ -231,6 +231,11 @@ class Assignment(Part):
         return (self,)
 
     @property
+    def tokens_per_step(self) -> float:
+        """Real tokens (images) of one optimizer step, over all GPUs of one run."""
+        return self.tokens_per_second * self.step_seconds
+
+    @property
     def is_reserved(self) -> bool:
         """Whether its machines are paid by a reservation of the plan."""
         return self.reservation is not None
@@ -493,9 +498,14 @@ def _bill_rows(plan: Plan) -> list[Row]:
     return rows
 
 
+def plan_text(plan: Plan, indent: int = 2) -> str:
+    """Return a plan as its file has it: `solve -o` and `export --all` write it so."""
+    return json_text(plan.model_dump(mode="json", by_alias=True), indent=indent) + "\n"
+
+
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of a plan as its file has it."""
-    text = json_text(plan.model_dump(mode="json", by_alias=True))
+    text = plan_text(plan).removesuffix("\n")
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -143,7 +143,7 @@ class ObservedProgress(Part):
     """In the unit of the plan, tokens or images, by wall time: evaluation and checkpoints are in it."""
     elapsed_hours: float
     standing_hours: float
-    """In which nothing advanced: between attempts, and where the clock of the log stands out."""
+    """In which nothing advanced: between attempts, and where the clock of the log jumps."""
     restarts: int
     repeated_steps: int
     peak_vram_gib: float | None
@@ -242,13 +242,16 @@ class Tracking(Result):
 
 
 class ProbedStep(Part):
-    """A figure of the step, planned and measured; `low` and `high` are the 68 % range of the plan."""
+    """Seconds of one optimizer step, planned and measured."""
 
     planned: float
+    """By the plan."""
     low: float
+    """Lower end of the 80 % interval of the plan."""
     high: float
+    """Upper end of the 80 % interval of the plan."""
     measured: float | None
-    """None where memory ran out before."""
+    """Median without the first steps; None where memory ran out."""
 
 
 class ProbedMemory(Part):
@@ -257,6 +260,7 @@ class ProbedMemory(Part):
     allocated_planned: float
     """What tensors take, by the estimate."""
     allocated: float | None
+    """Highest memory in live tensors; None where the probe does not know it."""
     reserved: float | None
     """What the allocator of PyTorch holds."""
     driver: float | None
@@ -269,13 +273,17 @@ class ProbeChoice(Part):
     """One way to go on: dollars and hours of the whole job, as estimated with the measurement."""
 
     what: Literal["keep", "change", "give back"]
+    """The run as it is, another run on the same machine, or other machines."""
     change: str
     """What becomes another: `micro-batch 4`, or the machines to rent instead; empty where nothing does."""
     machines: str
     provider: str
     cost_usd: float
+    """Expected dollars of the whole job."""
     hours: Hours
+    """Wall hours of the whole job, from its own start."""
     deadline_probability: float | None
+    """Probability that the deadline holds; None without a deadline, and where speeds are scaled by the measurement."""
     meets_limits: bool
     """Whether it keeps the limits of the scenario: deadline, budget, memory."""
 
@@ -286,17 +294,21 @@ class ProbeVerdict(Result):
     scenario: str
     job: str
     verdict: Literal["keep", "change", "give back"]
+    """What to do with the machine; `give back` also where nothing meets the limits."""
     reason: str
+    """Why, in a few words."""
     planned_usd: float
     """Dollars of the plan that was probed."""
     status: Literal["ok", "oom"]
+    """Whether steps were measured, or memory ran out."""
     gpu_name: str | None
     """GPU as its driver calls it."""
     step_seconds: ProbedStep
     memory: ProbedMemory
+    """Memory of one GPU."""
     timed_steps: int
     choices: tuple[ProbeChoice, ...]
-    """What was compared, the chosen one first."""
+    """What was compared, the best first."""
     measured: dict[str, Any]
     """The entry for the job's list `measured`; empty where memory ran out."""
     plan: Plan | None

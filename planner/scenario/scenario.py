@@ -37,7 +37,7 @@ from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon
 from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
-from planner.scenario.offer import Adjust, Offer, offer_data
+from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
 from planner.scenario.peak_limits import limits_spending
@@ -286,6 +286,10 @@ class Scenario(_ScenarioBase):
     def labelled_offers(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
         return list(labelled_offers(self.__dict__, self.offers, self.adjust, self.limits, self.horizon))
+
+    def offers_as_read(self) -> list[tuple[str, Offer]]:
+        """Return every offer by its label as its file has it: what another scenario of the same offers is made from."""
+        return list(zip(offer_labels(self.offers), self.offers, strict=True))
 
     @model_validator(mode="before")
     @classmethod

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from planner.services.frontier_together import frontier_of_service as frontier_of_service
     from planner.services.kubernetes import export_all_services as export_all_services
     from planner.services.kubernetes import export_service as export_service
+    from planner.services.kubernetes import service_checklist as service_checklist
     from planner.services.reasons_together import explain_together as explain_together
     from planner.services.served_kinds import choose_service as choose_service
     from planner.services.service_changes import compare_services_solved as compare_services_solved
@@ -58,7 +59,7 @@ _NAMES_BY_MODULE = {
     "planner.services.fleet_refusals": ("ServiceTrial",),
     "planner.services.fleet_text": ("both_headline", "fleet_headline", "render_services", "shared_lines"),
     "planner.services.frontier_together": ("frontier_of_jobs", "frontier_of_service"),
-    "planner.services.kubernetes": ("export_all_services", "export_service"),
+    "planner.services.kubernetes": ("export_all_services", "export_service", "service_checklist"),
     "planner.services.reasons_together": ("explain_together",),
     "planner.services.served_kinds": ("choose_service",),
     "planner.services.service_changes": ("compare_services_solved", "what_if_of_services"),

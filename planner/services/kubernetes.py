@@ -10,6 +10,7 @@ from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Wishes
 from planner.exports.field_map import LaunchMap, field_maps, is_gated, launch_maps
 from planner.exports.quoting import document
+from planner.exports.run_script import Checklist, hourly_text
 from planner.exports.script_parts import commented, wrapped, written_by
 from planner.library.reading import read_library
 from planner.services.served_kinds import PORT, GivenService, ServedKind, cron_changes, served_kinds
@@ -27,7 +28,7 @@ from planner.services.service_script import (
 from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 TIME_ZONE = "Etc/UTC"
@@ -301,10 +302,37 @@ def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) 
     return document("".join((*parts, hours_table(kinds))))
 
 
+def service_checklist(given: GivenService, wishes: Wishes, file: str, files: Collection[str]) -> Checklist:
+    """Return what the files of a service leave to a person, and what its machines cost by the hour of the plan."""
+    kinds = served_kinds(given, wishes, file)
+    see_to = _asked_first(kinds)
+    if any(kind.settings["adapters_served"] for kind in kinds):
+        see_to.append("ADAPTERS: a folder with a folder for each adapter, or the claim adapters of Kubernetes")
+    if CRON_FILE in files:
+        see_to.append(f"{CRON_FILE}: the names at its top; crontab {CRON_FILE} then changes the machines by the hour")
+    by_hour = [
+        math.fsum(count * kind.made.usd_per_hour for kind, count in zip(kinds, counts, strict=True))
+        for counts in zip(*(kind.made.by_hour for kind in kinds), strict=True)
+    ]
+    least, most = f"${min(by_hour):,.2f}", f"{max(by_hour):,.2f}"
+    usd = least if least == f"${most}" else f"{least} to {most}"
+    return Checklist((), tuple(see_to), (hourly_text(usd, _stop_commands(kinds, files)),))
+
+
+def _stop_commands(kinds: list[ServedKind], files: Collection[str]) -> list[str]:
+    """Return the commands that end a service on the launchers whose files there are."""
+    found = []
+    if any(file.startswith("skypilot") for file in files):
+        found.append(f"sky serve down -y {' '.join(kind.name for kind in kinds)}")
+    if any(file.startswith("kubernetes") for file in files):
+        found.append("for one in kubernetes-*.yaml; do kubectl delete -f $one; done")
+    return found
+
+
 def _asked_first(kinds: list[ServedKind]) -> list[str]:
     """Return what must be there before a start: weights that the files do not name, and the token of gated ones."""
     unnamed = list(dict.fromkeys(kind.made.weight_format for kind in kinds if kind.model is None))
-    found = [f"MODEL=OWNER/NAME is a repository with the weights in {', '.join(unnamed)}"] if unnamed else []
+    found = [f"MODEL=OWNER/NAME: a repository with the weights in {', '.join(unnamed)}"] if unnamed else []
     gated = dict.fromkeys(kind.model for kind in kinds if is_gated(kind.model))
     return found + [
         f"{model} is gated: accept its terms on the Hub, and give a token that may read it (SkyPilot: --secret "
@@ -316,11 +344,7 @@ def _asked_first(kinds: list[ServedKind]) -> list[str]:
 
 def _stop(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) -> str:
     """Return the commands that end the service and its bill, and the dollars of an hour until then."""
-    lines = []
-    if any(file.startswith("skypilot") for file in files):
-        lines.append(f"    sky serve down -y {' '.join(kind.name for kind in kinds)}\n")
-    if any(file.startswith("kubernetes") for file in files):
-        lines.append("    for one in kubernetes-*.yaml; do kubectl delete -f $one; done\n")
+    lines = [f"    {command}\n" for command in _stop_commands(kinds, files)]
     last = "give the machines back that no launcher rented"
     last = f"Take the lines of {CRON_FILE} out of your crontab, and {last}" if CRON_FILE in files else last.capitalize()
     usd = given.fleet.usd_per_month / MONTH_HOURS

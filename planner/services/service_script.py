@@ -10,7 +10,7 @@ from planner.errors import Fault, InputError
 from planner.exports.field_map import LaunchMap, Tool
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines
 from planner.exports.quoting import shell_inside, shell_word
-from planner.exports.script_parts import commented, wrapped, written_by
+from planner.exports.script_parts import commented, environment_lines, in_environment, wrapped, written_by
 from planner.library.reading import read_library
 from planner.results.service_results import seconds_text
 from planner.scenario.service_load import DAY
@@ -18,7 +18,7 @@ from planner.services.served_kinds import PORT, GivenService, ServedKind, autosc
 from planner.units import HOUR, figure_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 # The shell script that starts one server of a kind, and what its reader must know.
@@ -34,10 +34,10 @@ _NO_CODE_BELOW = 7.5
 """Compute capability that the images of engines may have no code for (CUDA 13 compiles nothing older)."""
 
 
-def server_body(kind: ServedKind, together: bool = True) -> str:
+def server_body(kind: ServedKind, together: bool = True, install: Sequence[str] = ()) -> str:
     """Return the commands of the shell that start a server.
 
-    `together`: one of a whole machine; else of one replica.
+    `together`: one of a whole machine; else of one replica. `install`: lines before the server.
     """
     what = shell_inside(kind.model or _unnamed(kind))
     named = f'MODEL="${{MODEL:-{what}}}"\n' if kind.model else f': "${{MODEL:?{what}}}"\n'
@@ -47,7 +47,8 @@ def server_body(kind: ServedKind, together: bool = True) -> str:
         words[-1] += ' "${MODULES[@]}"'
     first = next(at for at, word in enumerate(words) if word.startswith("--"))  # the program with what it runs
     command = " \\\n  ".join((" ".join(words[:first]), *words[first:]))
-    return f"set -euo pipefail\n{named}{_ADAPTERS if adapters else ''}exec {command}\n"
+    installs = "".join(f"{line}\n" for line in install)
+    return f"set -euo pipefail\n{named}{_ADAPTERS if adapters else ''}{installs}exec {command}\n"
 
 
 def _quoted(word: str) -> str:
@@ -63,15 +64,21 @@ def _unnamed(kind: ServedKind) -> str:
 
 def command_script(given: GivenService, kind: ServedKind, kinds: int) -> str:
     """Return the script that serves on one machine."""
-    remarks = [f"pip install {' '.join(kind.engine.packages)}"]
+    packages = " ".join(kind.engine.packages)
+    remarks = [f"{packages} goes into a virtual environment: VENV, by default ~/.venvs/{kind.service}"]
     if kind.made.replicas > 1 and not kind.is_together:
         each = kind.made.gpus_per_replica
         remarks.append(
             f"one replica; the machine has {kind.made.replicas}: start it for each, with PORT of its own and "
-            f"CUDA_VISIBLE_DEVICES of {each} GPU{'s' * (each > 1)}"
+            f"CUDA_VISIBLE_DEVICES of {each} GPU{'s' * (each > 1)}; start the first alone, which installs"
         )
     lines = service_header(given, kind, kinds, kind.engine.tool, f"bash serve-{kind.file}.sh", remarks)
-    return "#!/usr/bin/env bash\n" + commented(lines) + server_body(kind)
+    install = (*environment_lines(kind.service), _install(kind))
+    return "#!/usr/bin/env bash\n" + commented(lines) + server_body(kind, install=install)
+
+
+def _install(kind: ServedKind) -> str:
+    return f"pip install {' '.join(map(shell_word, kind.engine.packages))}"
 
 
 def service_header(
@@ -231,8 +238,8 @@ def _service(given: GivenService, kind: ServedKind, kinds: int, tool: LaunchMap)
         },
         "resources": _resources(given, kind, machines),
         "envs": {"MODEL": kind.model, **({"ADAPTERS": "adapters"} if served else {})},
-        "setup": f"pip install {' '.join(kind.engine.packages)}\n",
-        "run": server_body(kind),
+        "setup": in_environment(kind.service, _install(kind)),
+        "run": in_environment(kind.service, server_body(kind).removesuffix("\n")),
     }
     lines = service_header(given, kind, kinds, tool, start_command(kind), _remarks(given, kind, kinds, machines))
     return commented(lines) + yaml_text(task)

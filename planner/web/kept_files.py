@@ -15,16 +15,15 @@ from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
 from planner.documents.overrides import override
 from planner.documents.strict_yaml import yaml_text
-from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, printable
-from planner.exports.export import choose_job, export_all, needed_files, to_fill_in
+from planner.exports.export import checklist, choose_job, export_all
 from planner.exports.facts import Wishes
 from planner.exports.folder_check import LIST, folder_list
-from planner.exports.machine_names import slug
+from planner.exports.machine_names import part_folders
 from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
-from planner.results.plan import Plan
+from planner.results.plan import Plan, plan_text
 from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
 from planner.web.job_fields import Control
@@ -41,9 +40,8 @@ PLAN_FILE = "plan.json"
 
 
 def plan_file(plan: Plan) -> str:
-    """Return the plan as `planner solve -o` writes it."""
-    data: dict[str, Any] = plan.model_dump(mode="json", by_alias=True)
-    return json_text(data, indent=1) + "\n"
+    """Return the plan as `planner solve -o` writes it, with fewer blanks."""
+    return plan_text(plan, indent=1)
 
 
 def export_archive(scenario: Scenario, plan: Plan) -> str:
@@ -53,27 +51,20 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
     can express a job.
     """
     parts, missing, stream, texts = _folders(scenario, plan), [], io.BytesIO(), dict[str, str]()
-    for number, (name, (found, left_out)) in enumerate(parts.items()):
-        same = [slug(part) for part in list(parts)[:number]].count(slug(name))
-        folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
-        missing += [f"{folder}{line}" for line in left_out]
-        texts |= {folder + path: text for path, text in found.items()}
-    texts[PLAN_FILE] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"  # as export writes it
-    texts[LIST] = _list_of(scenario, plan, texts)
+    folders = part_folders(list(parts)) if len(parts) > 1 else dict.fromkeys(parts, "")
+    for name, (found, left_out) in parts.items():
+        inside = f"{folders[name]}/" if folders[name] else ""
+        missing += [f"{inside}{line}" for line in left_out]
+        texts |= {inside + path: text for path, text in found.items()}
+    texts[PLAN_FILE] = plan_text(plan)
+    left = checklist(plan, scenario, PLAN_FILE, Wishes(), folders, texts)
+    texts[LIST] = folder_list(plan, texts, left.needs, left.see_to)
     if missing:
         texts["left-out.txt"] = "\n".join(missing) + "\n"
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in texts.items():
             archive.writestr(zipfile.ZipInfo(path), text)
     return base64.b64encode(stream.getvalue()).decode("ascii")
-
-
-def _list_of(scenario: Scenario, plan: Plan, texts: Mapping[str, str]) -> str:
-    """Return the list that `planner export --check` reads; of a job alone with what it needs and leaves to the user."""
-    if plan.services or len(plan.jobs) != 1:
-        return folder_list(plan, texts, (), ())
-    given = choose_job(plan, scenario, PLAN_FILE, None)
-    return folder_list(plan, texts, needed_files(given, Wishes(), texts), to_fill_in(given, Wishes(), texts))
 
 
 def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.accuracy.measurements import read_measurements
+from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Predictor
-from planner.analysis.probe_row import ROW_COLUMNS
+from benchmarks.accuracy.recipes import framework_of_row, recipe_of_row, trains_embeddings
+from planner.analysis.calibration.probe_file import ProbeFile
+from planner.analysis.probe_row import ROW_COLUMNS, shared_row
 from planner.cli import main
+from planner.configurations.recipe import GpuClass
 from planner.documents.tables import json_text
+from planner.exports.field_map import field_maps
+from planner.exports.probe_folder import TRAINER
 from planner.library.reading import read_library
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import changed, solved
@@ -87,6 +93,41 @@ def test_a_shared_row_is_anonymous_and_the_benchmark_reads_it(folder: Path) -> N
     assert ran.peak is not None and ran.speed is not None and not ran.inexpressible
     assert ran.peak.predicted == pytest.approx(job.vram_gib.allocated * 2**30, rel=0.1)
     assert ran.speed.predicted == pytest.approx(job.tokens_per_second, rel=0.25)
+
+
+@cache
+def of_values() -> list[tuple[str, Any]]:
+    """Return each value of a technique that the trainer of a probe can express, and each switch of adapters."""
+    named = ("precision", "activation_checkpointing", "attention", "sharding", "quant")
+    values = [(name, value) for name in named for value in field_maps()[TRAINER].techniques[name]]
+    return [*values, *((name, True) for name in ("dora", "adapt_head", "experts_16_bit"))]
+
+
+@pytest.mark.parametrize(("name", "value"), of_values())
+def test_the_benchmark_reads_of_a_row_what_ran(name: str, value: Any) -> None:
+    """Each value of each technique under which a probe may run: none of them is read as another one."""
+    bits = {"nf4": 4, "nf4_dq": 4, "int8": 8}.get(value, 16)
+    own = {"weight_bits": bits} if name == "quant" else {"weight_bits": 4, "quant": "nf4"}
+    if name == "precision":  # of adapters alone it is that of a GPU
+        own = {"method": "full", "weight_bits": 16, "quant": "none"}
+    plan = changed(solved("quickstart"), {"sharding": "ddp", **own, name: value})
+    job = plan.jobs[0]
+    probe = ProbeFile.model_validate(probed(plan))
+    row = Row(2, {column: cell for column, cell in shared_row(probe, job).items() if cell})
+    read = recipe_of_row(row, GpuClass.of(read_library().gpu(job.gpu)), framework_of_row(row, read_library()))
+    assert getattr(read, name) == (value if (name, value) != ("sharding", "none") else "ddp")
+    for other in ("weight_bits", "precision", "activation_checkpointing", "attention", "sharding", "dora"):
+        if other != name and (name, other) != ("quant", "weight_bits"):
+            assert getattr(read, other) == getattr(job.techniques, other), other
+
+
+def test_embeddings_that_a_probe_trained_are_in_its_row() -> None:
+    plan = solved("quickstart")
+    found = probed(plan)
+    row = shared_row(
+        ProbeFile.model_validate({**found, "run": {**found["run"], "trains_embeddings": True}}), plan.jobs[0]
+    )
+    assert row["train_embeddings"] == "yes" and trains_embeddings(Row(2, row))
 
 
 def test_a_table_of_other_columns_is_not_appended_to(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from planner.exports.facts import Wishes
 from planner.results.plan import ExportedResult
 from tests.helpers.checkpoints import adapters
 from tests.helpers.exported_plans import changed, solved, texts
@@ -191,3 +192,17 @@ def test_a_task_that_is_stopped_saves_and_says_that_it_is_unfinished(launcher: s
     assert ended.code == 143 and ended.calls[-1] == "saved" and not trained(machine), ended.said
     assert "stopped before its end: start it again" in ended.said
     assert subprocess.run(["ps", "-p", str(number)], capture_output=True, check=False).returncode == 1
+
+
+@launchers
+def test_prompts_are_answered_in_an_environment_of_their_own(launcher: str, tmp_path: Path) -> None:
+    """As Debian 12 and images of PyTorch want it; what fails ends the task with its code, and nothing is asked."""
+    machine = FakeMachine(tmp_path, texts(solved("generation merged"), launcher, wishes=Wishes("me/merged")))
+    ended = RUNS[launcher](machine)
+    assert ended.code == 0, ended.said
+    assert [call.split()[0] for call in ended.calls] == ["uv", "pip", "python"]
+    assert ended.calls[1] == "pip install vllm==0.33.0"
+    assert ended.calls[2] == "python generate.py prompts.jsonl /results --shard 0 --shards 1"
+    machine.tool("pip", "exit 9")
+    again = RUNS[launcher](machine)
+    assert again.code == 9 and not of(again.calls, "python")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
+from planner.cli.export_command import TARGETS
 from planner.documents.tables import json_text
+from planner.exports.folder_check import _parsed, _scripts
 from planner.results.plan import Plan
+from tests.helpers import exported_services
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, unsloth_plan
 
 pytestmark = pytest.mark.slow
@@ -168,7 +173,7 @@ def test_every_kind_of_file_is_read(target: str, tmp_path: Path) -> None:
 def test_the_check_takes_no_other_option(words: tuple[str, ...], tmp_path: Path) -> None:
     """It writes nothing."""
     result = run("--check", str(tmp_path), *words)
-    assert result.exit_code == 2 and "next to it stands PLAN alone" in result.stderr
+    assert result.exit_code == 2 and "--check takes PLAN and no other option" in result.stderr
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", '{"files": {}}'])
@@ -182,13 +187,80 @@ def test_a_folder_without_a_list_is_told_what_is_wanted(text: str | None, tmp_pa
     assert "Missing argument 'PLAN'" in run().stderr
 
 
-def test_the_end_of_an_export_says_what_an_hour_costs_and_what_stops_it(tmp_path: Path) -> None:
-    """Of the launchers that were written; of a trainer alone the machine is the user's to give back."""
-    plan = plan_file(solved("secure"), tmp_path)
-    job = solved("secure").jobs[0]
-    one = run(plan, "--to", "skypilot", "--to", "trl", "-o", str(tmp_path / "a")).stderr.splitlines()[-1]
-    assert one.startswith("$") and " per hour from the first minute on; stop: sky down CLUSTER, or give" in one
-    alone = run(plan, "--to", "trl", "-o", str(tmp_path / "b")).stderr.splitlines()[-1]
-    assert alone.endswith("on; stop: give the machine back")
-    whole = run(plan, "--all", "-o", str(tmp_path / "c")).stderr.splitlines()[-1]
-    assert f"scancel --name={job.name}" in whole and "kubectl delete -f job.yaml" in whole
+KINDS: dict[str, Callable[[], Plan]] = {
+    "training": lambda: solved("secure"),
+    "training on spot": lambda: solved("spot"),
+    "training elsewhere": lambda: on_hugging_face(solved("quickstart"), "A100-80GB", 4),
+    "generation": lambda: solved("generation merged"),
+    "generation on machines": lambda: changed(solved("generation spot"), instances=4, spot_share=0.0, spot=None),
+    "service": exported_services.plan,
+    "service of two kinds": lambda: exported_services.plan(
+        exported_services.kind(), exported_services.kind(weight_format="int8", offer="b")
+    ),
+}
+STOPS = {
+    "task.yaml": "sky (jobs cancel|down) ",
+    "skypilot-1-l40s-on-demand.yaml": "sky serve down ",
+    "task.dstack.yml": "dstack stop ",
+    "hf_job.sh": "hf jobs cancel ",
+    "job.yaml": "kubectl delete -f job.yaml",
+    "kubernetes-1-l40s-on-demand.yaml": r"kubectl delete -f \$one",
+    "job.slurm": "scancel ",
+}
+"""File that a launcher takes -> what stops the bill that it begins."""
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "--all", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_export_ends_with_its_cost_and_what_stops_it(kind: str, target: str, tmp_path: Path) -> None:
+    """Of every job and target: dollars from the first minute on, a command for each launcher whose file is there.
+
+    Packages go into an environment in every script, and the shell can read each of them.
+    """
+    plan, folder = KINDS[kind](), tmp_path / "run"
+    words = {"--all": ["--all"], "none": []}.get(target, ["--to", target])
+    result = run(plan_file(plan, tmp_path), *words, "-o", str(folder))
+    if result.exit_code == 2:
+        assert target in TARGETS, "a refusal names a tool, and the whole folder is always there"
+        return
+    assert result.exit_code == 0, result.output
+    last = result.stderr.splitlines()[-1]
+    cost, _, stops = last.partition("; stop: ")
+    priced = r"(at most )?\$[\d.,]+( to [\d.,]+)? per hour from the first minute on"
+    assert re.fullmatch(priced if kind != "training elsewhere" else "the plan has no price of an hour", cost), last
+    assert stops.endswith("give the machine back")
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    for name, stop in STOPS.items():
+        assert bool(re.search(stop, stops)) == (name in written), (name, stops)
+    for name, text in written.items():
+        for _, script in _scripts(name, text, _parsed(name, text)):
+            outside = script.partition("\nenter_environment ")[0]
+            assert not re.search(r"^\s*(pip|python|vllm|trl) ", outside, re.MULTILINE), name
+            if check := shutil.which("shellcheck"):
+                words = [check, "--shell=bash", "-"]
+                said = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+                assert said.stdout == "", f"{name}: {said.stdout}"
+    for line in run("--check", str(folder)).stderr.splitlines():
+        assert re.search("is required and missing|is missing, and|^not checked: ", line), line
+
+
+def test_jobs_and_services_in_folders_of_their_own_have_their_lines_each(tmp_path: Path) -> None:
+    """What a person must do, with the folder; `--check` knows what the files of each need."""
+    plan, service = solved("secure"), exported_services.plan()
+    assert plan.inputs is not None and service.inputs is not None
+    jobs = [*plan.inputs.scenario["jobs"], *service.inputs.scenario["jobs"]]
+    offers = (*plan.inputs.offers, *service.inputs.offers)
+    inputs = plan.inputs.model_copy(update={"scenario": {**plan.inputs.scenario, "jobs": jobs}, "offers": offers})
+    both = plan.model_copy(update={"services": service.services, "inputs": inputs})
+    result = run(plan_file(both, tmp_path), "--all", "-o", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    lines = result.stderr.splitlines()
+    assert "fill in quickstart/sft.yaml: dataset_name: --dataset" in lines
+    assert any(line.startswith("fill in answers: meta-llama/Llama-3.1-8B is gated") for line in lines)
+    costs = [line.partition(" per hour from the first minute on; stop: ")[0] for line in lines[-2:]]
+    assert costs[0].startswith("quickstart: $") and costs[1].startswith("answers: $1.86 to 5.58")
+    (tmp_path / "run" / "quickstart" / "sft.yaml").unlink()
+    said = run("--check", str(tmp_path / "run")).stderr
+    assert "quickstart/sft.yaml: is missing" in said
+    listed = json.loads((tmp_path / "run" / "export.json").read_text())
+    assert "quickstart/sft.yaml" in listed["needs"] and any(line.startswith("answers: ") for line in listed["see_to"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import py_compile
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,13 @@ import yaml
 from planner.cli.plan_file import scenario_of
 from planner.cli.probe_command import probe_texts, write_probe
 from planner.errors import InputError
-from planner.exports.export import choose_job
+from planner.exports.export import choose_job, export_all
+from planner.exports.facts import Given
 from planner.exports.folder_check import check_folder
 from planner.exports.probe_folder import LEAST_STEPS, STEPS, probe_files, probe_steps
 from planner.library.reading import data_folder
 from planner.results.plan import Plan
-from tests.helpers.exported_plans import changed, settings, solved
+from tests.helpers.exported_plans import WISHES, changed, settings, solved
 
 PROGRAM = data_folder("models") / "exports" / "probe.py"
 RECORDED = Path(__file__).parent / "probed"
@@ -31,8 +33,12 @@ OTHER_FIELDS = {
 }
 
 
+def given_of(plan: Plan) -> Given:
+    return choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+
+
 def files(plan: Plan) -> dict[str, str]:
-    return probe_files(choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), "plan.json")
+    return probe_files(given_of(plan), "plan.json")
 
 
 def test_the_program_compiles(tmp_path: Path) -> None:
@@ -40,11 +46,22 @@ def test_the_program_compiles(tmp_path: Path) -> None:
     py_compile.compile(str(PROGRAM), cfile=str(tmp_path / "probe.pyc"), doraise=True)
 
 
-def summed(folder: Path) -> tuple[int, dict[str, Any]]:
-    """Run the last part of the program, which needs Python alone."""
+def test_the_model_that_is_made_names_its_class(tmp_path: Path) -> None:
+    """TRL loads the class that config.json names; a file that is made of a card names none. Weights need torch."""
+    shutil.copy(PROGRAM, tmp_path / "probe.py")
+    shutil.copy(RECORDED / "planned.json", tmp_path / "planned.json")
+    without_torch = 'import probe; probe.write_tokenizer = int; probe.write_weights = lambda: "Ours"; probe.make()'
+    subprocess.run([sys.executable, "-c", without_torch], cwd=tmp_path, check=True)
+    written = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert written["architectures"] == ["Ours"] and written["model_type"] == "llama"
+
+
+def summed(folder: Path, ended: int = 0, processes: int = 1) -> tuple[int, dict[str, Any]]:
+    """Run the last part of the program, which needs Python alone, after a command that ended with a code."""
     shutil.copy(PROGRAM, folder / "probe.py")
-    shutil.copy(RECORDED / "planned.json", folder / "planned.json")
-    command = [sys.executable, str(folder / "probe.py"), "sum"]
+    planned = json.loads((RECORDED / "planned.json").read_text())
+    (folder / "planned.json").write_text(json.dumps({**planned, "processes": processes}))
+    command = [sys.executable, str(folder / "probe.py"), "sum", str(ended)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, json.loads((folder / "probe.json").read_text())
 
@@ -74,10 +91,14 @@ def test_one_process_out_of_memory_is_the_result_of_all(tmp_path: Path) -> None:
     assert (code, found["status"], found["reached"], found["allocated_gib"]) == (0, "oom", "step 1", 23.4)
 
 
-def test_a_run_that_leaves_nothing_has_failed(tmp_path: Path) -> None:
-    """Killed for host memory, say: no memory of the GPU is blamed for it."""
-    code, found = summed(tmp_path)
-    assert (code, found["status"], found["error"]) == (1, "failed", "killed")
+def test_processes_that_leave_nothing_have_failed_for_a_reason_that_is_not_known(tmp_path: Path) -> None:
+    """Killed for host memory, or never started: the code is all that is known, and no memory of a GPU is blamed."""
+    code, found = summed(tmp_path, ended=1)
+    assert (code, found["status"], found["error"]) == (1, "failed", "1 of 1 processes wrote no end; exit code 1")
+    (tmp_path / "results").mkdir()
+    shutil.copy(RECORDED / "end-0.json", tmp_path / "results")
+    code, found = summed(tmp_path, ended=137, processes=4)
+    assert (code, found["status"], found["error"]) == (1, "failed", "3 of 4 processes wrote no end; exit code 137")
 
 
 @pytest.mark.slow
@@ -103,6 +124,38 @@ def test_the_processes_are_those_of_the_plan_and_the_folder_has_no_fault(tmp_pat
     assert start.strip() in script and "hf download" not in script and "HF_TOKEN" not in script
     found = check_folder(str(tmp_path), plan)
     assert (found.scripts, found.see_to) == (1, ())
+
+
+def words_before(line: str, program: str) -> list[str]:
+    """Return the variables and options with which a line starts the processes of a program."""
+    words = shlex.split(line.removeprefix("run_to_its_end ").partition(" || ")[0])
+    own = {"env", "trl", "sft", "python", "-m", "accelerate.commands.launch", program, "train", "--config", "sft.yaml"}
+    return [word for word in words if word not in own and not word.startswith(("$", "/"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sharding", "machines"), [("ddp", 1), ("zero3", 1), ("ddp", 2), ("zero2", 2), ("zero3", 2), ("hsdp", 2)]
+)
+def test_processes_start_with_the_variables_and_options_of_the_export(sharding: str, machines: int) -> None:
+    """Hybrid shards are made by variables alone: without them the probe would measure another sharding."""
+    several = {"instances": machines, "gpus_per_instance": 4, "gpus": 4 * machines}
+    given = given_of(changed(solved("fsdp"), {"sharding": sharding}, **several))
+    lines = export_all(given, WISHES)[0]["run.sh"].splitlines()
+    (export,) = (line for line in lines if line.startswith('run_to_its_end "$OUT"'))
+    (probe,) = (line for line in probe_files(given, "plan.json")["probe.sh"].splitlines() if "probe.py train" in line)
+    wanted = words_before(export.replace('"$OUT"/checkpoint', "/checkpoint").partition(" ${LATEST")[0], "")
+    assert words_before(probe, "probe.py") == wanted
+    assert any("PARALLELISM" in word for word in wanted) == (sharding == "hsdp")
+
+
+@pytest.mark.slow
+def test_what_a_machine_cannot_compile_is_tried_as_by_the_export() -> None:
+    """Before the random weights are written: the same lines."""
+    given = given_of(changed(solved("fsdp"), {"offload": "optimizer", "sharding": "zero2"}, framework="hf-fused"))
+    own, export = probe_files(given, "plan.json")["probe.sh"], export_all(given, WISHES)[0]["run.sh"]
+    tried = [line for line in export.splitlines() if line.startswith("python -c ")]
+    assert len(tried) == 3 and all(line in own.splitlines() for line in tried)
 
 
 @pytest.mark.slow

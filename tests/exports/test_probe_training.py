@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +102,27 @@ def test_a_probe_runs_the_planned_step_and_is_kept_where_it_measures_what_was_pl
     assert planner.judge_probe(plan, scenario, as_planned).verdict == "keep"
     slow = planner.judge_probe(plan, scenario, write_probe_file(tiny, found | {"step_seconds": 99 * job.step_seconds}))
     assert slow.choices[0].cost_usd > plan.jobs[0].cost_usd
+
+
+DECODER = {name: value for name, value in CONFIG.items() if name != "architectures"}
+OF_IMAGES = {"model_type": "qwen2_5_vl", "architectures": ["Qwen2_5_VLForConditionalGeneration"], "vision_config": {}}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [DECODER, OF_IMAGES | {"tie_word_embeddings": True, "text_config": DECODER | {"model_type": "qwen2_5_vl_text"}}],
+    ids=["no class", "multimodal"],
+)
+def test_files_that_do_not_name_the_class_of_a_decoder_are_run(config: dict[str, Any], tiny: Path) -> None:
+    """What is made of a card has no class, and that of a multimodal file is of the whole model."""
+    (tiny / "config.json").write_text(json.dumps(config))
+    plan = plan_of(tiny, "lora", "fixed")
+    for part, more in (("make", ()), ("train", ("--use_cpu", "true")), ("sum", ("0",))):
+        done = run(tiny, part, *more)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    weights = json.loads((tiny / "probe" / "model" / "model.safetensors.index.json").read_text())["weight_map"]
+    assert sum("self_attn.q_proj.weight" in name for name in weights) == CONFIG["num_hidden_layers"]
+    assert not any("visual" in name for name in weights) and plan.jobs[0].step_seconds > 0
 
 
 def test_to_run_out_of_memory_is_a_result(tiny: Path) -> None:

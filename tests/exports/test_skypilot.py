@@ -11,7 +11,7 @@ import yaml
 
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
-from planner.exports.export import choose_job, export, to_fill_in
+from planner.exports.export import checklist, choose_job, export
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import launch_maps
 from planner.exports.script_parts import image_of
@@ -77,8 +77,9 @@ def test_the_result_outlives_the_machines_also_without_checkpoints() -> None:
     moved, other = changed(plan, gpus=8), changed(plan, steps=plan.jobs[0].steps + 1)
     names = [task(one)["file_mounts"]["/checkpoints"]["name"] for one in (moved, other)]
     assert names[0] == name != names[1], "of the same run on other machines, and not of another run"
-    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
-    lines = to_fill_in(given, Wishes(dataset="my/data"), ["task.yaml", "axolotl.yml"])
+    asked, folders = scenario_of(plan, "plan.json"), {plan.jobs[0].name: ""}
+    found = checklist(plan, asked, "plan.json", Wishes(dataset="my/data"), folders, ["task.yaml", "axolotl.yml"])
+    lines = found.see_to
     assert any("which keeps checkpoints and the result" in line for line in lines)
     assert any(line.startswith("axolotl.yml: learning_rate") for line in lines)
 

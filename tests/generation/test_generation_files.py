@@ -126,16 +126,15 @@ def test_the_whole_folder_says_how_to_launch_and_to_measure() -> None:
     given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
     files, left_out = export_all(given, NONE)
     assert sorted(files) == sorted(
-        ["README.md", "generate.json", "generate.py", "requirements.txt", "task.dstack.yml", "task.yaml"]
+        ["README.md", "generate.json", "generate.py", "requirements.txt", "run.sh", "task.dstack.yml", "task.yaml"]
     )
     assert left_out == [] and files["requirements.txt"] == "vllm==0.33.0\n"
-    for said in ("sky jobs launch", "dstack apply", "generate.py --measure", "planner calibrate measure.json"):
+    for said in ("sky jobs launch", "dstack apply", "bash run.sh --measure", "planner calibrate measure.json"):
         assert said in files["README.md"]
     usd = usd_per_hour(given)
     assert f"or give the machine back. Until then at most ${usd:,.2f} per hour.\n" in files["README.md"]
-    assert (
-        "Stop: `dstack stop label-2m-documents`, or `sky jobs cancel -n label-2m-documents`, or" in files["README.md"]
-    )
+    stops = "Stop: `sky jobs cancel -n label-2m-documents`, or `dstack stop -y label-2m-documents-0`, or"
+    assert stops in files["README.md"]
 
 
 def test_gated_weights_are_loaded_with_a_token() -> None:

@@ -56,9 +56,11 @@ def task_of(machine: FakeMachine, file: str) -> dict[str, Any]:
 
 def start_skypilot_part(machine: FakeMachine, part: str, variables: dict[str, str]) -> subprocess.Popen[str]:
     """Start `setup` or `run` of a task as SkyPilot does."""
-    told = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    task = task_of(machine, "task.yaml")
+    given = {name: str(value) for name, value in (task.get("envs") or {}).items()}
+    told = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (given | variables).items())
     script = machine.folder / f"sky_{part}.sh"
-    script.write_text(f"cd ~/sky_workdir\n{told}{task_of(machine, 'task.yaml')[part]}\n")
+    script.write_text(f"cd ~/sky_workdir\n{told}{task[part]}\n")
     (machine.folder / "sky_workdir").unlink(missing_ok=True)
     (machine.folder / "sky_workdir").symlink_to(machine.run)
     return subprocess.Popen(
@@ -101,6 +103,7 @@ def start_dstack(
         "DSTACK_NODES_NUM": str(len(ips)), "DSTACK_GPUS_PER_NODE": str(gpus), "DSTACK_GPUS_NUM": str(gpus * len(ips)),
     }  # fmt: skip
     task = task_of(machine, "task.dstack.yml")
+    told |= dict(entry.split("=", 1) for entry in task.get("env") or () if "=" in entry)
     command = " && ".join(task["commands"])
     return subprocess.Popen(
         [sys.executable, "-c", _ON_A_TERMINAL, shell, "-i", "-c", command], cwd=machine.run,

@@ -11,12 +11,12 @@ from planner.results.plan import Plan, plan_fingerprint
 DEVICES = {"A5000": "NVIDIA RTX A5000", "A100-80GB": "NVIDIA A100-SXM4-80GB", "H100-80GB": "NVIDIA H100 80GB HBM3"}
 
 
-def probed(of: Plan, seconds: float = 1.0, memory: float = 1.0, **changes: Any) -> dict[str, Any]:
-    """Return what a probe of the first job measured: so many times the planned seconds and bytes."""
-    job = of.jobs[0]
+def probed(plan_of: Plan, seconds: float = 1.0, memory: float = 1.0, of: int = 0, **changes: Any) -> dict[str, Any]:
+    """Return what a probe of one of the jobs measured: so many times the planned seconds and bytes."""
+    job = plan_of.jobs[of]
     peak, step = memory * job.vram_gib.allocated, seconds * job.step_seconds
     found: dict[str, Any] = {
-        **{"probe": 1, "status": "ok", "plan": plan_fingerprint(of)},
+        **{"probe": 1, "status": "ok", "plan": plan_fingerprint(plan_of)},
         "run": {**job.techniques.model_dump(mode="json"), "gpus": job.gpus},
         **{"gpu_name": DEVICES.get(job.gpu, job.gpu), "gpu_gib": job.vram_gib.usable, "gpus": job.gpus},
         **{"allocated_gib": peak, "reserved_gib": 1.02 * peak, "driver_gib": 1.02 * peak + 0.5},

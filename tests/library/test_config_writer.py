@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from planner.errors import LibraryError
-from planner.library.config_writer import config_of
+from planner.library.config_writer import config_of, decoder_config
 from planner.library.decoder_parts import families
 from planner.library.huggingface import architecture_from_config
 from planner.library.reading import read_library
@@ -46,3 +48,27 @@ def test_a_family_without_a_row_has_no_file() -> None:
     """Its keys are read by code of its own, which cannot be turned round."""
     with pytest.raises(LibraryError, match=r"the config.json of gpt2 cannot be written"):
         config_of(read_library().architecture("gpt2"))
+
+
+@pytest.mark.parametrize(
+    ("whole", "kind"),
+    [
+        ({"model_type": "gemma3", "vision_config": {}, "text_config": {"model_type": "gemma3_text"}}, "gemma3_text"),
+        ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "llama"),
+        ({"model_type": "mistral3", "text_config": {"model_type": "mistral"}, "vision_config": {}}, "mistral"),
+        # Transformers 5.23 has no class for the language models of these, whose files name the widths in two ways.
+        ({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", "rope_scaling": {}}}, "qwen3"),
+        ({"model_type": "qwen2_5_vl", "vision_config": {}, "architectures": ["Qwen2_5_VL"]}, "qwen2"),
+    ],
+)
+def test_the_decoder_of_a_multimodal_file_is_a_file_that_has_a_class(whole: dict[str, Any], kind: str) -> None:
+    """With the head of the whole model, and without what belongs to images."""
+    whole.get("text_config", whole)["vocab_size"] = 100
+    assert decoder_config({**whole, "tie_word_embeddings": False}) == {
+        "model_type": kind, "vocab_size": 100, "tie_word_embeddings": False
+    }  # fmt: skip
+
+
+def test_the_file_of_a_decoder_stays_as_it_is() -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_scaling": {"factor": 8.0}}
+    assert decoder_config(config) == config

@@ -21,6 +21,7 @@ from planner.results.plan import Plan
 from planner.services.kubernetes import export_all_services, export_service
 from planner.services.served_kinds import CHUNK
 from tests.helpers.exported_services import LARGE, given, kind, plan, texts
+from tests.helpers.fake_machine import FakeMachine
 
 NAME = "1-l40s-on-demand"
 
@@ -165,21 +166,17 @@ def test_adapters_are_served_from_a_folder_and_merged_ones_are_named() -> None:
 
 
 def test_the_shell_finds_the_adapters_of_a_folder(tmp_path: Path) -> None:
-    """Each folder is an adapter of that name; weights without a name stop the script before the engine."""
-    script = texts(plan(adapter={"rank": 16, "served": 2}))[f"serve-{NAME}.sh"]
-    for name in ("de", "fr"):
-        (tmp_path / "adapters" / name).mkdir(parents=True)
-    (tmp_path / "vllm").write_text('#!/bin/sh\nfor one in "$@"; do echo "$one"; done\n')
-    (tmp_path / "vllm").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ADAPTERS": "adapters", "PORT": "9000"}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    words = done.stdout.split("\n")
-    assert words[-4:-1] == ["--lora-modules", "de=adapters/de", "fr=adapters/fr"] and "--port=9000" in words
+    """Each folder is an adapter of that name; weights without a name stop the script before anything is installed."""
+    files = texts(plan(adapter={"rank": 16, "served": 2}))
     unnamed = texts(plan(kind(weight_format="int8")))[f"serve-{NAME}.sh"]
-    done = subprocess.run(["bash", "-c", unnamed], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "MODEL: name the weights (in int8)" in done.stderr
+    machine = FakeMachine(tmp_path, {**files, "unnamed.sh": unnamed})
+    for name in ("de", "fr"):
+        (machine.run / "adapters" / name).mkdir(parents=True)
+    ended = machine.run_script(f"serve-{NAME}.sh", ADAPTERS="adapters", PORT="9000")
+    assert ended.code == 0 and ended.calls[0] == "pip install vllm==0.33.0", "in the environment"
+    assert ended.calls[1].endswith("--lora-modules de=adapters/de fr=adapters/fr") and "--port=9000 " in ended.calls[1]
+    ended = machine.run_script("unnamed.sh")
+    assert ended.code != 0 and "MODEL: name the weights (in int8)" in ended.said and ended.calls == []
 
 
 def test_each_format_may_have_weights_of_its_own() -> None:
@@ -235,7 +232,7 @@ def test_the_folder_says_how_to_start_every_kind() -> None:
     assert "    sky serve up -n answers-2 --env MODEL=OWNER/NAME skypilot-2-l40s-on-demand.yaml\n" in text
     assert "skypilot-hours.cron changes the machines by the hour" in text and "one cluster" not in text
     assert "    bash serve-1-l40s-on-demand.sh\n    MODEL=OWNER/NAME bash serve-2-l40s-on-demand.sh\n" in text
-    assert "First: MODEL=OWNER/NAME is a repository with the weights in int8.\n" in text
+    assert "First: MODEL=OWNER/NAME: a repository with the weights in int8.\n" in text
     elsewhere = plan(kind(), kind(provider="gcp"))
     text = export_all_services(given(elsewhere), Wishes(), "plan.json")[0]["README.md"]
     assert "The kinds are at aws, gcp: one cluster needs nodes of all of them" in text

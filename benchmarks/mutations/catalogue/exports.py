@@ -129,8 +129,8 @@ AREA.add(
 )
 AREA.add(
     "SkyPilot: a run outside of its environment",
-    '"set -e", *environment_lines(task_name(job)), script',
-    '"set -e", script',
+    '"run": in_environment(task_name(job), _alone(launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES))),',
+    '"run": launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES),',
 )
 AREA.add("SkyPilot: the rank of each node is 0", '"$SKYPILOT_NODE_RANK"', "0")
 AREA.add(

@@ -10,9 +10,11 @@ from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel
 from planner.documents.tables import read_json
 from planner.errors import Fault, InputError
-from planner.library.reading import CardNames
+from planner.library.reading import CardNames, read_library
 from planner.results.plan import Assignment
 
+_LEAST_SEEN, _MOST_SEEN = 0.85, 1.05
+"""Shares of its nominal memory that a GPU may show: error correction takes up to 9 % (T4, L40S)."""
 WANTED = "give the probe.json that probe.sh wrote on the machine"
 
 
@@ -76,10 +78,14 @@ def check_is_of(probe: ProbeFile, file: str, job: Assignment, fingerprint: str) 
     if probe.plan != fingerprint:
         fix = "give the plan that planner probe was given, or probe this one"
         faults.append(Fault(file, 0, "plan", "the probe is of another plan", fix))
-    card = CardNames("gpus").canonical(probe.gpu_name or "")
+    fix = "give that machine back, or plan with its GPU: limits.gpus"
+    card, planned_gib = known_gpu(probe), read_library().gpu(job.gpu).vram_gib
     if card is not None and card != job.gpu:
         what = f"was measured on {probe.gpu_name}, and {job.name} is planned on {job.gpu}"
-        faults.append(Fault(file, 0, "gpu_name", what, "give that machine back, or plan with its GPU: limits.gpus"))
+        faults.append(Fault(file, 0, "gpu_name", what, fix))
+    elif not _LEAST_SEEN * planned_gib <= (probe.gpu_gib or 0.0) <= _MOST_SEEN * planned_gib:
+        what = f"was measured on a GPU of {probe.gpu_gib:g} GiB, and {job.gpu} has {planned_gib:g}"
+        faults.append(Fault(file, 0, "gpu_gib", what, fix))
     if probe.gpus != job.gpus:
         what = f"was measured on {probe.gpus} GPUs, and {job.name} is planned on {job.gpus}"
         faults.append(Fault(file, 0, "gpus", what, "name the job that was probed with --job"))
@@ -91,6 +97,11 @@ def check_is_of(probe: ProbeFile, file: str, job: Assignment, fingerprint: str) 
         faults.append(Fault(file, 0, f"run.{other[0]}", what, "name the job that was probed with --job"))
     if faults:
         raise InputError(faults)
+
+
+def known_gpu(probe: ProbeFile) -> str | None:
+    """Return the GPU that the driver named; None for a name that no GPU of the library has."""
+    return CardNames("gpus").canonical(probe.gpu_name or "")
 
 
 def _plain(value: Any) -> Any:
