@@ -250,12 +250,14 @@ def time(job: Assignment) -> list[str]:
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
-    """Return the observed hours, and the hours with spot or trials."""
+    """Return the observed hours, and the hours with spot, trials or an expected early stop."""
     observed = words.hours(job.observed_hours or 0.0)
     if job.trials > 1:
         return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
         return f"{observed} observed, on spot {whole}"
+    if job.hours.expected < (job.observed_hours or 0.0):
+        return f"{observed} observed to the end, {whole}"
     return f"likely {observed} for the whole job, observed {interval}"
 
 
