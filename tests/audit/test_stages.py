@@ -205,7 +205,7 @@ def test_a_run_that_stops_early_answers_every_test_prompt(on: str) -> None:
 
 
 def test_a_run_seen_from_start_to_end_has_no_stages() -> None:
-    """3 observed hours twice are 6, whatever the stages would take: they are in what was seen. Half a run takes half."""
+    """3 observed hours twice are 6, whatever the stages take: they are in what was seen. Half a run takes half."""
     stages = {"evaluation": {"share": 0.5}, "export": {}, "checkpoints": {"count": 9}}
     seen = [{"gpu": "A100-80GB", "gpus": 1, "hours": 3}]
     told, full = (planned(trials=2, measured=seen, stages=stages, early_stopping=s, efficiency=0.8) for s in (0.5, 1))
