@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner import generation
 from planner.report import words
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
@@ -177,6 +178,16 @@ def purchase(job: Assignment) -> list[str]:
     between = f" ({words.significant(low)} to {words.significant(high)})" if low < high else ""
     pays = f"cheaper than renting from {words.significant(one.pays_from_hours)} h{between} of such use"
     return words.wrap_lines(f"{what}: {pays}; this job has {use}", line_room(), 3)
+
+
+def services(job: Assignment) -> list[str]:
+    """Return what services by the token take, and from how much work own machines cost less."""
+    if job.inference:
+        return generation.api_lines(job.inference)
+    if (one := job.hosted) is None:
+        return []
+    pays = words.pays_from(one.pays_from_tokens, "tokens", one.pays_on)
+    return words.wrap_lines("; ".join([f"{words.sanitise(one.provider)}: {words.usd(one.usd)}", *pays]), line_room(), 2)
 
 
 def faster(plan: Plan) -> list[str]:

@@ -89,7 +89,7 @@ def _single(plan: Plan) -> list[str]:
             [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
         ),
         *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
-        *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
+        *words.section("Service", plan_alternatives.services(job)),
         *words.section("Next", plan_alternatives.format_alternatives(job)),
         *other_ways,
         *words.section(

@@ -416,6 +416,17 @@ class Purchase(Part):
     """Hours of such use that the job has."""
 
 
+class HostedTuning(Part):
+    """What the cheapest service that trains by the token takes for a job, next to machines."""
+
+    provider: str
+    usd: float
+    pays_from_tokens: float | None
+    """Tokens of a run from which on own machines cost less; 0: at any number; None: at none that was searched."""
+    pays_on: Option | None
+    """The machines that are cheapest there, with their dollars and hours for so many tokens."""
+
+
 class FurtherWay(Part):
     """A plan of the same scenario without the providers and cards of the plan, and of the ways before this one."""
 

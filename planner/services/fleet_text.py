@@ -350,7 +350,7 @@ def _api(fleet: Fleet) -> list[str]:
         pays = "the service costs less at this load"
         if one.pays_from_requests is not None:
             pays = f"own machines cost less from {words.significant(one.pays_from_requests)} requests a month"
-        lines += generation.api_service_lines(one, " a month", pays)
+        lines += generation.api_service_lines(one, " a month", [pays])
     return lines
 
 
