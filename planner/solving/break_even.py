@@ -125,7 +125,8 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
     """Return the multiple of the work from which own machines cost less than a service, and the machines there.
 
     0 where they cost less at every multiple that is searched, without machines; None where they do at no multiple of
-    `LARGER_WORK`, where a service with a price for a run costs less of more work, or where the search ends without a proof.
+    `LARGER_WORK`, where a service with a price for a run costs less of more work, or where the search ends without
+    a proof.
     """
     multiples = (each for each in LARGER_WORK if own.of_all(each).usd < hosted_usd(each) < math.inf)
     if (top := next(multiples, None)) is None:
@@ -163,7 +164,7 @@ def _end_of_minimum(hosted_usd: Callable[[float], float], top: float) -> float:
 def _bracket(
     cost: Callable[[float], Least], hosted_usd: Callable[[float], float], low: float, high: float
 ) -> tuple[float, float]:
-    """Return two multiples that are `BREAK_EVEN_WIDTH` apart: at the second one own machines cost less, at the first not.
+    """Return two multiples `BREAK_EVEN_WIDTH` apart: at the second one own machines cost less, at the first not.
 
     Both dollars are nearly straight lines, so that the chord of their difference meets zero near the root. It is tried
     a little to the right and to the left, to enclose the root, and every third time the middle, which always ends.
