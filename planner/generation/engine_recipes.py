@@ -321,7 +321,7 @@ class ReplicaMemory(NamedTuple):
 
 
 class EngineStart(NamedTuple):
-    """How an engine is started, as far as its memory hangs on it."""
+    """How an engine is started, as far as its memory depends on it."""
 
     release: str | None = None  # None: what holds for every release
     use: str = "server"  # or offline, where a script hands over all prompts

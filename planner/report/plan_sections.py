@@ -380,7 +380,7 @@ def prior_text(job: Assignment) -> str:
 
 
 def evidence(job: Assignment) -> list[str]:
-    """Return what the figures of a job rest on, and what the cheapest estimate flatters; none in older plans."""
+    """Return what the figures of a job rest on, and how far the cheapest estimate is too low; none in older plans."""
     rests = job.evidence
     if rests is None:
         return []

@@ -171,7 +171,7 @@ class PlanEvidence(Part):
     known: Option | None = None
     """The best plan whose speed is no prior, where that of the job is one and there is another."""
     estimates: int | None = None
-    """Estimates of which the plan is the cheapest, where that flatters it."""
+    """Estimates of which the plan is the cheapest, where that makes it too low."""
     flattery: float | None = None
     """Share by which such picks cost more on average than their estimates say; None below 2 %."""
 
