@@ -1,4 +1,4 @@
-"""How far the cheapest of many uncertain estimates is too low: `python -m benchmarks.winners_curse [SCENARIO.yaml ...]`.
+"""How far the cheapest of many uncertain estimates is too low: `python -m benchmarks.winners_curse [SCENARIO.yaml]`.
 
 The plan is the cheapest of all candidates by estimate, so it is more often one whose speed is overestimated. What is
 simulated: planner/solving/winners_curse.py.

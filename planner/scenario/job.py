@@ -33,7 +33,7 @@ DEFAULT_MEMORY_CONFIDENCE = 0.85
 """Probability to fit where a job states none.
 
 A start that fails costs its minutes of rent, and the smaller micro-batch that the plan names: some 8 % of the bill.
-From 0.95 to 0.9 the fit rule refuses 6 % fewer of the published runs that ran, whose next card is some 20 % more expensive:
+From 0.95 to 0.9 the fit rule refuses 6 % fewer of the published runs that ran, whose next GPU costs some 20 % more:
 1.2 % saved for 0.05 x 8 % = 0.4 % risked. From 0.9 to 0.85 it is 0.3 % for 0.4 %, from 0.85 to 0.8 0.2 % for 0.4 %.
 At 0.85 both false fits and false rejections are below 8 % (docs/accuracy.md, What a confidence of memory costs).
 """

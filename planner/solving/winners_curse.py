@@ -112,7 +112,7 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
 
 
 def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
-    """Return the job of a plan with how far the least of many estimates is too low, in its evidence; none if it hardly is.
+    """Return the job of a plan with how far the least of many estimates is too low, in its evidence; none if hardly.
 
     Of one training job that minimises dollars: what several jobs share is not drawn.
     """
