@@ -10,7 +10,7 @@ cheaper there, they join the handful, and the search goes on from there.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from planner import generation
 from planner.errors import ScenarioError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from planner.results.inference import ApiPrice
     from planner.results.plan import Assignment
+    from planner.scenario.inference_job import InferenceJob
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
 
@@ -48,10 +49,20 @@ def scale(job: Job, factor: float) -> Job:
     if amount is not None:
         changed = {amount: max(1, round(getattr(work, amount) * factor))}
     else:
-        scaled = (one.model_copy(update={"count": one.count * factor}) for one in work.lengths)
-        changed = {"lengths": tuple(scaled)}
+        changed = {"lengths": _scale_lengths(work.lengths, factor)}
     runs = (run if run.hours is None else run.model_copy(update={"hours": run.hours * factor}) for run in job.measured)
     return job.model_copy(update={"work": work.model_copy(update=changed), "measured": tuple(runs)})
+
+
+def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
+    """Return a table of lengths with so many times the requests, in whole numbers that spread evenly over its rows."""
+    found, total, taken = [], 0.0, 0
+    for one in lengths:
+        total += one.count * factor
+        count = round(total) - taken
+        taken += count
+        found += [one.model_copy(update={"count": count})] if count > 0 else []
+    return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
 
 
 @record(frozen=True)
@@ -199,17 +210,20 @@ def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) ->
 
 def _of_answers(price: ApiPrice, own: OwnMachines) -> ApiPrice:
     """Return what a service takes for answers, with the requests from which own machines cost less."""
-    runs, requests = own.job.trials.count, own.job.work.total_requests  # type: ignore[attr-defined]
+    asked = cast("InferenceJob", own.job)
+    offer = {price.offer: dict(own.prepared.scenario.labelled_offers())[price.offer]}
 
-    def requests_at(factor: float) -> float:
-        return float(scale(own.job, factor).work.total_requests)  # type: ignore[attr-defined]
+    def plain_usd(factor: float) -> float:
+        ((_, _, _, usd),) = generation.usd_by_the_token(cast("InferenceJob", scale(asked, factor)), offer)
+        return usd
 
-    found = find_break_even(own, lambda factor: price.usd * requests_at(factor) / requests)
+    all_usd = plain_usd(1.0)
+    found = find_break_even(own, lambda factor: price.usd * plain_usd(factor) / all_usd) if all_usd else None
     if found is None:
         return price
     factor, machines = found
-    pays = requests_at(factor) * runs if factor else 0.0
-    return price.model_copy(update={"pays_from_requests": pays, "pays_on": machines})
+    requests = cast("InferenceJob", scale(asked, factor)).work.total_requests * asked.trials.count if factor else 0
+    return price.model_copy(update={"pays_from_requests": float(requests), "pays_on": machines})
 
 
 def _of_tuning(own: OwnMachines) -> HostedTuning | None:

@@ -34,8 +34,9 @@ def answered(requests: int, per_million: float, **more: Any) -> Plan:
         "work": {"requests": requests, "input_tokens": 600, "output_tokens": 80},
         "techniques": {"engine": "vllm", "weight_bits": [16, 8]},
         "deadline": "10d",
+        **more,
     }
-    return planned(job, {"architectures": "llama-3.1-8b", **price}, **more)
+    return planned(job, {"architectures": "llama-3.1-8b", **price})
 
 
 def tuned(tokens: float, per_million: float, minimum: float = 0.0, **more: Any) -> Plan:
@@ -74,6 +75,18 @@ def test_answers_cost_less_on_own_machines_from_the_number_that_is_said(requests
         assert (job.cost_usd < told.usd) is (side > 1)
         assert (job.provider, job.gpu) == (price.pays_on.provider, price.pays_on.gpu)
         assert told.pays_from_requests == pytest.approx(price.pays_from_requests, rel=0.02)
+
+
+@pytest.mark.long
+def test_a_table_of_lengths_grows_and_shrinks_evenly() -> None:
+    """As many short as long requests pay from one number, whether a table is far above it or far below."""
+    found = []
+    for count in (3, 500):
+        lengths = [{"input_tokens": n, "output_tokens": 80, "count": count} for n in (200, 1000) for _ in range(5)]
+        plan = answered(0, 0.03, work={"lengths": lengths})
+        (price,) = plan.jobs[0].inference.api  # type: ignore[union-attr]
+        found.append(price.pays_from_requests)
+    assert found[0] == pytest.approx(found[1], rel=0.03)
 
 
 @pytest.mark.long
