@@ -103,4 +103,4 @@ def api_lines(made: BulkGeneration) -> list[str]:
 def api_service_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
     text = "; ".join([f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}", *pays])
-    return words.wrap_lines(text, line_room(), 2)
+    return words.wrap_lines(text, line_room(), 3)

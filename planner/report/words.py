@@ -207,7 +207,7 @@ def pays_from(amount: float | None, unit: str, machines: Option | None) -> list[
     """Return from which amount of work own machines cost less than a service, and which; empty where none is known."""
     if amount is None:
         return []
-    if machines is None:
+    if not amount or machines is None:
         return [f"own machines are cheaper at any number of {unit}"]
     which = f"{gpus(machines.gpus, machines.gpu, machines.runs_at_once)} at {sanitise(machines.provider)}"
     return [f"own machines are cheaper from {significant(amount)} {unit} ({which})"]

@@ -51,11 +51,9 @@ class ApiPrice(Part):
     hosts_tuned: Literal["yes", "dedicated", "no"]
     """Whether it serves the user's own weights: no means that the figure is that of the base model."""
     pays_from_requests: float | None
-    """Requests from which on own machines cost less; 0: at any number; None: at none that was searched.
-
-    Of a service: a month of the requests from which on its fleet of the quietest hour costs less."""
+    """Requests from which on own machines cost less; 0: at any number; None: at none that was searched."""
     pays_on: Option | None = None
-    """The machines that are cheapest there, with their dollars and hours for so many requests."""
+    """The machines that are cheapest there, with their dollars; of a fleet those that work most, with all dollars."""
     source: str = ""
 
 

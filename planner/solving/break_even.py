@@ -10,6 +10,7 @@ cheaper there, they join the handful, and the search goes on from there.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from planner import generation
@@ -152,7 +153,7 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
         if cost == own.of_few and own.of_all(top / 10).usd < hosted_usd(top / 10):
             top /= 10  # spot with its policies is cheapest at the top: smaller work seldom needs them, and is quicker
             continue
-        low, high = _bracket(cost, hosted_usd, least, top)
+        low, high = bracket(partial(_gap, cost, hosted_usd), least, top)
         exact = own.of_few if cost == own.roughly else cost
         if own.of_all(low).usd < hosted_usd(low):
             top = low
@@ -172,18 +173,17 @@ def _end_of_minimum(hosted_usd: Callable[[float], float], top: float) -> float:
     return low
 
 
-def _bracket(
-    cost: Callable[[float], Least], hosted_usd: Callable[[float], float], low: float, high: float
-) -> tuple[float, float]:
+def _gap(cost: Callable[[float], Least], hosted_usd: Callable[[float], float], factor: float) -> float:
+    return cost(factor).usd - hosted_usd(factor)
+
+
+def bracket(gap: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return two multiples `BREAK_EVEN_WIDTH` apart: at the second one own machines cost less, at the first not.
 
-    Both dollars are nearly straight lines, so that the chord of their difference meets zero near the root. It is tried
-    a little to the right and to the left, to enclose the root, and every third time the middle, which always ends.
+    `gap` is by how many dollars they cost more, not below 0 at `low` and below 0 at `high`. Both dollars are nearly
+    straight lines, so that the chord of `gap` meets zero near the root. It is tried a little to the right and to the
+    left, to enclose the root, and every third time the middle, which always ends.
     """
-
-    def gap(factor: float) -> float:
-        return cost(factor).usd - hosted_usd(factor)
-
     above, below, turn = gap(low), gap(high), 0
     while high > low * (1.0 + BREAK_EVEN_WIDTH):
         aside = (1.0 + BREAK_EVEN_WIDTH / 2, 1.0 / (1.0 + BREAK_EVEN_WIDTH / 2))

@@ -10,6 +10,7 @@ import pytest
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
+from planner.results.fleet import Fleet
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
 from planner.solving import break_even
@@ -102,6 +103,36 @@ def test_tuning_goes_to_own_machines_from_the_tokens_that_are_said(
         assert (made.provider == "hosted") is (side < 1)
         if side == 1.03:
             assert (made.provider, made.gpu) == (told.pays_on.provider, told.pays_on.gpu)
+
+
+def served(per_second: float, per_million: float) -> Fleet:
+    """Return the fleet of a service with days and nights, next to a service with one price for tokens in and out."""
+    price = {"usd_per_million_input_tokens": per_million, "usd_per_million_output_tokens": per_million}
+    job = {
+        "name": "served",
+        "kind": "serve",
+        "architecture": "llama-3.1-8b",
+        "load": {"per_second": per_second, "profile": "office", "input_tokens": 600, "output_tokens": 80},
+        "latency": {"ttft": "3s", "tpot": "100ms"},
+        "techniques": {"engine": "vllm", "weight_bits": [16, 8]},
+    }
+    return planned(job, {"architectures": "llama-3.1-8b", **price}).services[0].fleet
+
+
+@pytest.mark.long
+def test_a_fleet_costs_less_from_the_load_that_is_said() -> None:
+    """$0.1 a million tokens: the load is one, found from above or below, and fleets on both sides of it agree."""
+    found = []
+    for per_second in (0.5, 3.0):
+        fleet = served(per_second, 0.1)
+        requests = fleet.usd_per_month / fleet.usd_per_thousand_requests * 1000
+        (price,) = fleet.api
+        assert price.pays_from_requests and price.pays_on is not None
+        found.append(price.pays_from_requests)
+        for side in (0.95, 1.05):
+            other = served(side * per_second * price.pays_from_requests / requests, 0.1)
+            assert (other.usd_per_month < other.api[0].usd) is (side > 1)
+    assert found[0] == pytest.approx(found[1], rel=0.03)
 
 
 def test_machines_that_always_or_never_cost_less_are_said_so() -> None:
