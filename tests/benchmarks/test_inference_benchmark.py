@@ -340,7 +340,7 @@ def test_a_start_without_a_figure_is_no_refusal(tmp_path: Path) -> None:
     """A cache in tokens or GiB is a start; a negative one, or the words, is none; a blank one says nothing."""
     ran = ({"cache_tokens": 430_000}, {"cache_gib_per_gpu": 52.5})
     refused = ({"cache_tokens": -1}, {"cache_gib_per_gpu": -2.0}, {"outcome": "does not start: no memory"})
-    nothing = ({}, {"cache_tokens": 1000, "engine": "no such engine"})
+    nothing: tuple[dict[str, Any], ...] = ({}, {"cache_tokens": 1000, "engine": "no such engine"})
     found = starts(tmp_path / "cache.csv", *ran, *refused, *nothing)
     assert (found["n"], found["false_refusals"]["n"], found["false_starts"]["n"]) == (2, 2, 3)
     assert found["skipped"] == {"neither cache nor outcome stated": 1, "engine not in the table of engines": 1}
