@@ -145,8 +145,12 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
         return None
     least = _end_of_minimum(hosted_usd, top)
     if own.of_all(least).usd < hosted_usd(least):
-        most = LARGER_WORK[-1]
-        return (0.0, None) if own.of_all(most).usd < hosted_usd(most) or math.isinf(hosted_usd(most)) else None
+        # Where the least charge is not used up, more work may be charged no more.
+        is_flat = hosted_usd(top) <= hosted_usd(least) * (1.0 + 2 * BREAK_EVEN_WIDTH)
+        everywhere = all(
+            own.of_all(each).usd < hosted_usd(each) or math.isinf(hosted_usd(each)) for each in LARGER_WORK
+        )
+        return (0.0, None) if everywhere and not is_flat else None
     ways = [own.roughly, own.of_few, own.of_all]  # the quickest first, each exact where those before it are not
     for _ in range(MOST_PROOFS):
         cost = next((way for way in ways if way(top).usd < hosted_usd(top)), own.of_all)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.library.reading import read_library
-from planner.loading.scenario_file import parse_scenario
+from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.report.plan_text import render
 from planner.results.fleet import Fleet
 from planner.results.plan import Plan
@@ -156,6 +156,8 @@ def test_a_price_for_a_run_that_is_less_for_much_work_is_no_break_even() -> None
     )
     told = made.jobs[0].hosted
     assert made.jobs[0].provider == "small" and told is not None and told.pays_from_tokens is None
+    told = solve(read_scenario("confidence-budget"), SolveOptions()).jobs[0].hosted  # a deadline bars more work
+    assert told is not None and told.pays_from_tokens is None
 
 
 def test_nothing_is_searched_where_no_service_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
