@@ -40,7 +40,7 @@ TRIED: dict[str, tuple[str, ...]] = {
 RIGHT, REFUSED, WRONG = "right", "refused", "wrong"
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets, and a class that is compared by value has no hash
 class Cases:
     """Outcome of every case of a run, as a plugin of pytest."""
 
@@ -68,13 +68,18 @@ class Cases:
 
 
 def run(tests: Sequence[str]) -> Cases:
-    """Run the cases in this process, without the output of pytest."""
+    """Run the cases in this process, without the output of pytest.
+
+    RuntimeError, with that output, where pytest itself breaks: its outcomes would be missing in silence.
+    """
     import pytest  # late: only contributors have it
 
     cases = Cases()
     options = ["-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not ecosystem", f"--rootdir={ROOT}"]
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*options, *(str(ROOT / test) for test in tests)], plugins=[cases])
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        status = pytest.main([*options, *(str(ROOT / test) for test in tests)], plugins=[cases])
+    if status == pytest.ExitCode.INTERNAL_ERROR or (status == pytest.ExitCode.USAGE_ERROR and not cases.outcomes):
+        raise RuntimeError(f"pytest ended with status {int(status)}:\n{output.getvalue()}")
     return cases
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.published_losses [--law NAME]
 
-The level of a loss hangs on data and tokenizer, so two things are told apart: how far a run lies from the law, and how
-far the runs of one data set lie from one another once their mean distance is taken off.
+The level of a loss depends on data and tokenizer, so that two things are judged: how far a run lies from the law, and
+how far the runs of one data set lie from one another once their mean distance is taken off.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much the cheapest of many uncertain estimates flatters: `python -m benchmarks.winners_curse [SCENARIO.yaml ...]`.
+"""How far the cheapest of many uncertain estimates is too low: `python -m benchmarks.winners_curse [SCENARIO.yaml]`.
 
 The plan is the cheapest of all candidates by estimate, so it is more often one whose speed is overestimated. What is
 simulated: planner/solving/winners_curse.py.
@@ -7,6 +7,7 @@ simulated: planner/solving/winners_curse.py.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import sys
@@ -24,11 +25,11 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
 DEFAULT = ("quickstart", "llama-2-7b-full-vs-lora", "seven-b-billion-tokens", "pretrain-1b")
 
 
-def curses(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return the figures of scenarios of one job, by name."""
+def curses(paths: Sequence[Path], as_of: datetime.date | None = None) -> dict[str, dict[str, Any]]:
+    """Return the figures of scenarios of one job on a day, by name: on another day other prices are too old."""
     found = {}
     for path in paths:
-        scenario = read_scenario(path)
+        scenario = read_scenario(path).on_day(as_of)
         library = read_library([job.architecture for job in scenario.jobs])
         parts = own_parts(library.calibrations["uncertainty"].values)
         drawn = priced(prepare(scenario, library, with_policies=False))
@@ -38,7 +39,7 @@ def curses(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 def text_of(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a table."""
-    lines = [f"{'scenario':<32}{'candidates':>12}{'truly more, %':>18}{'than the best, %':>18}"]
+    lines = [f"{'scenario':<32}{'candidates':>12}{'costs more, %':>18}{'than the best, %':>18}"]
     for name, one in found.items():
         more, best = math.expm1(one["flattery"]) * 100, one["regret"] * 100
         lines.append(f"{name:<32}{one['candidates']:>12,}{more:>18.1f}{best:>18.1f}")
@@ -50,10 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.winners_curse", description=__doc__)
     parser.add_argument("scenarios", metavar="SCENARIO.yaml", nargs="*")
     parser.add_argument("--json", action="store_true", help="one JSON document in place of text")
+    parser.add_argument("--as-of", type=datetime.date.fromisoformat, metavar="DATE", help="prices as on this day")
     chosen = parser.parse_args(arguments)
     paths = [Path(name) for name in chosen.scenarios] or [SCENARIOS / f"{name}.yaml" for name in DEFAULT]
     try:
-        found = curses(paths)
+        found = curses(paths, chosen.as_of)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

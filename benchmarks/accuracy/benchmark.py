@@ -73,9 +73,7 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     result = scores.errors([c.error for c in found])
     result["n_complete"] = sum(complete(p, figure) for p in predictions)
     result["share_predicted"] = result["n"] / result["n_complete"] if result["n_complete"] else None
-    result["coverage"] = scores.coverage(
-        [c.spread_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
-    )
+    result["coverage"] = scores.coverage(*_ranges(found))
     result["classes"] = class_coverage(predictions, figure)
     result["organisations"] = mean_over_organisations(predictions, figure)
     result["kinds"] = {
@@ -120,13 +118,14 @@ def worst_kind(kinds: Mapping[str, Any]) -> str | None:
 def range_of(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     """Return the shares inside the 68 and 95 % ranges, and the mean stated spread over the one that 68 % need."""
     found = [c for p in predictions if (c := compared(p, figure)) is not None]
-    away = [abs(c.spread_error) for c in found]
-    needed = scores.quantile(away, 0.68)
-    return {
-        "interval_68": fmean(size <= c.sigma for size, c in zip(away, found, strict=True)),
-        "interval_95": fmean(size <= 1.96 * c.sigma_tail for size, c in zip(away, found, strict=True)),
-        "width": fmean(c.sigma for c in found) / needed if needed else None,
-    }
+    coverage, needed = scores.coverage(*_ranges(found)), scores.quantile([abs(c.spread_error) for c in found], 0.68)
+    shares = {name: coverage[name] for name in ("interval_68", "interval_95")}
+    return {**shares, "width": fmean(c.sigma for c in found) / needed if needed else None}
+
+
+def _ranges(found: Sequence[Comparison]) -> tuple[list[float], list[float], list[float]]:
+    """Return how far figures are off, and both spreads of each."""
+    return [c.spread_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
 
 
 CLASSES: dict[str, Callable[[Prediction], bool]] = {
@@ -153,12 +152,8 @@ def class_coverage(predictions: Sequence[Prediction], figure: str) -> dict[str, 
     for name, belongs in CLASSES.items():
         members = [c for p in predictions if (c := compared(p, figure)) is not None and belongs(p)]
         if len(members) >= LEAST_OF_CLASS:
-            within = sum(abs(c.spread_error) <= c.sigma for c in members)
-            wide = sum(abs(c.spread_error) <= 1.96 * c.sigma_tail for c in members)
-            found[name] = {
-                "interval_68": scores.share(within, len(members)),
-                "interval_95": scores.share(wide, len(members)),
-            }
+            counts = scores.inside(*_ranges(members))
+            found[name] = {key: scores.share(count, len(members)) for key, count in counts.items()}
     return found
 
 

@@ -68,10 +68,16 @@ def errors(relative: Sequence[float]) -> dict[str, Any]:
 
 def coverage(log_errors: Sequence[float], sigmas: Sequence[float], tails: Sequence[float]) -> dict[str, Any]:
     """Return the shares of |ln(measured / predicted)| within one display sigma, and within 1.96 tail sigmas."""
-    n = len(log_errors)
-    within = sum(abs(e) <= s for e, s in zip(log_errors, sigmas, strict=True))
-    wide = sum(abs(e) <= 1.96 * t for e, t in zip(log_errors, tails, strict=True))
-    return {"n": n, "interval_68": within / n if n else None, "interval_95": wide / n if n else None}
+    n, counts = len(log_errors), inside(log_errors, sigmas, tails)
+    return {"n": n, **{name: count / n if n else None for name, count in counts.items()}}
+
+
+def inside(log_errors: Sequence[float], sigmas: Sequence[float], tails: Sequence[float]) -> dict[str, int]:
+    """Return how many of |ln(measured / predicted)| lie in the 68 and in the 95 % ranges."""
+    return {
+        "interval_68": sum(abs(e) <= s for e, s in zip(log_errors, sigmas, strict=True)),
+        "interval_95": sum(abs(e) <= 1.96 * t for e, t in zip(log_errors, tails, strict=True)),
+    }
 
 
 @dataclass(frozen=True)

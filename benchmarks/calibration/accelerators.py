@@ -11,7 +11,6 @@ import argparse
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 
 from benchmarks.accuracy.measurements import Row, read_measurements
@@ -152,6 +151,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     models = data_folder("models")
     said = {name: library.calibrations[name].description for name in CALIBRATIONS}
-    for path in write_calibration(models, Path(models), found_coefficients(rows, errors, free, fixed), said):
+    for path in write_calibration(models, models, found_coefficients(rows, errors, free, fixed), said):
         print(path)
     return 0

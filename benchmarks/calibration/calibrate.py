@@ -23,6 +23,7 @@ from benchmarks.calibration.files import Found, write_calibration
 from benchmarks.calibration.fitting import of_kernels
 from benchmarks.calibration.held_out import (
     FILES,
+    PredictedRows,
     Shipped,
     Table,
     counts,
@@ -100,7 +101,7 @@ def fitted_numbers(table: Table) -> dict[str, Found]:
     return found
 
 
-def stated_spreads(table: Table | Shipped) -> dict[str, Found]:
+def stated_spreads(table: PredictedRows) -> dict[str, Found]:
     """Return the spreads of the estimates: of organisations that were in no fit, each judged by one without it."""
     if isinstance(table, Shipped):
         parts = table.parts()
@@ -113,7 +114,7 @@ def stated_spreads(table: Table | Shipped) -> dict[str, Found]:
     return _said(spreads(table, parts, of_sources=True, inner=inner), table)
 
 
-def _said(stated: Mapping[str, float], table: Table | Shipped) -> dict[str, Found]:
+def _said(stated: Mapping[str, float], table: PredictedRows) -> dict[str, Found]:
     """Return spreads with what they rest on; those of chips other than NVIDIA's are of another command."""
     found = {}
     figures_of = table.fitted_figures if isinstance(table, Table) else FIGURES
@@ -128,7 +129,7 @@ def _said(stated: Mapping[str, float], table: Table | Shipped) -> dict[str, Foun
     return found
 
 
-def described(table: Table | Shipped) -> dict[str, str]:
+def described(table: PredictedRows) -> dict[str, str]:
     """Return what each file says of its fit."""
     said = {}
     for figure in FIGURES:
@@ -172,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if chosen.judge else _write(found, table, chosen.out)
 
 
-def _write(found: Mapping[str, Found], table: Table | Shipped, out: str | None) -> int:
+def _write(found: Mapping[str, Found], table: PredictedRows, out: str | None) -> int:
     """Write the files with these numbers; 0."""
     models = data_folder("models")
     for path in write_calibration(models, Path(out) if out else models, found, described(table)):

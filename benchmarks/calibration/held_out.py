@@ -31,8 +31,22 @@ Four runs count as one in throughput: of weights of 1, 0.5, 0.25 and 0.12 the ot
 of thirteen left out and 0.25 for two; the two are equal in the end, and the configuration split is better at 0.25."""
 
 
-class Table:
-    """The rows of a table, made into setups once and for all; `strangers` are judged and take part in no fit."""
+class PredictedRows:
+    """The rows of a table and those of strangers, which take part in no fit, with what is predicted of them."""
+
+    known: tuple[Prediction, ...]
+    unknown: tuple[Prediction, ...]
+    """The same with every framework forgotten."""
+
+    def __init__(self, rows: Sequence[Row], library: Library, strangers: Sequence[Row]):
+        self.library, self.fixed = library, shipped_values(library)
+        self.fits_on: NDArray[np.bool_] = np.arange(len(rows) + len(strangers)) < len(rows)
+        self.rows = (*rows, *strangers)
+        self.blind = frozenset(map(organisation, strangers)) - frozenset(map(organisation, rows))
+
+
+class Table(PredictedRows):
+    """The rows of a table, made into setups once and for all, from which coefficients are fitted."""
 
     def __init__(
         self,
@@ -41,17 +55,10 @@ class Table:
         fitted_figures: Sequence[str] = FIGURES,
         strangers: Sequence[Row] = (),
     ):
-        predictor = Predictor(traced_library(library))
+        super().__init__(rows, library, strangers)
         self.fitted_figures = tuple(fitted_figures)  # coefficients of the others stay as they ship
-        self.library = library
-        self.fits_on: NDArray[np.bool_] = np.arange(len(rows) + len(strangers)) < len(rows)
-        rows = (*rows, *strangers)
-        self.rows = rows
-        seen = {organisation(row) for row, fits in zip(rows, self.fits_on, strict=True) if fits}
-        self.blind = frozenset(organisation(row) for row in rows) - seen
-        self.known = tuple(predictor.predict(rows))
-        self.unknown = tuple(predictor.predict(rows, as_unknown=True))
-        self.fixed = shipped_values(library)
+        predictor = Predictor(traced_library(library))
+        self.known, self.unknown = (tuple(predictor.predict(self.rows, as_unknown)) for as_unknown in (False, True))
         self.free = {files: read_free(files) for files in (MEMORY_FILES, TIME_FILES)}
         self._fits: dict[bytes, Fit] = {}
 
@@ -76,7 +83,7 @@ class Table:
         return fitted(rows.predicted, rows.measured, sources, self.free[files], self.fixed, LOSSES[files])
 
 
-class Shipped:
+class Shipped(PredictedRows):
     """The rows of a table as the shipped coefficients judge them, without a fit: what spreads are taken from.
 
     Rows of organisations that were there when the estimates were made tell how classes differ, those of `strangers`
@@ -84,11 +91,8 @@ class Shipped:
     """
 
     def __init__(self, rows: Sequence[Row], library: Library, strangers: Sequence[Row]):
+        super().__init__(rows, library, strangers)
         predictor = Predictor(library)
-        self.library, self.fixed = library, shipped_values(library)
-        self.fits_on: NDArray[np.bool_] = np.arange(len(rows) + len(strangers)) < len(rows)
-        self.rows = (*rows, *strangers)
-        self.blind = frozenset(map(organisation, strangers)) - frozenset(map(organisation, rows))
         either = (predictor.predict(self.rows, as_unknown) for as_unknown in (False, True))
         self.known, self.unknown = (
             tuple(p if lengths_known(p) else replace(p, speed=None) for p in predictions) for predictions in either
@@ -188,13 +192,13 @@ def unfitted(table: Table, forgotten: frozenset[int] = frozenset()) -> list[Pred
     return judged(table, prior, either)
 
 
-def strangers(table: Table | Shipped, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
+def strangers(table: PredictedRows, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
     """Return the rows of a part with a framework that no other chosen row informs."""
     seen = frameworks(table, chosen & ~part)
     return frozenset(i for i in np.flatnonzero(part).tolist() if table.rows[i].text("framework") not in seen)
 
 
-def folds(table: Table | Shipped, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
+def folds(table: PredictedRows, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
     """Return the parts of the chosen rows, each of which the others can judge as the split judges its rows."""
     name_of = inner_side if split == "configuration" else organisation
     parts = [str(name_of(row)) for row in table.rows]
@@ -238,14 +242,14 @@ def _judges(prediction: Prediction) -> bool:
     return headline(prediction, "memory") and has_verdict(prediction)
 
 
-def frameworks(table: Table | Shipped, chosen: NDArray[np.bool_]) -> frozenset[str]:
+def frameworks(table: PredictedRows, chosen: NDArray[np.bool_]) -> frozenset[str]:
     """Return the frameworks that the chosen rows inform: those of rows that are fitted."""
     rows = [table.known[i] for i in np.flatnonzero(chosen & table.fits_on)]
     return frozenset(p.row.text("framework") for p in rows if any(counts(p, figure) for figure in FIGURES))
 
 
 def spreads(
-    table: Table | Shipped, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()
+    table: PredictedRows, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()
 ) -> dict[str, float]:
     """Return the spreads that these judged rows show; `of_sources` where new rows come from new organisations.
 

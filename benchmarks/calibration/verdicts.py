@@ -19,6 +19,7 @@ from benchmarks.accuracy.predictions import Prediction
 from benchmarks.accuracy.splits import organisation
 from benchmarks.calibration.fitting import source_weights
 from planner.arrays import Floats
+from planner.estimates.work import normal_tail
 
 GRID = np.linspace(-2.0, 2.0, 201)
 """Errors, and shared parts of them, that are told apart."""
@@ -29,9 +30,8 @@ NORMAL_QUARTERS = 0.6745
 FARTHEST = 3.0
 """Deviations beyond which an error counts no more against a shared part: tails are heavy."""
 
-
 _TINY = 1e-300
-_error_function_tail = np.frompyfunc(math.erfc, 1, 1)
+_normal_tails = np.frompyfunc(normal_tail, 1, 1)
 
 
 class Scatter(NamedTuple):
@@ -128,7 +128,7 @@ def surprise(prediction: Prediction, scatter: Scatter) -> float:
 
 def _log_normal(deviations: Floats) -> Floats:
     """Return ln of the probability that a standard normal stays below."""
-    below = 0.5 * np.asarray(_error_function_tail(-np.asarray(deviations) / math.sqrt(2.0)), dtype=float)
+    below = np.asarray(_normal_tails(-np.asarray(deviations)), dtype=float)
     return np.asarray(np.log(np.maximum(below, _TINY)))
 
 

@@ -41,9 +41,9 @@ class Start(NamedTuple):
 def is_cache_table(path: str) -> bool:
     """Return whether a table has the columns of caches; False where it cannot be read."""
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             return set(CACHE_COLUMNS) <= set(next(csv.reader(file), []))
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, csv.Error):
         return False
 
 
@@ -65,14 +65,19 @@ def _start(row: Row, library: Library) -> Start | str:
     form = table.format_behind(weights)
     if form is None:
         return "weight format not in the table of formats"
+    if row.text("engine") not in table.engines:
+        return "engine not in the table of engines"
     try:
         architecture, gpu = library.architecture(row.cells["model"]), library.gpu(row.cells["gpu"])
     except KeyError:
         return "model or GPU not in the library"
     settings = {"gpus": row.count("gpus") or 1, "engine": row.text("engine"), "weight_format": form}
     settings |= {"input": PROMPT, "output": ANSWER, "engine_release": _known_release(row)}
-    gib, tokens = row.number("cache_gib_per_gpu"), row.positive("cache_tokens")
-    starts = (tokens or gib or 0.0) > 0 and not row.text("outcome").startswith("does not start")
+    gib, tokens = row.number("cache_gib_per_gpu"), row.number("cache_tokens")
+    fails = row.text("outcome").startswith("does not start")
+    if tokens is None and gib is None and not fails:
+        return "neither cache nor outcome stated"
+    starts = not fails and (tokens if tokens is not None else gib or 0.0) > 0
     try:
         made = generation.estimate_inference(architecture, gpu.name, library, **settings)
     except ScenarioError:

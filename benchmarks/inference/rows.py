@@ -26,6 +26,7 @@ from benchmarks.inference.engine_facts import (
     trial_bytes,
     tries_whole_prompts,
 )
+from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
 from planner.estimates.generation import activation_bytes, kv_bytes_per_token
 from planner.generation.engine_recipes import OTHER_ENGINE, Division, Network, Serving, serving_of, widest_values
 from planner.library.engines import Engine, read_engines
@@ -38,8 +39,6 @@ FIGURES = ("throughput", "tpot", "ttft")
 
 SINGLE_STREAM_OUTPUT = 128.0
 """Tokens of a single stream whose source names no lengths: short, so that the cache hardly counts."""
-DEFAULT_NETWORK_GB_S = 12.5
-"""Of a machine of which nothing is known, as in the estimates of training."""
 OTHER_SEQUENCES = 256.0
 """In flight at most, of an engine without a profile: the default of vLLM and of SGLang."""
 LEAST_IN_FLIGHT = 0.5
@@ -219,7 +218,7 @@ def _network(row: Row, gpu: GpuSpec, tensor: int) -> Network | None:
     """Return the network of the machines that a layer is divided among; None within one machine."""
     if tensor <= GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE):
         return None
-    gbps = row.positive("network_gbps") or 8.0 * NETWORK_GB_S.get(gpu.generation, DEFAULT_NETWORK_GB_S)
+    gbps = row.positive("network_gbps") or 8.0 * NETWORK_GB_S.get(gpu.generation, DEFAULT_NETWORK_BYTES_PER_SECOND / GB)
     return Network(gbps * GB / 8.0)
 
 

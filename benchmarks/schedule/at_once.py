@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter, process_time
 
 from benchmarks.schedule.portfolios import ARCHITECTURES, SEED, peak_gb
@@ -31,7 +30,7 @@ def draw_at_once(count: int, seed: int = SEED) -> Scenario:
         f"quota: {{vast: {count // 4}, runpod-community: {count // 4}, runpod-secure: {count // 4}}}}}\n"
         "jobs:\n" + "\n".join(jobs) + "\n"
     )
-    return parse_scenario(text, Path(data_folder("scenarios")))
+    return parse_scenario(text, data_folder("scenarios"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import random
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter, process_time
 
 from planner.documents.files import data_folder
@@ -59,7 +58,7 @@ def draw(count: int, shared: str, seed: int = SEED) -> Scenario:
         f"name: {shared}-{count}\ninventory: [market]\n{listed}"
         f"limits: {{{', '.join(limits)}}}\njobs:\n" + "\n".join(jobs) + "\n"
     )
-    return parse_scenario(text, Path(data_folder("scenarios")))
+    return parse_scenario(text, data_folder("scenarios"))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# How far a run is and how fast: its logs joined, its attempts told apart, its pace with the noise.
+# How far a run is and how fast: its logs joined, its attempts distinguished, its pace with the noise.
 
 
 BATCHES = 20

@@ -65,7 +65,7 @@ def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def separable_settings(scenario: Scenario, settings: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the groups of settings whose effects can be told apart; none where some are valid together alone.
+    """Return the groups of settings whose effects can be distinguished; none where some are valid together alone.
 
     Requests in flight in place of requests a second are two settings: either alone is a contradiction.
     """

@@ -119,7 +119,7 @@ class MachineCandidates:
         run = work + reload
         tests = job.stages.evaluation is not None and job.stages.evaluation.answers_prompts
         uncut = evaluation if tests else 0.0  # early stopping leaves out no test prompt
-        stretch = np.where(observed, 1.0, ((work - uncut) / job.early_stopping + uncut + reload) / run)
+        stretch = ((work - uncut) / job.early_stopping + uncut + reload) / run
         spot_paid, spot_wall = self._spot_hours(run, restart)
         ratios, (export, sent, result) = node_group_ratios(job), self._exports()
         cached = np.asarray(run_hours.latent_gb)[self.recipe]

@@ -274,7 +274,7 @@ def compute_run_hours(
     chain, each = trials.wall * job.early_stopping, tuple(zip(recipes, times.coefficients, strict=True))
     stage_bytes = stage_checkpoint_bytes(job, times.coefficients, stages)
     return RunHours(
-        training_hours=training * np.where(observed, trials.wall, chain),
+        training_hours=training * chain,
         evaluation_hours=np.where(observed, 0.0, times.evaluation_hours() * chain),
         checkpoint_hours=np.where(observed, 0.0, times.checkpoint_hours(training, stage_bytes) * chain),
         reload_hours=np.where(observed, 0.0, times.load_seconds / HOUR * trials.reloads_wall),

@@ -1,4 +1,4 @@
-"""Files of prices to offers and back: formats told apart by their columns or keys, and what became of the rows."""
+"""Files of prices to offers and back: formats distinguished by their columns or keys, and what became of the rows."""
 
 from __future__ import annotations
 

@@ -240,9 +240,6 @@ def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime
         ),
         "checkpoints are left to the service: no cost is counted": job.stages.checkpoints,
         FULL_RUN_NOTE: job.early_stopping < 1,
-        "the service trains less where the run stops early; observed hours of machines are of the whole run": (
-            job.early_stopping < 1 and any(seen.hours is not None for seen in job.measured)
-        ),
     }
     return (*(note for note, holds in notes.items() if holds), *_on_work(chosen, limits))
 
@@ -295,7 +292,7 @@ def is_fed_by_storage(chosen: ChosenCandidate) -> bool:
 
 
 def _on_observed_stages(job: Job) -> list[str]:
-    """Return what observed hours are assumed to include: stages add nothing, early stopping takes nothing off."""
+    """Return what observed hours are assumed to include: stages add nothing, early stopping takes off a share."""
     names = {"ingest": "preparing data", "evaluation": "evaluation", "checkpoints": "checkpoints", "export": "export"}
     held = [name for stage, name in names.items() if getattr(job.stages, stage) is not None]
     notes = []
@@ -303,7 +300,8 @@ def _on_observed_stages(job: Job) -> list[str]:
         listed = " and ".join([", ".join(held[:-1]), held[-1]] if held[1:] else held)
         notes.append(f"observed hours are assumed to include {listed}: no hours are added for them")
     if job.early_stopping < 1:
-        notes.append("observed hours are assumed to be those of the whole run: early stopping is not counted")
+        share = f"{100 * job.early_stopping:.3g} %"
+        notes += [f"observed hours are assumed to be those of a run to its end: {share} of them count", FULL_RUN_NOTE]
     return notes
 
 

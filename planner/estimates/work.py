@@ -51,7 +51,7 @@ def cut_share(packing: str, mean_length: float, cv: float, sequence: float, leng
     if sigma < _LEAST_SIGMA:
         return max(0.0, 1.0 - sequence / mean_length)
     place = (math.log(sequence / mean_length) + sigma * sigma / 2.0) / sigma
-    beyond = _normal_tail(place - sigma) - sequence / mean_length * _normal_tail(place)
+    beyond = normal_tail(place - sigma) - sequence / mean_length * normal_tail(place)
     return min(max(beyond, 0.0), 1.0)
 
 
@@ -66,7 +66,8 @@ _LEAST_SIGMA = 1e-9
 """Spread of the logarithm below which all lengths are equal."""
 
 
-def _normal_tail(place: float) -> float:
+def normal_tail(place: float) -> float:
+    """Return the probability that a standard normal lies above a place, exact in the far tail."""
     return 0.5 * math.erfc(place / math.sqrt(2.0))
 
 
@@ -160,7 +161,7 @@ def _check(packing: str) -> None:
 def _normal_grid() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the standard normal values and the probability below each."""
     edges = np.linspace(-_REACH, _REACH, _CELLS + 1)
-    below = np.array([0.5 * math.erfc(-edge / math.sqrt(2.0)) for edge in edges])
+    below = np.array([normal_tail(-edge) for edge in edges])
     return edges, below
 
 

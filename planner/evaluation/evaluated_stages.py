@@ -251,7 +251,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
     source, wanted = job.stages.transfer, job.stages.checkpoints
     kept = _checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0
     lies_here = source is not None and (source.region,) == context.offer.regions
-    live, early = (0.0, 1.0) if observed else (1.0, job.early_stopping)  # nothing is added to an observed run
+    live, early = 0.0 if observed else 1.0, job.early_stopping  # nothing is added to an observed run
     if observed:
         parts = (observed.hours or 0.0, 0.0, 0.0)
     else:

@@ -34,7 +34,6 @@ from planner.library.names import hosted_name
 from planner.records import record
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram
-from planner.scenario.fees import fees_usd
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.observed_run import ServedRun
 from planner.scenario.offer import Managed, Offer
@@ -232,24 +231,16 @@ class Replica:
             parts=parts,
         )
 
-    def _services(self, bill: Sequence[BillItem]) -> tuple[ApiPrice, ...]:
-        """Return what each service that answers with the model takes, and from how many requests on a machine pays."""
-        work, trials = self.job.work, self.job.trials.count
-        requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
-        work_lines = [line for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed")]
-        each = math.fsum(line.usd for line in work_lines)
-        each += fees_usd(
-            self.context.offer.fees, {"machine hours": math.fsum(line.quantity or 0.0 for line in work_lines)}
-        )
-        once = (math.fsum(line.usd for line in bill) - each) / machines
-        found = []
+    def _services(self) -> tuple[ApiPrice, ...]:
+        """Return what each service that answers with the model takes; from where machines pay is not known here."""
+        trials = self.job.trials.count
+        requests, found = self.job.work.total_requests * trials, []
         for label, offer, price, usd in usd_by_the_token(self.job, self.context.offers):
             usd *= (1.0 - price.batch_discount) * trials
-            pays = once * requests / (usd - each) if usd > each else None
             found.append(
                 ApiPrice(
                     offer=label, usd=usd, usd_per_thousand_requests=usd / requests * 1e3,
-                    hosts_tuned=price.hosts_tuned, pays_from_requests=pays, source=offer.source,
+                    hosts_tuned=price.hosts_tuned, pays_from_requests=None, source=offer.source,
                 )
             )  # fmt: skip
         return tuple(sorted(found, key=lambda one: (one.usd, one.offer)))
@@ -287,7 +278,7 @@ class Replica:
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
             evidence="measured" if self.measured else "prior" if priors else "fitted",
-            api=self._services(bill), priors=priors,
+            api=self._services(), priors=priors,
         )  # fmt: skip
 
 

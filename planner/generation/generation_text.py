@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.library.engines import read_engines
 from planner.report import words
 from planner.report.words import line_room
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.units import MILLISECONDS, figure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SHARE_SHOWN = 0.05
 """Least share of the time that is named."""
@@ -90,14 +95,12 @@ def api_lines(made: BulkGeneration) -> list[str]:
     """Return what services take for the same tokens, and from which volume own machines pay; a line or two each."""
     lines = []
     for service in made.api[:MOST_SERVICES]:
-        pays = "own machines are never cheaper"
-        if service.pays_from_requests is not None:
-            pays = f"own machines are cheaper from {words.significant(service.pays_from_requests)} requests"
+        pays = words.pays_from(service.pays_from_requests, "requests", service.pays_on)
         lines += api_service_lines(service, "", pays)
     return lines
 
 
-def api_service_lines(one: ApiPrice, per: str, pays: str) -> list[str]:
+def api_service_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
-    text = f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}; {pays}"
-    return words.wrap_lines(text, line_room(), 2)
+    text = "; ".join([f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}", *pays])
+    return words.wrap_lines(text, line_room(), 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner import generation
 from planner.report import words
 from planner.report.plan_sections import price_back
 from planner.report.words import line_room
@@ -223,6 +224,16 @@ def _left_out(one: Purchase) -> list[str]:
     without = f"not in the price: {one.without}" if one.without else ""
     text = "; ".join(filter(None, (without, capital)))
     return words.wrap_lines(text, line_room(), 2) if text else []
+
+
+def services(job: Assignment) -> list[str]:
+    """Return what services by the token take, and from how much work own machines cost less."""
+    if job.inference:
+        return generation.api_lines(job.inference)
+    if (one := job.hosted) is None:
+        return []
+    pays = words.pays_from(one.pays_from_tokens, "tokens", one.pays_on)
+    return words.wrap_lines("; ".join([f"{words.sanitise(one.provider)}: {words.usd(one.usd)}", *pays]), line_room(), 2)
 
 
 def faster(plan: Plan) -> list[str]:

@@ -267,12 +267,14 @@ def time(job: Assignment) -> list[str]:
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
-    """Return the observed hours, and the hours with spot or trials."""
+    """Return the observed hours, and the hours with spot, trials or an expected early stop."""
     observed = words.hours(job.observed_hours or 0.0)
     if job.trials > 1:
         return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
         return f"{observed} observed, on spot {whole}"
+    if job.hours.expected < (job.observed_hours or 0.0):
+        return f"{observed} observed to the end, {whole}"
     return f"likely {observed} for the whole job, observed {interval}"
 
 
@@ -434,7 +436,7 @@ def prior_text(job: Assignment) -> str:
 
 
 def evidence(job: Assignment) -> list[str]:
-    """Return what the figures of a job rest on, and what the cheapest estimate flatters; none in older plans."""
+    """Return what the figures of a job rest on, and how far the cheapest estimate is too low; none in older plans."""
     rests = job.evidence
     if rests is None:
         return []

@@ -92,7 +92,7 @@ def _single(plan: Plan) -> list[str]:
             [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
         ),
         *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
-        *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
+        *words.section("Service", plan_alternatives.services(job)),
         *words.section("Next", plan_alternatives.format_alternatives(job)),
         *words.section("Else", plan_alternatives.further_ways(job)),
         *words.section("Buy", plan_alternatives.purchase(job)),

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from planner.errors import printable
-from planner.results.plan_parts import Hours, describe_machines
+from planner.results.plan_parts import Hours, Option, describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.units import DAY_HOURS
 
@@ -217,6 +217,16 @@ def bar(share: float) -> str:
 def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
     """Return the machines, such as `4 x H100-80GB`, or `2 x (4 x H100-80GB)` for two runs in parallel."""
     return describe_machines(count, gpu, runs_at_once)
+
+
+def pays_from(amount: float | None, unit: str, machines: Option | None) -> list[str]:
+    """Return from which amount of work own machines cost less than a service, and which; empty where none is known."""
+    if amount is None:
+        return []
+    if not amount or machines is None:
+        return [f"own machines are cheaper at any number of {unit}"]
+    which = f"{gpus(machines.gpus, machines.gpu, machines.runs_at_once)} at {sanitise(machines.provider)}"
+    return [f"own machines are cheaper from {significant(amount)} {unit} ({which})"]
 
 
 def sanitise(text: str) -> str:

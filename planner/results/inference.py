@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from planner.results.plan_parts import EvidenceWord, Part, Spread, html_table
+from planner.results.plan_parts import EvidenceWord, Option, Part, Spread, html_table
 from planner.results.result_tables import Result
 
 
@@ -51,7 +51,9 @@ class ApiPrice(Part):
     hosts_tuned: Literal["yes", "dedicated", "no"]
     """Whether it serves the user's own weights: no means that the figure is that of the base model."""
     pays_from_requests: float | None
-    """Requests from which on one rented machine costs less; None: never."""
+    """Requests from which on own machines cost less; 0: at any number; None: at none that was searched."""
+    pays_on: Option | None = None
+    """The machines that are cheapest there, with their dollars; of a fleet those that work most, with all dollars."""
     source: str = ""
 
 

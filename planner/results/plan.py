@@ -23,6 +23,7 @@ from planner.results.plan_parts import (
     Count,
     CutSamples,
     FurtherWay,
+    HostedTuning,
     HostMemory,
     Hours,
     Infeasible,
@@ -89,6 +90,7 @@ NOT_OF_ALL = (
     "host_memory",
     "inference",
     "purchase",
+    "hosted",
     "fallbacks",
     "lead_hours",
     "outlay_usd",
@@ -210,6 +212,8 @@ class Assignment(Part):
     """Hours from the order to the machine, before which the job cannot start."""
     purchase: Purchase | None = None
     """What buying its machines would cost; None where none of that kind is for sale, or nothing is rented."""
+    hosted: HostedTuning | None = None
+    """What a service that trains by the token takes; None without one, and without machines that could do it."""
     fallbacks: tuple[FurtherWay, ...] = ()
     """As many further ways as `limits.fallbacks` asks for, cheapest first."""
     reservation: int | None = None

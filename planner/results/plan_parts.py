@@ -179,7 +179,7 @@ class PlanEvidence(Part):
     known: Option | None = None
     """The best plan whose speed is no prior, where that of the job is one and there is another."""
     estimates: int | None = None
-    """Estimates of which the plan is the cheapest, where that flatters it."""
+    """Estimates of which the plan is the cheapest, where that makes it too low."""
     flattery: float | None = None
     """Share by which such picks cost more on average than their estimates say; None below 2 %."""
 
@@ -444,6 +444,17 @@ class Purchase(Part):
     pays_from_hours_high: float | None
     hours: float
     """Hours of such use that the job has."""
+
+
+class HostedTuning(Part):
+    """What the cheapest service that trains by the token takes for a job, next to machines."""
+
+    provider: str
+    usd: float
+    pays_from_tokens: float | None
+    """Tokens of a run from which on own machines cost less; 0: at any number; None: at none that was searched."""
+    pays_on: Option | None
+    """The machines that are cheapest there, with their dollars and hours for so many tokens."""
 
 
 class FurtherWay(Part):

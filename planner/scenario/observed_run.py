@@ -36,7 +36,8 @@ class Measured(RunSettings):
     """One observed run of this job on `gpus` GPUs in total.
 
     `hours` are those of the whole job from start to end: nothing is added to them, and they hold for every
-    configuration on that hardware, so they are given without techniques.
+    configuration on that hardware, so they are given without techniques. Of a job that is expected to stop early they
+    are those without the stop.
     `tokens_per_second` (images, for a diffusion model) counts real tokens over all GPUs; it and `peak_vram_gib`
     correct the estimates of the job.
     The other keys describe how the run was set up; a key that is left out is taken from the job.

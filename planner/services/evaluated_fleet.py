@@ -139,11 +139,9 @@ class EvaluatedFleet:
     def api(self) -> tuple[ApiPrice, ...]:
         """Return the services that answer with the model for the tokens of a month, cheapest first.
 
-        A fleet pays from standing / (dollars of a request at the service) requests a month on, where a request at the
-        fleet's full load costs less; `standing` is what the fleet of its quietest hour costs for a month.
+        From which load a fleet costs less is not known here: that of another load has other machines.
         """
-        found, cycles = [], MONTH_HOURS / self.hours
-        usd, requests, standing = self.usd * cycles, self.requests * cycles, min(self.usd_by_hour) * MONTH_HOURS
+        found, requests = [], self.requests * MONTH_HOURS / self.hours
         for label, offer, price, all_usd in generation.usd_by_the_token(self.job, self.offers):
             each = all_usd / self.job.work.total_requests
             found.append(
@@ -152,7 +150,7 @@ class EvaluatedFleet:
                     usd=each * requests,
                     usd_per_thousand_requests=each * 1000.0,
                     hosts_tuned=price.hosts_tuned,
-                    pays_from_requests=standing / each if each * requests > usd else None,
+                    pays_from_requests=None,
                     source=offer.source,
                 )
             )

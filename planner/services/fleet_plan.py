@@ -18,6 +18,7 @@ from planner.evaluation.comparison import Violation, compare, unit_of
 from planner.formulation.program import Peak
 from planner.library.schema import Library
 from planner.results.fleet import FleetBaseline, Service
+from planner.results.plan_parts import Option
 from planner.results.service_results import seconds_text
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
@@ -25,13 +26,27 @@ from planner.scenario.service_load import ServeJob
 from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
 from planner.services.evaluated_kind import NamedKind
 from planner.services.fleet_kinds import ReplicaKind, ServedKinds
-from planner.services.fleet_optimise import SimpleFleet, SolvedFleet, served_on_average
+from planner.services.fleet_optimise import SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of
+from planner.solving.break_even import bracket
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from planner.results.inference import ApiPrice
+    from planner.scenario.scenario import SolveOptions
+
+
+MORE_LOAD = (1.0, 10.0)
+"""Multiples of the load at which a fleet may cost less than a service by the token, the least first."""
+LEAST_LOAD = 1e-4
+"""Multiple of the load below which nothing is searched."""
+MOST_LOAD_PROOFS = 6
+"""Most fleets of all kinds that one search takes to prove its result; they seldom are more than two."""
 
 
 class FoundFleet(NamedTuple):
@@ -68,6 +83,81 @@ def build_service(
         "notes": _notes(served, used, library),
     }
     return made.model_copy(update=others)
+
+
+class _LoadedFleets:
+    """The cheapest fleets (hours, kinds) of multiples of a load, with their dollars of a month; without the budget."""
+
+    def __init__(self, problem: FleetProblem, options: SolveOptions) -> None:
+        self._problem, self._options = replace(problem, budget_usd=None), options
+        self._month = MONTH_HOURS / problem.hours
+        self._all = dict[float, tuple[float, Floats]]()
+        self._few: NDArray[np.bool_] = np.zeros(problem.kinds, dtype=bool)  # kinds that were cheapest at some load
+
+    def of_all(self, factor: float) -> float:
+        """Return the dollars on all kinds; those that are used are of the few from then on."""
+        if factor not in self._all:
+            self._all[factor] = self._fleets(factor, np.ones(self._problem.kinds, dtype=bool))
+            self._few |= np.any(self._all[factor][1] > 0, axis=0)
+        return self._all[factor][0]
+
+    def of_few(self, factor: float) -> tuple[float, Floats]:
+        """Return the dollars and the fleets on the kinds that were cheapest at some load."""
+        return self._fleets(factor, self._few)
+
+    def _fleets(self, factor: float, kinds: NDArray[np.bool_]) -> tuple[float, Floats]:
+        problem = replace(self._problem, load=self._problem.load * factor).choosing(kinds)
+        found, whole = optimise_fleet(problem, self._options).fleets, np.zeros((problem.hours, len(kinds)))
+        if found is None:
+            return math.inf, whole
+        whole[:, kinds] = found
+        return problem.cost(found) * self._month, whole
+
+
+def with_paying_loads(
+    service: Service, served: ServedKinds, problem: FleetProblem, market: Market, options: SolveOptions
+) -> Service:
+    """Return the service with the requests of a month from which a fleet costs less than each service by the token.
+
+    The load of every hour is scaled, and the fleet of each load is solved for. A fleet of thousands of kinds takes
+    much longer than one of a few, so that the load is searched among those that were cheapest at some load, and proven
+    by a fleet of all kinds just below it, as `planner/solving/break_even.py` does.
+    """
+    loaded = _LoadedFleets(problem, options)
+    requests = service.fleet.usd_per_month / service.fleet.usd_per_thousand_requests * 1000.0
+
+    def paying(price: ApiPrice) -> ApiPrice:
+        top = next((factor for factor in MORE_LOAD if loaded.of_all(factor) < price.usd * factor), None)
+        if top is None:
+            return price
+        if loaded.of_all(LEAST_LOAD) < price.usd * LEAST_LOAD:
+            return price.model_copy(update={"pays_from_requests": 0.0})
+        for _ in range(MOST_LOAD_PROOFS):
+            low, high = bracket(lambda factor: loaded.of_few(factor)[0] - price.usd * factor, LEAST_LOAD, top)
+            if loaded.of_all(low) >= price.usd * low:
+                machines = _main_kind(served, market, *loaded.of_few(high))
+                return price.model_copy(update={"pays_from_requests": high * requests, "pays_on": machines})
+            top = low
+        return price
+
+    api = tuple(paying(price) for price in service.fleet.api[: generation.MOST_SERVICES])
+    api += service.fleet.api[generation.MOST_SERVICES :]
+    return service.model_copy(update={"fleet": service.fleet.model_copy(update={"api": api})})
+
+
+def _main_kind(served: ServedKinds, market: Market, usd: float, fleets: Floats) -> Option:
+    """Return the kind of a fleet (hours, kinds) whose machines work most, as many as in its busiest hour."""
+    kind = int(np.argmax(fleets.sum(axis=0)))
+    offer = market.offers[served.kinds[kind].offer]
+    return Option(
+        label="fleet",
+        provider=offer.provider,
+        gpu=offer.card,
+        gpus=offer.gpus,
+        runs_at_once=int(fleets[:, kind].max()),
+        cost_usd=usd,
+        hours=None,
+    )
 
 
 def named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Sequence[int]) -> list[NamedKind]:

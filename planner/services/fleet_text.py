@@ -10,6 +10,7 @@ from planner.report.infeasible_text import limit_name
 from planner.report.plan_sections import old_prices, outlay, product, render_notes
 from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
+from planner.results.inference import ApiPrice
 from planner.results.plan import Plan
 from planner.results.service_results import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
 from planner.units import figure_text
@@ -344,14 +345,17 @@ def _simpler(fleet: Fleet) -> list[str]:
     return lines
 
 
+def pays_from(one: ApiPrice, fleet: Fleet) -> list[str]:
+    """Return from which load a fleet costs less than a service; where none is known, that the service does at this."""
+    less = ["the service costs less at this load"] if one.usd < fleet.usd_per_month else []
+    return words.pays_from(one.pays_from_requests, "requests a month", one.pays_on) or less
+
+
 def _api(fleet: Fleet) -> list[str]:
     """Return what services take for the requests of a month, and from which volume a fleet pays."""
     lines = []
     for one in fleet.api[: generation.MOST_SERVICES]:
-        pays = "the service costs less at this load"
-        if one.pays_from_requests is not None:
-            pays = f"own machines cost less from {words.significant(one.pays_from_requests)} requests a month"
-        lines += generation.api_service_lines(one, " a month", pays)
+        lines += generation.api_service_lines(one, " a month", pays_from(one, fleet))
     return lines
 
 

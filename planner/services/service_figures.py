@@ -31,7 +31,7 @@ from planner.results.service_results import (
     span,
 )
 from planner.results.simulation import Simulation
-from planner.services.fleet_text import DAYS, proven_in_short
+from planner.services.fleet_text import DAYS, pays_from, proven_in_short
 from planner.services.service_explanation_text import month_usd, times_text
 from planner.services.service_frontier_text import service_frontier_summary
 from planner.services.service_simulation_text import busiest_hour, refused
@@ -213,10 +213,8 @@ def simpler_figure(service: Service) -> Figure:
         how = f"on {words.sanitise(baseline.machines)}" if baseline.machines else ""
         rows.append((words.sanitise(baseline.name), usd, how))
     for api in fleet.api:
-        pays = "costs less at this load"
-        if api.pays_from_requests is not None:
-            pays = f"own machines cost less from {words.significant(api.pays_from_requests)} requests a month"
-        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{generation.HOSTS[api.hosts_tuned]}; {pays}"))
+        how = "; ".join([generation.HOSTS[api.hosts_tuned], *pays_from(api, fleet)])
+        rows.append((words.sanitise(api.offer), words.usd(api.usd), how))
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from planner.scenario.scenario import (
 from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import ServedKinds, served_kinds
 from planner.services.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
-from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem
+from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, with_paying_loads
 from planner.services.fleet_problem import FleetProblem, cycle_of, in_least_room
 from planner.services.fleet_refine import has_passed, latest_moment
 from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
@@ -148,6 +149,8 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
     )
     if not explains or has_passed(asked.until):
         return service
+    pays = partial(with_paying_loads, service, served, problem, asked.market, options)
+    service = if_time("from which load own machines pay", pays, service)
     trial = ServiceTrial(served, asked.market, problem, solved)
     looser = if_time(
         "what looser targets save", lambda: looser_latency(asked.alone(name), trial, asked.library, options), ()

@@ -1,4 +1,4 @@
-"""What a plan hangs on: limits without which it would be better, and prices that it should not rest on."""
+"""What a plan depends on: limits without which it would be better, and prices that it should not rest on."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
+from planner.solving.break_even import with_break_even
 from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier, find_safer
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
@@ -250,7 +251,9 @@ def _plan(
         facts["infeasible"] = if_time(WHY_NONE, why, None) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
-    jobs = with_flattery(jobs, prepared) if explains else jobs
+    if explains:
+        jobs = with_flattery(jobs, prepared)
+        jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
     shown = math.fsum(job.cost.expected for job in jobs) if in_dollars else first.objective
     chance = budget_probability(scenario, jobs)

@@ -1,4 +1,4 @@
-"""How much the cheapest of many uncertain estimates flatters: a pick is cheap partly by its own error.
+"""How far the cheapest of many uncertain estimates is too low: a pick is cheap partly by its own error.
 
 The estimates are taken for the truth, estimates with errors are drawn around them, each draw plans by those, and what
 it promises is compared with what its choice truly costs. What the candidates of one job share, such as the habits of
@@ -28,7 +28,7 @@ CURSE_DRAWS, CURSE_SEED = 200, 1
 DRAWN_REACH = 3.0
 """Candidates further above the best than so many of their own spreads are not drawn."""
 NOTICED_FLATTERY = 0.02
-"""Share of the estimate from which a plan says how much such a pick flatters."""
+"""Share of the estimate from which a plan says how far such a pick is too low."""
 
 
 class Priced(NamedTuple):
@@ -111,7 +111,7 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
 
 
 def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
-    """Return the job of a plan with what the least of many estimates flatters, in its evidence; none if it hardly does.
+    """Return the job of a plan with how far the least of many estimates is too low, in its evidence; none if hardly.
 
     Of one training job that minimises dollars: what several jobs share is not drawn.
     """

@@ -205,10 +205,13 @@ def test_a_run_that_stops_early_answers_every_test_prompt(on: str) -> None:
 
 
 def test_a_run_seen_from_start_to_end_has_no_stages() -> None:
-    """3 observed hours twice are 6, whatever the stages would take: they are in what was seen."""
+    """3 observed hours twice are 6, whatever the stages take: they are in what was seen. Half a run takes half."""
     stages = {"evaluation": {"share": 0.5}, "export": {}, "checkpoints": {"count": 9}}
     seen = [{"gpu": "A100-80GB", "gpus": 1, "hours": 3}]
-    told = planned(trials=2, measured=seen, stages=stages, early_stopping=0.5, efficiency=0.8)
-    assert told.hours.expected == pytest.approx(6.0)
+    told, full = (planned(trials=2, measured=seen, stages=stages, early_stopping=s, efficiency=0.8) for s in (0.5, 1))
+    assert [told.hours.expected, full.hours.expected] == pytest.approx([3.0, 6.0])
+    assert told.cost_usd == pytest.approx(full.cost_usd / 2)
+    assert told.hours.at_confidence == pytest.approx(full.hours.at_confidence)
+    assert told.cost_at_confidence == pytest.approx(full.cost_at_confidence)
     assert (told.start_hours, told.stage_hours, told.beside) == (0.0, {}, ())
     assert told.step_seconds == pytest.approx(3 * HOUR / told.steps)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.inference.benchmark import main
+from benchmarks.inference.cache import cache_figures, is_cache_table
 from benchmarks.inference.engine_facts import as_run, is_older, kept_in_16_bit, trial_bytes
 from benchmarks.inference.files import calibration_text
 from benchmarks.inference.fitting import disjoint, fit
@@ -321,3 +322,32 @@ def test_older_generations_have_factors_of_their_own(tmp_path: Path) -> None:
     before = Table(rows).predict(OTHERS | TRUTH)["throughput"]
     after = Table(rows).predict(OTHERS | TRUTH | {"step_seconds.vllm-older": 3.0})["throughput"]
     assert after[0] < before[0] == pytest.approx(before[1]) and after[1] == pytest.approx(before[1])
+
+
+def starts(path: Path, *rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a table of caches, which begins as Excel writes it."""
+    plain = {"engine": "vllm", "release": "0.11", "model": "llama-3.1-8b", "weights": "bf16", "gpu": "A100-80GB"}
+    columns = [*plain, "gpus", "cache_tokens", "cache_gib_per_gpu", "outcome"]
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows({**plain, "gpus": 1, **row} for row in rows)
+    assert is_cache_table(str(path))
+    return cache_figures([str(path)], LIBRARY)
+
+
+def test_a_start_without_a_figure_is_no_refusal(tmp_path: Path) -> None:
+    """A cache in tokens or GiB is a start; a negative one, or the words, is none; a blank one says nothing."""
+    ran = ({"cache_tokens": 430_000}, {"cache_gib_per_gpu": 52.5})
+    refused = ({"cache_tokens": -1}, {"cache_gib_per_gpu": -2.0}, {"outcome": "does not start: no memory"})
+    nothing: tuple[dict[str, Any], ...] = ({}, {"cache_tokens": 1000, "engine": "no such engine"})
+    found = starts(tmp_path / "cache.csv", *ran, *refused, *nothing)
+    assert (found["n"], found["false_refusals"]["n"], found["false_starts"]["n"]) == (2, 2, 3)
+    assert found["skipped"] == {"neither cache nor outcome stated": 1, "engine not in the table of engines": 1}
+
+
+def test_what_cannot_be_read_is_no_table_of_caches(tmp_path: Path) -> None:
+    """A field that no CSV reader takes, for one: the table is refused where it is read, with its name."""
+    (tmp_path / "x.csv").write_text("a" * 200_000, encoding="utf-8")
+    assert not is_cache_table(str(tmp_path / "x.csv"))
+    assert not is_cache_table(str(tmp_path / "none.csv"))

@@ -57,6 +57,21 @@ def test_a_case_is_right_refused_or_wrong(tmp_path: Path) -> None:
     }
 
 
+def test_cases_of_the_repository_are_counted() -> None:
+    """Their folders have a `conftest.py`, for which pytest puts its plugins into a set."""
+    found = kinds.run(["tests/catalogs/test_litellm.py"]).outcomes
+    assert len(found) > 3
+    assert set(found.values()) <= {kinds.RIGHT, kinds.REFUSED}
+
+
+@pytest.mark.parametrize("status", [pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR])
+def test_cases_that_pytest_could_not_run_are_an_error(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """A table of zeros would hide it."""
+    monkeypatch.setattr(pytest, "main", lambda *_, **__: status)
+    with pytest.raises(RuntimeError, match=f"status {int(status)}"):
+        kinds.run(["tests/catalogs/test_litellm.py"])
+
+
 @pytest.mark.parametrize(
     ("text", "code", "shown"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.solving.solve import SolveOptions, solve
@@ -11,12 +13,13 @@ SEEN = [{"gpu": "A100-80GB", "gpus": 1, "hours": 2}]
 
 
 def test_observed_hours_say_what_they_hold() -> None:
-    """Stages of a job whose hours were observed add none, and stopping early takes none off: both are said."""
+    """Stages of a job whose hours were observed add none, and stopping early takes its share off: both are said."""
     stages = {"evaluation": {"share": 0.1}, "export": {}, "retention": "30d"}
     told = planned(RENTED, measured=SEEN, stages=stages, early_stopping=0.5)
-    assert told.hours.expected == 2
+    assert told.hours.expected == 1
     assert "observed hours are assumed to include evaluation and export: no hours are added for them" in told.notes
-    assert any("the whole run: early stopping is not counted" in note for note in told.notes)
+    assert "observed hours are assumed to be those of a run to its end: 50 % of them count" in told.notes
+    assert "deadline and budget also hold if the run does not stop early" in told.notes
 
 
 def test_observed_hours_without_stages_need_no_such_note() -> None:
@@ -31,18 +34,25 @@ def test_one_more_trial_may_be_less_work() -> None:
     assert not any("trials would be" in note for note in planned(RENTED, trials={"count": 8, "halving": 2}).notes)
 
 
-def test_a_service_next_to_observed_hours_says_who_stops_early() -> None:
-    """The bill of the service is of half the run, the machine's of the whole: the note of the machine is not shown."""
+@pytest.mark.parametrize("early_stopping", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize(("usd", "cheapest"), [(0.9, "svc"), (1.1, RENTED["provider"])])
+def test_an_early_stop_counts_alike_at_a_service_and_on_a_measured_machine(
+    early_stopping: float, usd: float, cheapest: str
+) -> None:
+    """Both are paid for the same share, so that the cheaper of two whole runs stays the cheaper one."""
+    machine = planned(RENTED, techniques={"method": "lora"}, measured=SEEN)
     service = {
         "provider": "svc",
-        "managed": {"architectures": JOB["architecture"], "usd_per_million_tokens": 0.001, "tokens_per_second": 1e6},
+        "managed": {
+            "architectures": JOB["architecture"],
+            "usd_per_million_tokens": usd * machine.cost_usd / (JOB["work"]["tokens"] / 1e6),
+            "tokens_per_second": 1e6,
+        },
     }
-    told = "the service trains less where the run stops early"
-    chosen = planned(RENTED, service, techniques={"method": "lora"}, measured=SEEN, early_stopping=0.5)
-    assert chosen.provider == "svc" and any(note.startswith(told) for note in chosen.notes)
-    for changed in ({"early_stopping": 0.5}, {"measured": SEEN}):
-        other = planned(RENTED, service, techniques={"method": "lora"}, **changed)
-        assert other.provider == "svc" and not any(note.startswith(told) for note in other.notes)
+    both = {"techniques": {"method": "lora"}, "measured": SEEN, "early_stopping": early_stopping}
+    chosen = planned(RENTED, service, **both)
+    assert chosen.provider == cheapest
+    assert chosen.cost_usd == pytest.approx(min(usd, 1.0) * machine.cost_usd * early_stopping)
 
 
 def test_evaluation_has_memory_of_its_own() -> None:

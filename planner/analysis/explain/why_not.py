@@ -93,7 +93,7 @@ def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCand
 
 
 def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
-    """Return the scenario with every offer told apart if the query may name one that is not the cheapest of its kind.
+    """Return the scenario with every offer of its own if the query may name one that is not the cheapest of its kind.
 
     Every region is allowed by name, so that regions and instances count.
     """

@@ -97,7 +97,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Lossy", plan_alternatives.lossy(job)),
         ("Quality", plan_alternatives.quality(job)),
         ("Faster", plan_alternatives.faster(plan) if single else []),
-        ("Service", generation.api_lines(job.inference) if job.inference else []),
+        ("Service", plan_alternatives.services(job)),
         ("Evidence", plan_sections.evidence(job)),
         ("Next best", plan_alternatives.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
