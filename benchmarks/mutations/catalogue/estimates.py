@@ -15,7 +15,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 
 AREA.of("planner/configurations/memory_margin.py", PHYSICS)
-AREA.add("the margin follows no confidence", "spread.sigma, confidence", "spread.sigma, 0.8")
+AREA.add("the margin follows no confidence", "offload).sigma, confidence", "offload).sigma, 0.8")
 
 AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("prepared bases have the loss of plain ones", '"hf-prepared" if prepared and', '"hf" if prepared and')

@@ -23,6 +23,13 @@ AREA.add(
     "gpus_per_replica=8",
 )
 
+AREA.add(
+    "a service by the token keeps its price at any load",
+    "loaded.of_few(factor)[0] - price.usd * factor",
+    "loaded.of_few(factor)[0] - price.usd",
+    "tests/solving/test_break_even.py",
+)
+
 AREA.of("planner/services/evaluated_kind.py", SERVED)
 AREA.add("starts cost twice", "self.hourly_usd * self.billed_hours[1]", "2 * self.hourly_usd * self.billed_hours[1]")
 AREA.add("spot is paid while it is lost", "share * (1.0 + self.start_hours / up)", "(1.0 + self.start_hours / up)")
@@ -58,7 +65,6 @@ AREA.add(
 )
 AREA.add("fees are of wanted hours only", "+ started * kind.named.starts", "- started * kind.named.starts")
 AREA.add("requests answer at full pace", "kind.pace * kind.capacity", "kind.capacity")
-AREA.add("a service by the token pays later", "min(self.usd_by_hour) * MONTH", "max(self.usd_by_hour) * MONTH")
 AREA.add(
     "a month is billed for all hours", "fleet.usd * job.for_hours / fleet.hours", "fleet.usd * job.for_hours / 730"
 )
