@@ -162,6 +162,51 @@ class Peak:
         return np.asarray(self.each[table.offer] * table.instances, dtype=float)
 
 
+@record(frozen=True, eq=False)
+class TypicalPeak(Peak):
+    """The GPUs of one model that several training jobs may rent of one provider: a guess, where the stock is unknown.
+
+    A job that needs more than that is not limited by a guess: it counts as all of it, and no other job joins it there.
+    """
+
+    counts: Flags  # (jobs,), the jobs that it limits
+
+    def used(self, table: CandidateTable) -> Floats:
+        """Return what each candidate (n,) uses of it."""
+        return np.where(self.counts[table.job], np.minimum(super().used(table), self.most), 0.0)
+
+
+@record(frozen=True, eq=False)
+class TypicalStock:
+    """The typical stock of every GPU at every provider of a market: hundreds of limits, of which a plan meets a few.
+
+    A program with all of them would have to keep the best candidates of each GPU at each provider. So a plan is made
+    without them, then with those that it exceeded, until it exceeds none: the optimum of all of them, as those that
+    are left out hold by themselves.
+    """
+
+    names: tuple[str, ...]  # (kinds,), such as `runpod A5000`
+    most: Floats  # (kinds,), GPUs
+    kind: Integers  # (offers,), -1 for an offer that none of them limits
+    gpus: Integers  # (offers,), of one machine
+    counts: Flags  # (jobs,)
+
+    def exceeded(self, *tables: CandidateTable) -> tuple[TypicalPeak, ...]:
+        """Return the limits that one of several plans exceeds, each a table with a row for every job."""
+        kinds = set[int]()
+        for table in tables:
+            kind = self.kind[table.offer]
+            used = np.minimum(self.gpus[table.offer] * table.instances, np.append(self.most, 0.0)[kind])
+            limited = self.counts[table.job] & (kind >= 0)
+            sums = np.bincount(kind[limited], weights=used[limited], minlength=len(self.names))
+            kinds.update(np.flatnonzero(sums > self.most).tolist())
+        return tuple(self._peak(kind) for kind in sorted(kinds))
+
+    def _peak(self, kind: int) -> TypicalPeak:
+        each = np.where(self.kind == kind, self.gpus, 0).astype(float)
+        return TypicalPeak(f"typical_stock[{self.names[kind]}]", float(self.most[kind]), each, self.counts)
+
+
 @record(frozen=True)
 class SharedLimits:
     """Everything that jobs share; limits on one job alone are filters on its candidates.
@@ -187,6 +232,10 @@ class SharedLimits:
     def in_turns(self) -> SharedLimits:
         """Return the limits of jobs that need not run at one time."""
         return replace(self, peaks=(), quota={}, stock={})
+
+    def with_peaks(self, more: Sequence[Peak]) -> SharedLimits:
+        """Return the limits with more of what is limited at one time."""
+        return replace(self, peaks=(*self.peaks, *more))
 
 
 # Layout of the variables of a candidate table, and its figures as vectors over them.

@@ -44,6 +44,7 @@ class OptimisedChoice:
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
     joint: JointBudget | None = None  # of several jobs with a budget, of which some may be on spot
+    keeps_typical: bool = True  # False: no plan keeps the typical stock of what it rents, a guess
 
     @property
     def chosen(self) -> CandidateTable:

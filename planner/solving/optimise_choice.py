@@ -34,7 +34,7 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Program, SharedLimits, VariableLayout, single_row
+from planner.formulation.program import Peak, Program, SharedLimits, VariableLayout, single_row
 from planner.records import record
 from planner.results.plan import TieStep
 from planner.scenario.peak_limits import PEAK_TOLERANCE
@@ -43,7 +43,7 @@ from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.choice import LexicographicSolution, OptimisedChoice
 from planner.solving.joint_budget import may_share_luck, optimise_jointly
-from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
+from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once, typical_stock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -293,6 +293,29 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     shared = build_shared_limits(prepared.scenario, prepared.market)
     if not side_by_side:
         shared = shared.in_turns()
+    return within_typical_stock(prepared, lambda peaks: _optimise(prepared, shared.with_peaks(peaks), options))
+
+
+def within_typical_stock(
+    prepared: PreparedScenario, solve: Callable[[tuple[Peak, ...]], OptimisedChoice]
+) -> OptimisedChoice:
+    """Return the best choice that keeps the typical stock of what it rents, or without that where no choice keeps it.
+
+    `solve` makes the choice within some of these limits; those that a choice exceeds are added until there are none.
+    """
+    first = found = solve(())
+    typical, held = typical_stock(prepared.scenario, prepared.market), dict[str, Peak]()
+    while typical is not None and found.rows:
+        new = {peak.key: peak for peak in typical.exceeded(found.chosen, found.strict.chosen) if peak.key not in held}
+        if not new:
+            return found
+        held |= new
+        found = solve(tuple(held.values()))
+    return found if found.rows or not first.rows else replace(first, keeps_typical=False)
+
+
+def _optimise(prepared: PreparedScenario, shared: SharedLimits, options: SolveOptions) -> OptimisedChoice:
+    """Return the best choice within shared limits; every job must have a screened row."""
     ties = prepared.scenario.near_tie_usd
     kept = [_needed_rows(table, shared, ties) for table in (candidates.table for candidates in prepared.screened)]
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.

@@ -31,7 +31,7 @@ from planner.configurations.lengths import length_faults
 from planner.configurations.recipe import training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import Peak, SharedLimits
+from planner.formulation.program import Peak, SharedLimits, TypicalStock
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.records import record
@@ -494,6 +494,21 @@ def shared_peaks(limits: Limits, market: Market) -> tuple[Peak, ...]:
     return tuple(
         Peak(limit.key, most, market.use_of(limit)) for limit, most in given_peaks(limits) if not limit.is_of_dollars
     )
+
+
+def typical_stock(scenario: Scenario, market: Market) -> TypicalStock | None:
+    """Return the typical stock of what training jobs may rent of a market; None where at most one job trains."""
+    counts = np.asarray([job.trains for job in scenario.jobs], dtype=bool)
+    if np.count_nonzero(counts) < 2 or scenario.limits.typical_stock is None:
+        return None
+    kinds: dict[tuple[str, str], tuple[int, int]] = {}
+    kind = np.full(len(market.offers), -1, dtype=np.int64)
+    for place, offer in enumerate(market.offers):
+        if (most := scenario.limits.typical_gpus(offer)) is not None:
+            kind[place] = kinds.setdefault((offer.provider, offer.card), (len(kinds), most))[0]
+    gpus = np.asarray([offer.gpus for offer in market.offers], dtype=np.int64)
+    names = tuple(f"{provider} {gpu}" for provider, gpu in kinds)
+    return TypicalStock(names, np.asarray([most for _, most in kinds.values()], dtype=float), kind, gpus, counts)
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
