@@ -13,7 +13,7 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 # A mixed-integer program as data: columns as arrays, rows as families of sparse arrays.
@@ -170,6 +170,7 @@ class TypicalPeak(Peak):
     """
 
     counts: Flags  # (jobs,), the jobs that it limits
+    words: str  # such as `A5000 at runpod`
 
     def used(self, table: CandidateTable) -> Floats:
         """Return what each candidate (n,) uses of it."""
@@ -185,7 +186,7 @@ class TypicalStock:
     are left out hold by themselves.
     """
 
-    names: tuple[str, ...]  # (kinds,), such as `runpod A5000`
+    names: tuple[str, ...]  # (kinds,), such as `A5000 at runpod`
     most: Floats  # (kinds,), GPUs
     kind: Integers  # (offers,), -1 for an offer that none of them limits
     gpus: Integers  # (offers,), of one machine
@@ -193,18 +194,28 @@ class TypicalStock:
 
     def exceeded(self, *tables: CandidateTable) -> tuple[TypicalPeak, ...]:
         """Return the limits that one of several plans exceeds, each a table with a row for every job."""
-        kinds = set[int]()
-        for table in tables:
-            kind = self.kind[table.offer]
-            used = np.minimum(self.gpus[table.offer] * table.instances, np.append(self.most, 0.0)[kind])
-            limited = self.counts[table.job] & (kind >= 0)
-            sums = np.bincount(kind[limited], weights=used[limited], minlength=len(self.names))
-            kinds.update(np.flatnonzero(sums > self.most).tolist())
+        kinds = {kind for table in tables for kind in np.flatnonzero(self._sums(table) > self.most).tolist()}
         return tuple(self._peak(kind) for kind in sorted(kinds))
+
+    def fits_next_to(self, others: CandidateTable, table: CandidateTable) -> Flags:
+        """Return the candidates (n,) of a job that exceed none next to those of the other jobs, a row for each."""
+        kind, used = self._used(table)
+        return np.asarray((kind < 0) | (used <= (self.most - self._sums(others))[kind]))
+
+    def _used(self, table: CandidateTable) -> tuple[Integers, Floats]:
+        """Return the kind of each candidate (n,), -1 for none, and what it uses of its limit, at most all of it."""
+        kind = np.where(self.counts[table.job], self.kind[table.offer], -1)
+        return kind, np.minimum(self.gpus[table.offer] * table.instances, np.append(self.most, 0.0)[kind])
+
+    def _sums(self, table: CandidateTable) -> Floats:
+        """Return what all candidates of a table use of each limit (kinds,)."""
+        kind, used = self._used(table)
+        return np.bincount(kind[kind >= 0], weights=used[kind >= 0], minlength=len(self.names))
 
     def _peak(self, kind: int) -> TypicalPeak:
         each = np.where(self.kind == kind, self.gpus, 0).astype(float)
-        return TypicalPeak(f"typical_stock[{self.names[kind]}]", float(self.most[kind]), each, self.counts)
+        name = self.names[kind]
+        return TypicalPeak(f"typical_stock[{name}]", float(self.most[kind]), each, self.counts, name)
 
 
 @record(frozen=True)

@@ -20,7 +20,7 @@ from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
 from planner.results.inference import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
-from planner.results.plan_parts import BillItem, CutSamples, HostMemory, SpotPlan
+from planner.results.plan_parts import BEYOND_TYPICAL_STOCK, BillItem, CutSamples, HostMemory, SpotPlan
 from planner.units import MEGA
 
 if TYPE_CHECKING:
@@ -351,6 +351,25 @@ def commitment(job: Assignment) -> list[str]:
 
 OLD_PRICE_DAYS = 60
 """Age from which on that of a price is said below the first line."""
+
+
+FEW_JOBS = 12
+"""Jobs up to which the lines of each show what all need at one time."""
+MOST_KINDS = 4
+"""Most GPUs and providers that are named of what many jobs need at one time."""
+
+
+def at_one_time(plan: Plan) -> list[str]:
+    """Return the GPUs that many jobs need at one time, and whether that is more than what is typical."""
+    if len(plan.jobs) <= FEW_JOBS and plan.keeps_typical_stock:
+        return []
+    kinds = [f"{one.gpus:,} {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    rest = sum(one.gpus for one in plan.at_one_time[MOST_KINDS:])
+    named = ", ".join([*kinds[:MOST_KINDS], *([f"{rest:,} others"] if rest else [])])
+    lines = words.second_lines(f"at one time: {named}" if named else None)
+    if not plan.keeps_typical_stock:
+        lines += words.second_lines(BEYOND_TYPICAL_STOCK)
+    return lines
 
 
 def old_prices(plan: Plan) -> list[str]:

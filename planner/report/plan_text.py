@@ -132,7 +132,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
+    lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan), *plan_sections.at_one_time(plan)]
     priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
     lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
     for job in plan.jobs:

@@ -34,7 +34,7 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Peak, Program, SharedLimits, VariableLayout, single_row
+from planner.formulation.program import Program, SharedLimits, TypicalPeak, VariableLayout, single_row
 from planner.records import record
 from planner.results.plan import TieStep
 from planner.scenario.peak_limits import PEAK_TOLERANCE
@@ -297,18 +297,18 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
 
 
 def within_typical_stock(
-    prepared: PreparedScenario, solve: Callable[[tuple[Peak, ...]], OptimisedChoice]
+    prepared: PreparedScenario, solve: Callable[[tuple[TypicalPeak, ...]], OptimisedChoice]
 ) -> OptimisedChoice:
     """Return the best choice that keeps the typical stock of what it rents, or without that where no choice keeps it.
 
     `solve` makes the choice within some of these limits; those that a choice exceeds are added until there are none.
     """
     first = found = solve(())
-    typical, held = typical_stock(prepared.scenario, prepared.market), dict[str, Peak]()
+    typical, held = typical_stock(prepared.scenario, prepared.market), dict[str, TypicalPeak]()
     while typical is not None and found.rows:
         new = {peak.key: peak for peak in typical.exceeded(found.chosen, found.strict.chosen) if peak.key not in held}
         if not new:
-            return found
+            return replace(found, typical=tuple(held.values()))
         held |= new
         found = solve(tuple(held.values()))
     return found if found.rows or not first.rows else replace(first, keeps_typical=False)

@@ -176,12 +176,13 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
 
 
 def slim(
-    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits
+    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits, typical: TypicalStock | None
 ) -> tuple[JobCandidates, ScreenedCandidates]:
     """Return both with the rows that the program of all jobs needs; unchanged where no row is within the limits."""
     if not len(screened.table):
         return candidates, screened
-    found = screened.select(find_undominated(screened.table, shared))
+    kinds = None if typical is None else typical.kind
+    found = screened.select(find_undominated(screened.table, shared, kinds=kinds))
     rows, places = np.unique(found.rows, return_inverse=True)
     return candidates.rows(rows), replace(
         found,
@@ -247,7 +248,13 @@ def prepare(
     is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     candidates, screened = _candidates_and_screens(
-        scenario, market, library, before, waiting_usd, shared if is_slim else None, with_policies
+        scenario,
+        market,
+        library,
+        before,
+        waiting_usd,
+        (shared, typical_stock(scenario, market)) if is_slim else None,
+        with_policies,
     )
     faults = [
         no_machine_fault(candidate.job, "ingest")
@@ -400,7 +407,7 @@ def _candidates_and_screens(
     library: Library,
     before: PreparedScenario | None,
     waiting_usd: float | None,
-    slimmed: SharedLimits | None,
+    slimmed: tuple[SharedLimits, TypicalStock | None] | None,
     with_policies: bool,
 ) -> tuple[tuple[JobCandidates, ...], tuple[ScreenedCandidates, ...]]:
     """Return candidates and screened ones of all jobs; jobs that differ only in name and times share theirs.
@@ -432,7 +439,7 @@ def _candidates_and_screens(
                 found = twins[job.deadline_hours]
             else:
                 found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd, scope=scope)
-                found = found if slimmed is None else slim(*found, slimmed)
+                found = found if slimmed is None else slim(*found, *slimmed)
             twins.setdefault(job.deadline_hours, found)
             candidates[index], screened[index] = _of_job(*found, job, index)
     order = range(len(keys))
@@ -501,14 +508,14 @@ def typical_stock(scenario: Scenario, market: Market) -> TypicalStock | None:
     counts = np.asarray([job.trains for job in scenario.jobs], dtype=bool)
     if np.count_nonzero(counts) < 2 or scenario.limits.typical_stock is None:
         return None
-    kinds: dict[tuple[str, str], tuple[int, int]] = {}
+    kinds: dict[tuple[str, str, int], int] = {}
     kind = np.full(len(market.offers), -1, dtype=np.int64)
     for place, offer in enumerate(market.offers):
         if (most := scenario.limits.typical_gpus(offer)) is not None:
-            kind[place] = kinds.setdefault((offer.provider, offer.card), (len(kinds), most))[0]
+            kind[place] = kinds.setdefault((offer.provider, offer.card, most), len(kinds))
     gpus = np.asarray([offer.gpus for offer in market.offers], dtype=np.int64)
-    names = tuple(f"{provider} {gpu}" for provider, gpu in kinds)
-    return TypicalStock(names, np.asarray([most for _, most in kinds.values()], dtype=float), kind, gpus, counts)
+    names = tuple(f"{gpu} at {provider}" for provider, gpu, _ in kinds)
+    return TypicalStock(names, np.asarray([most for *_, most in kinds], dtype=float), kind, gpus, counts)
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:

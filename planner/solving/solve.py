@@ -17,7 +17,7 @@ from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
 from planner.decode.chosen import ChosenCandidate, build_inputs
-from planner.decode.notes import budget_probability, budget_warnings, cut_samples
+from planner.decode.notes import budget_probability, budget_warnings, cut_samples, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
@@ -258,6 +258,7 @@ def _plan(
         **facts,
         objective=first.objective,
         **_proof(solved),
+        keeps_typical_stock=solved.keeps_typical,
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
         faster=_faster(prepared, jobs) if explains and not prepared.is_slim else (),
@@ -268,6 +269,7 @@ def _plan(
         warnings=(
             *budget_warnings(scenario, chance),
             *budget_notes(scenario, solved, shown),
+            *typical_stock_note({peak.words: peak.most for peak in solved.typical}, solved.keeps_typical),
             *_warnings(scenario, jobs),
         ),
         inputs=build_inputs(scenario, jobs, solver_versions()),

@@ -7,7 +7,15 @@ from planner.documents.quantities import moment_after
 from planner.report import words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_alternatives import further_ways_of_all, near_tie
-from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
+from planner.report.plan_sections import (
+    at_one_time,
+    budget,
+    format_optimality,
+    format_place,
+    old_prices,
+    price_text,
+    render_notes,
+)
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Reservation, jobs_text
@@ -19,7 +27,7 @@ MAX_PAUSES_SHOWN = 4
 
 def render_timetable(plan: Plan) -> list[str]:
     """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
-    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
+    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), *at_one_time(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section(

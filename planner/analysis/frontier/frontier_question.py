@@ -18,6 +18,7 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
+from planner.decode.notes import typical_stock_note
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
@@ -112,7 +113,13 @@ def frontier(
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
         infeasible=why,
-        notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
+        keeps_typical_stock=main.keeps_typical,
+        notes=(
+            *typical_stock_note({}, main.keeps_typical),
+            *_ignored_objectives(scenario),
+            *main.notes,
+            *_left_out(by if main.in_turn else None, left_out),
+        ),
         cut=find_cut_samples(prepared),
     )
 
