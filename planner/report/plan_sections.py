@@ -353,19 +353,19 @@ OLD_PRICE_DAYS = 60
 """Age from which on that of a price is said below the first line."""
 
 
-FEW_JOBS = 12
+MOST_JOBS_IN_BLOCKS = 12
 """Jobs up to which the lines of each show what all need at one time."""
-MOST_KINDS = 4
+MOST_NEEDS_NAMED = 4
 """Most GPUs and providers that are named of what many jobs need at one time."""
 
 
 def at_one_time(plan: Plan) -> list[str]:
     """Return the GPUs that many jobs need at one time, and whether that is more than what is typical."""
-    if len(plan.jobs) <= FEW_JOBS and plan.keeps_typical_stock:
+    if len(plan.jobs) <= MOST_JOBS_IN_BLOCKS and plan.keeps_typical_stock:
         return []
     kinds = [f"{one.gpus:,} {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    rest = sum(one.gpus for one in plan.at_one_time[MOST_KINDS:])
-    named = ", ".join([*kinds[:MOST_KINDS], *([f"{rest:,} others"] if rest else [])])
+    rest = sum(one.gpus for one in plan.at_one_time[MOST_NEEDS_NAMED:])
+    named = ", ".join([*kinds[:MOST_NEEDS_NAMED], *([f"{rest:,} others"] if rest else [])])
     lines = words.second_lines(f"at one time: {named}" if named else None)
     if not plan.keeps_typical_stock:
         lines += words.second_lines(BEYOND_TYPICAL_STOCK)

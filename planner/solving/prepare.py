@@ -248,13 +248,7 @@ def prepare(
     is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     candidates, screened = _candidates_and_screens(
-        scenario,
-        market,
-        library,
-        before,
-        waiting_usd,
-        (shared, typical_stock(scenario, market)) if is_slim else None,
-        with_policies,
+        scenario, market, library, before, waiting_usd, is_slim, with_policies
     )
     faults = [
         no_machine_fault(candidate.job, "ingest")
@@ -407,13 +401,14 @@ def _candidates_and_screens(
     library: Library,
     before: PreparedScenario | None,
     waiting_usd: float | None,
-    slimmed: tuple[SharedLimits, TypicalStock | None] | None,
+    is_slim: bool,
     with_policies: bool,
 ) -> tuple[tuple[JobCandidates, ...], tuple[ScreenedCandidates, ...]]:
     """Return candidates and screened ones of all jobs; jobs that differ only in name and times share theirs.
 
-    With `slimmed` only what a program with these limits needs is kept, and all else is dropped job by job.
+    With `is_slim` only what their program needs is kept, and all else is dropped job by job.
     """
+    shared, typical = build_shared_limits(scenario, market), typical_stock(scenario, market)
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
@@ -439,7 +434,7 @@ def _candidates_and_screens(
                 found = twins[job.deadline_hours]
             else:
                 found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd, scope=scope)
-                found = found if slimmed is None else slim(*found, *slimmed)
+                found = slim(*found, shared, typical) if is_slim else found
             twins.setdefault(job.deadline_hours, found)
             candidates[index], screened[index] = _of_job(*found, job, index)
     order = range(len(keys))

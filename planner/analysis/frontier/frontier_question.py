@@ -18,7 +18,6 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.decode.notes import typical_stock_note
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
@@ -88,10 +87,8 @@ def frontier(
     prepared = replace(prepared, screened=screened)
     main = tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
-    curves: tuple[Curve, ...] = ()
-    left_out: tuple[str, ...] = ()
-    if by and not main.in_turn and main.status != "infeasible":
-        curves, left_out = _curves(tracer, by, points)
+    is_split = by and not main.in_turn and main.status != "infeasible"
+    curves, left_out = _curves(tracer, by, points) if by and is_split else ((), ())
     status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
@@ -114,12 +111,7 @@ def frontier(
         budget_usd=scenario.limits.budget_usd,
         infeasible=why,
         keeps_typical_stock=main.keeps_typical,
-        notes=(
-            *typical_stock_note({}, main.keeps_typical),
-            *_ignored_objectives(scenario),
-            *main.notes,
-            *_left_out(by if main.in_turn else None, left_out),
-        ),
+        notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
     )
 

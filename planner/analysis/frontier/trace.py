@@ -38,6 +38,7 @@ from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
+from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits, typical_stock
@@ -96,7 +97,8 @@ class FrontierTracer:
         if found.status != "infeasible" or self.typical is None:
             return found
         self.typical = None
-        return replace(self._traced(screened, points, is_part), keeps_typical=False)
+        found = self._traced(screened, points, is_part)
+        return replace(found, keeps_typical=False, notes=(BEYOND_TYPICAL_STOCK, *found.notes))
 
     def _traced(self, screened: Sequence[ScreenedCandidates], points: int, is_part: bool) -> TracedFrontier:
         """Return the frontier within all limits."""
