@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, get_args
 
@@ -317,7 +317,8 @@ def within_typical_stock(
 def _optimise(prepared: PreparedScenario, shared: SharedLimits, options: SolveOptions) -> OptimisedChoice:
     """Return the best choice within shared limits; every job must have a screened row."""
     ties = prepared.scenario.near_tie_usd
-    kept = [_needed_rows(table, shared, ties) for table in (candidates.table for candidates in prepared.screened)]
+    needed = cache(lambda index: _needed_rows(prepared.screened[index].table, shared, ties))
+    kept = [needed(index) for index in prepared.first_twin]
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
     table = concatenate([candidates.table.rows(rows) for candidates, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)

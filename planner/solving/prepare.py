@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -204,6 +205,16 @@ class PreparedScenario:
     screened: tuple[ScreenedCandidates, ...]
     is_slim: bool = False  # of each job only what the program needs is kept
     has_policies: bool = True  # where the objective lets candidates on spot follow them
+
+    @cached_property
+    def first_twin(self) -> tuple[int, ...]:
+        """Return for each job the first one that differs from it in name and dates alone, often itself.
+
+        Such jobs share the rows of their tables. Where nothing depends on dates, what one run of them is and costs is
+        that of every other: a study of thirty seeds asks for one job thirty times.
+        """
+        firsts: dict[int, int] = {}
+        return tuple(firsts.setdefault(id(one.rows), index) for index, one in enumerate(self.screened))
 
 
 def prepare(

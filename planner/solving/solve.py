@@ -313,11 +313,22 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
 
 def _assignments(prepared: PreparedScenario, solved: OptimisedChoice, as_of: datetime.date) -> tuple[Assignment, ...]:
     """Return how each job is run; jobs on spot wait less where that keeps the budget of all jobs together, too."""
-    rooms = _waiting_rooms(prepared.scenario, solved) if prepared.scenario.waits_less else None
+    scenario = prepared.scenario
+    rooms = _waiting_rooms(scenario, solved) if scenario.waits_less else None
 
     def made(rooms: tuple[float, float] | None) -> tuple[Assignment, ...]:
         each = enumerate(zip(solved.rows, solved.shares, strict=True))
-        return tuple(_assignment(prepared, solved, *(index, row, share), rooms, as_of) for index, (row, share) in each)
+        known: dict[tuple[int, int, float], Assignment] = {}
+        found = []
+        for index, (row, share) in each:
+            tell("jobs of the plan", index, len(solved.rows))
+            # Of few jobs each also names alternatives of its own.
+            twin = index if are_compared(solved.rows) else prepared.first_twin[index]
+            key = (twin, int(solved.owner[row]), share)
+            if key not in known:
+                known[key] = _assignment(prepared, solved, *(index, row, share), rooms, as_of)
+            found.append(known[key].model_copy(update={"name": scenario.jobs[index].name}))
+        return tuple(found)
 
     jobs = made(rooms)
     if rooms is None or solved.joint is None or keeps_together(prepared, jobs):
@@ -338,7 +349,6 @@ def _assignment(
 
     `rooms` are dollars that it may cost more to wait less, None where it may not.
     """
-    tell("jobs of the plan", index, len(solved.rows))
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
     if rooms is not None:
