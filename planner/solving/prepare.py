@@ -185,7 +185,7 @@ def slim(
     kinds = None if typical is None else typical.kind
     found = screened.select(find_undominated(screened.table, shared, kinds=kinds))
     rows, places = np.unique(found.rows, return_inverse=True)
-    return candidates.rows(rows), replace(
+    return candidates.rows(rows).with_used_configurations(), replace(
         found,
         rows=places.astype(np.int64),
         lateness=found.lateness[rows],
