@@ -44,6 +44,35 @@ def test_a_slim_portfolio_has_the_plan_of_a_full_one(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+def test_a_slim_portfolio_keeps_what_a_typical_stock_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six jobs fill the two cheapest offers, of which one alone would hold all of them without the limit."""
+    monkeypatch.setattr(slimming, "MANY_JOBS", 5)
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + k % 3) * 1e7}} for k in range(6)]
+    offers = [{**RENTED, "provider": name, "usd_per_hour": usd} for name, usd in (("a", 1.0), ("b", 1.1), ("c", 1.2))]
+    scenario = read({"name": "s", "offers": offers, "jobs": jobs, "limits": {"typical_stock": 3}, "solve": {"ties": 0}})
+    options = SolveOptions(as_of=AS_OF)
+    slim, full = prepare(scenario, library()), prepare(scenario, library(), may_be_slim=False)
+    assert slim.is_slim and not full.is_slim
+    one, other = solve_prepared(slim, options), solve_prepared(full, options)
+    assert one.objective == pytest.approx(other.objective)
+    assert sorted(job.provider for job in one.jobs) == ["a", "a", "a", "b", "b", "b"]
+
+
+def test_jobs_that_differ_in_name_alone_have_the_plan_of_jobs_that_are_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fourteen alike jobs, among them four of another length, are decoded and audited once each kind."""
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + (k > 9)) * 1e7}} for k in range(14)]
+    scenario = read({"name": "s", "offers": [RENTED, FAST], "jobs": jobs, "limits": {"typical_stock": 8}})
+    options, made = SolveOptions(as_of=AS_OF), prepare(scenario, library())
+    assert len(set(made.first_twin)) == 2
+    shared = solve_prepared(made, options)
+    monkeypatch.setattr(slimming.PreparedScenario, "first_twin", tuple(range(14)))
+    alone = solve_prepared(prepare(scenario, library()), options)
+    assert shared.model_dump(exclude={"seconds"}) == alone.model_dump(exclude={"seconds"})
+
+
+@pytest.mark.slow
 def test_an_infeasible_slim_portfolio_is_explained_as_a_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What misses the limits is made again, because it says which limit to relax."""
     monkeypatch.setattr(slimming, "MANY_JOBS", 2)
