@@ -12,6 +12,7 @@ from planner.cli.options import (
     now_option,
     set_option,
     solve_options,
+    workers_options,
 )
 from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
@@ -27,8 +28,16 @@ from planner.scenario.scenario import SolveOptions
 @click.option(
     "--plot", metavar="FILE", help="Draw the timetable of jobs, or the week of a service: .png, .svg or .html."
 )
+@workers_options("Processes that prepare many jobs [1].")
 @solve_options(stop=True)
-def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, options: SolveOptions) -> None:
+def solve(
+    loaded: LoadedScenario,
+    as_json: bool,
+    path: str | None,
+    plot: str | None,
+    workers: int | str | None,
+    options: SolveOptions,
+) -> None:
     """Find the best plan for SCENARIO.
 
     SCENARIO is a file, the name of a shipped scenario, or - for standard
@@ -43,7 +52,13 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.solving.solve import solve as find_plan
 
-        plan = find_plan(scenario, options)
+        if workers is None:
+            plan = find_plan(scenario, options)
+        else:
+            from planner.analysis.run_sweep import open_workers
+
+            with open_workers(workers) as executor:
+                plan = find_plan(scenario, options, executor=executor)
     from planner.report.plan_text import render
 
     output.write(plan, render, draw_answer if plan.planned else None, document=_plan_text, color=True)

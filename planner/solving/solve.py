@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,6 +47,9 @@ from planner.solving.prepare import CandidateObjective, PreparedScenario, are_co
 from planner.solving.winners_curse import with_flattery
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 LOG = logging.getLogger("planner")
 """Messages of the library, at the level INFO: nothing is written to a stream."""
 CHANGED_DEFAULTS_NOTE = (
@@ -59,11 +62,16 @@ PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply pe
 
 
 def solve(
-    scenario: Question, options: SolveOptions | None = None, library: Library | None = None, explains: bool = True
+    scenario: Question,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    explains: bool = True,
+    executor: Executor | None = None,
 ) -> Plan:
     """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
-    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none.
+    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none. The
+    workers of an `executor` (of `concurrent.futures`, loky or Dask) prepare many jobs; the plan is the same.
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
 
@@ -75,7 +83,7 @@ def solve(
     options = options or SolveOptions()
     with watched(time_limit_seconds=options.time_limit_seconds), noting_what_is_left_out() as left_out:
         try:
-            plan = _solve(scenario.on_day(options.as_of), options, library, explains)
+            plan = _solve(scenario.on_day(options.as_of), options, library, explains, executor)
         except TimeIsUpError:
             return _told(_out_of_time(scenario, options))
     return _told(plan.model_copy(update={"warnings": (*plan.warnings, *_left_out(left_out))}) if left_out else plan)
@@ -87,7 +95,9 @@ def _told(plan: Plan) -> Plan:
     return plan
 
 
-def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool) -> Plan:
+def _solve(
+    scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool, executor: Executor | None
+) -> Plan:
     """Return the plan of a scenario; TimeIsUpError where nothing is found in time."""
     started = perf_counter()
     if services_of(scenario):
@@ -98,7 +108,7 @@ def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, e
         several = len(scenario.jobs) > 1  # their search reads from the explanation how much room a budget lacks
         finish = partial(solve_prepared, explains=explains or several)
         return open_choices.solve_open(scenario, job, options, library, started, finish)
-    return solve_prepared(prepare(scenario, library), options, started, explains)
+    return solve_prepared(prepare(scenario, library, executor=executor), options, started, explains)
 
 
 def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:

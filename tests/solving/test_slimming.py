@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
@@ -70,6 +73,28 @@ def test_jobs_that_differ_in_name_alone_have_the_plan_of_jobs_that_are_made_one_
     monkeypatch.setattr(slimming.PreparedScenario, "first_twin", tuple(range(14)))
     alone = solve_prepared(prepare(scenario, library()), options)
     assert shared.model_dump(exclude={"seconds"}) == alone.model_dump(exclude={"seconds"})
+
+
+class PickledExecutor(Executor):
+    """An executor whose work is done at once, on copies as a worker of another process gets and returns them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Return what the function makes of copies, copied."""
+        made: Future[Any] = Future()
+        made.set_result(pickle.loads(pickle.dumps(fn(*pickle.loads(pickle.dumps(args)), **kwargs))))
+        return made
+
+
+@pytest.mark.long
+def test_a_plan_is_the_same_whatever_workers_prepare_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field of it, with parts that divide jobs that differ in name alone."""
+    monkeypatch.setattr(slimming, "JOBS_OF_A_PART", 2)
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + k % 2) * 1e7}} for k in range(5)]
+    spot = {**RENTED, "provider": "s", "spot_usd_per_hour": 0.7}
+    scenario, options = read({"name": "s", "offers": [RENTED, FAST, spot], "jobs": jobs}), SolveOptions(as_of=AS_OF)
+    here = planner.solve(scenario, options, library())
+    there = planner.solve(scenario, options, library(), executor=PickledExecutor())
+    assert there.model_dump(exclude={"seconds"}) == here.model_dump(exclude={"seconds"})
 
 
 @pytest.mark.slow
