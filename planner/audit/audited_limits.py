@@ -314,15 +314,15 @@ def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> 
     The limit is on training jobs, where nobody states the stock, and on several of them: one that needs more than is
     typical has all of it. A plan that says that no plan keeps it may exceed it.
     """
-    needs, kinds = dict[tuple[str, str], float](), dict[tuple[str, str], list[Assignment]]()
+    kinds = dict[tuple[str, str], list[Assignment]]()
     for job in plan.jobs:
         if job.gpus:
             kinds.setdefault((job.provider, job.gpu), []).append(job)
-    for kind, users in kinds.items():
-        needs[kind] = peak(users, gpus_of)
-    stated = {(one.provider, one.gpu): float(one.gpus) for one in plan.at_one_time}
-    if stated != (needs if len(plan.jobs) > 1 else {}):
-        yield "at_one_time", needs, stated
+    stated = {(one.provider, one.gpu): one.gpus for one in plan.at_one_time}
+    for provider, gpu in dict.fromkeys([*kinds, *stated]):
+        needed = peak(kinds.get((provider, gpu), ()), gpus_of) if len(plan.jobs) > 1 else 0.0
+        if stated.get((provider, gpu), 0) != needed:
+            yield f"at_one_time of {gpu} at {provider}", needed, stated.get((provider, gpu))
     trained = {job.name for job in scenario.jobs if job.trains}
     if len(trained) < 2 or not plan.keeps_typical_stock:
         return

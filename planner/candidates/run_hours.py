@@ -97,7 +97,8 @@ class RunHours:
     def rows(self, which: Integers) -> RunHours:
         """Return the columns of some configurations, by their places."""
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return replace(self, **{name: column[which] for name, column in given if isinstance(column, np.ndarray)})
+        cut: dict[str, Any] = {name: column[which] for name, column in given if isinstance(column, np.ndarray)}
+        return replace(self, **cut)
 
     def interrupt(
         self,

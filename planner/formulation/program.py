@@ -210,7 +210,7 @@ class TypicalStock:
     def _sums(self, table: CandidateTable) -> Floats:
         """Return what all candidates of a table use of each limit (kinds,)."""
         kind, used = self._used(table)
-        return np.bincount(kind[kind >= 0], weights=used[kind >= 0], minlength=len(self.names))
+        return np.bincount(kind[kind >= 0], weights=used[kind >= 0], minlength=len(self.names)).astype(float)
 
     def _peak(self, kind: int) -> TypicalPeak:
         each = np.where(self.kind == kind, self.gpus, 0).astype(float)
