@@ -28,7 +28,14 @@ from planner.library.schema import Architecture, Library
 from planner.results.inference import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
-from planner.results.plan_parts import BEYOND_TYPICAL_STOCK, CutSamples, HostMemory, ObservedRun, Vram
+from planner.results.plan_parts import (
+    BEYOND_TYPICAL_STOCK,
+    TYPICAL_STOCK_HOLDS,
+    CutSamples,
+    HostMemory,
+    ObservedRun,
+    Vram,
+)
 from planner.scenario.fees import fees_that_count
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
@@ -453,7 +460,7 @@ def typical_stock_note(held: Mapping[str, float], keeps: bool) -> tuple[str, ...
     if not keeps:
         return (BEYOND_TYPICAL_STOCK,)
     named = [f"{most:,.0f} {name}" for name, most in held.items()]
-    return (f"stock unknown, so limits.typical_stock (a prior) holds: at most {', '.join(named)}",) if named else ()
+    return (f"{TYPICAL_STOCK_HOLDS}: at most {', '.join(named)}",) if named else ()
 
 
 def _on_stock(chosen: ChosenCandidate) -> list[str]:

@@ -178,7 +178,7 @@ class TypicalPeak(Peak):
 
 
 @record(frozen=True, eq=False)
-class TypicalStock:
+class TypicalPeaks:
     """The typical stock of every GPU at every provider of a market: hundreds of limits, of which a plan meets a few.
 
     A program with all of them would have to keep the best candidates of each GPU at each provider. So a plan is made

@@ -153,7 +153,8 @@ def _joint_notes(plan: Plan) -> tuple[str, ...]:
     own = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes if note not in shared]
     of_jobs = {note for job in plan.jobs for note in job.notes}
     common = [note for note in plan.jobs[0].notes if note in shared]
-    rest = [note for note in plan.warnings if note not in of_jobs]
+    above = plan_sections.guesses_of_stock(plan)
+    rest = [note for note in plan.warnings if note not in of_jobs and note not in above]
     return tuple(dict.fromkeys((*rest, *common, *own)))
 
 

@@ -32,6 +32,9 @@ BEYOND_TYPICAL_STOCK = (
 )
 """What a plan says that rents more side by side than typical; it is infeasible by this guess alone."""
 
+TYPICAL_STOCK_HOLDS = "stock unknown, so limits.typical_stock (a prior) holds"
+"""How a plan begins to say what it would have rented more of."""
+
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -34,7 +34,7 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalStock, VariableLayout, single_row
+from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalPeaks, VariableLayout, single_row
 from planner.records import record
 from planner.results.plan import TieStep
 from planner.scenario.peak_limits import PEAK_TOLERANCE
@@ -330,7 +330,7 @@ class _ExceedsTypicalStockError(Exception):
         self.peaks = peaks
 
 
-def _check_typical_stock(typical: TypicalStock, held: Mapping[str, TypicalPeak], chosen: CandidateTable) -> None:
+def _check_typical_stock(typical: TypicalPeaks, held: Mapping[str, TypicalPeak], chosen: CandidateTable) -> None:
     """Raise _ExceedsTypicalStockError where a choice, a row for each job, exceeds more than the limits held."""
     if new := {peak.key: peak for peak in typical.exceeded(chosen) if peak.key not in held}:
         raise _ExceedsTypicalStockError(new)

@@ -32,7 +32,7 @@ from planner.configurations.lengths import length_faults
 from planner.configurations.recipe import training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import Peak, SharedLimits, TypicalStock
+from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.records import record
@@ -178,7 +178,7 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
 
 
 def slim(
-    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits, typical: TypicalStock | None
+    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits, typical: TypicalPeaks | None
 ) -> tuple[JobCandidates, ScreenedCandidates]:
     """Return both with the rows that the program of all jobs needs; unchanged where no row is within the limits."""
     if not len(screened.table):
@@ -572,7 +572,7 @@ def shared_peaks(limits: Limits, market: Market) -> tuple[Peak, ...]:
     )
 
 
-def typical_stock(scenario: Scenario, market: Market) -> TypicalStock | None:
+def typical_stock(scenario: Scenario, market: Market) -> TypicalPeaks | None:
     """Return the typical stock of what training jobs may rent of a market; None where at most one job trains."""
     counts = np.asarray([job.trains for job in scenario.jobs], dtype=bool)
     if np.count_nonzero(counts) < 2 or scenario.limits.typical_stock is None:
@@ -584,7 +584,7 @@ def typical_stock(scenario: Scenario, market: Market) -> TypicalStock | None:
             kind[place] = kinds.setdefault((offer.provider, offer.card, most), len(kinds))
     gpus = np.asarray([offer.gpus for offer in market.offers], dtype=np.int64)
     names = tuple(f"{gpu} at {provider}" for provider, gpu, _ in kinds)
-    return TypicalStock(names, np.asarray([most for *_, most in kinds], dtype=float), kind, gpus, counts)
+    return TypicalPeaks(names, np.asarray([most for *_, most in kinds], dtype=float), kind, gpus, counts)
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:

@@ -16,7 +16,7 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
 from planner.decode.notes import added_budget_note, budget_probability, budget_warnings, typical_stock_note
 from planner.errors import SolverError
-from planner.formulation.program import TypicalPeak, TypicalStock
+from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.results.plan import Assignment, Plan, TieStep, plan_figures
@@ -96,7 +96,7 @@ def solve_built_schedule(
     return built, replace(solved, keeps_typical=typical is None or solved.schedule is None)
 
 
-def _exceeded(typical: TypicalStock, built: BuiltTimetable, solved: SolvedTimetable) -> tuple[TypicalPeak, ...]:
+def _exceeded(typical: TypicalPeaks, built: BuiltTimetable, solved: SolvedTimetable) -> tuple[TypicalPeak, ...]:
     """Return the limits of the typical stock that a schedule exceeds, at any time."""
     problem, found = built.with_ties, dict[str, TypicalPeak]()
     for schedule in filter(None, (solved.schedule, solved.strict)):

@@ -177,4 +177,4 @@ def test_many_jobs_say_first_what_they_need_at_one_time() -> None:
     assert (
         render(plan).splitlines()[1].strip() == f"at one time: 40 {RENTED['gpu']} at four, 12 {RENTED['gpu']} at more"
     )
-    assert "at most 40 A100-80GB at four" in " ".join(plan.warnings)
+    assert "stock unknown, so limits.typical_stock (a prior) holds: at most 40" in render(plan).splitlines()[2]

@@ -32,7 +32,7 @@ from planner.analysis.frontier.lower_envelope import (
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import SharedLimits, TypicalStock
+from planner.formulation.program import SharedLimits, TypicalPeaks
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.optimise_choice import NEGLIGIBLE_SHARE, solve_lexicographic
@@ -67,7 +67,7 @@ def satisfies_limits(
     tables: Sequence[CandidateTable],
     choices: Sequence[RowChoice],
     limits: SharedLimits,
-    typical: TypicalStock | None = None,
+    typical: TypicalPeaks | None = None,
 ) -> bool:
     """Return whether the choices, one for each job, keep every limit that the jobs share, and the typical stock."""
     rows = [table.rows(np.asarray([choice.row])) for table, choice in zip(tables, choices, strict=True)]
@@ -239,7 +239,7 @@ class JointProgram(CommonDeadlines):
         limits: SharedLimits,
         options: SolveOptions,
         curves: Sequence[Integers] | None = None,
-        typical: TypicalStock | None = None,
+        typical: TypicalPeaks | None = None,
     ) -> None:
         """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none.
 
