@@ -261,6 +261,26 @@ def _many(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     return tuple(jittered(offer, copy) for copy in copies for offer in offers)[:OFFERS]
 
 
+ALIKE_JOBS = 30
+"""Jobs of a study of seeds, which differ in name alone."""
+
+
+def jobs_lines(repeat: int) -> list[Line]:
+    """Measure a study of seeds, whose jobs differ in name alone, against one of its jobs."""
+    from planner.scenario.limits import Limits
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.solve import solve
+
+    scenario, library = question_of("quickstart-any")
+    options, like = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF)), scenario.jobs[0]
+    one = scenario.model_copy(update={"limits": Limits()})
+    jobs = tuple(like.model_copy(update={"name": f"seed-{number}"}) for number in range(ALIKE_JOBS))
+    alone = best_times(partial(solve, one, options, library), repeat)
+    times = best_times(partial(solve, one.model_copy(update={"jobs": jobs}), options, library), repeat)
+    what = f"{ALIKE_JOBS} jobs that differ in name alone / one of them"
+    return [Line(what, times.cpu / alone.cpu, "x", 4.0, True, f"{times}; one {alone}")]
+
+
 PARTS: dict[str, Callable[[int], list[Line]]] = {
     "help": help_lines,
     "solve": solve_lines,
@@ -269,6 +289,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
     "market": market_lines,
     "frontier": frontier_lines,
     "what-if": what_if_lines,
+    "jobs": jobs_lines,
     "catalogs": catalog_lines,
 }
 

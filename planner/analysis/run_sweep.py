@@ -210,6 +210,16 @@ def dask_executor(address: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
+@contextmanager
+def open_workers(workers: int | str | None) -> Iterator[Executor | None]:
+    """Open processes on this machine or, by its address, a Dask cluster; None for this process alone."""
+    if workers is None or workers == 1:
+        yield None
+    else:
+        with dask_executor(workers) if isinstance(workers, str) else loky_executor(workers) as executor:
+            yield executor
+
+
 async def _connect(address: str) -> None:
     """Connect to a scheduler once; OSError or ValueError where that fails."""
     from distributed.core import connect

@@ -112,10 +112,17 @@ def describe_unstated(plan: Plan, violations: Sequence[Violation]) -> list[str]:
 def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
     """Return all violations of the jobs of a plan, and of the limits that they keep together."""
     found, used_hours = list[Violation](), []
+    wanted = {job.name: job.model_copy(update={"name": ""}) for job in scenario.jobs}
+    sound: list[tuple[object, Assignment, float]] = []  # what differs in names alone is evaluated once
     for assignment in plan.jobs:
-        violations, used = _audit_job(assignment, plan, scenario, library, tolerance)
-        found += violations
-        used_hours.append(used)
+        job, nameless = wanted.get(assignment.name), assignment.model_copy(update={"name": ""})
+        known = next((hours for other, same, hours in sound if same == nameless and other == job), None)
+        if known is None:
+            violations, known = _audit_job(assignment, plan, scenario, library, tolerance)
+            found += violations
+            if not violations:
+                sound.append((job, nameless, known))
+        used_hours.append(known)
     return found + [Violation("", *broken) for broken in limits_of_plan(plan, scenario, library, used_hours, tolerance)]
 
 

@@ -303,6 +303,7 @@ def limits_of_plan(
         yield from at_most(f"stock of {label}", offer.stock, machines)
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
+    yield from _typical_stock(plan, scenario, offers)
     # What all jobs need together keeps the limit, or what each needs by itself does and the plan says what is short.
     added = math.fsum(
         (*(job.cost_at_confidence for job in plan.jobs), *(reservation.usd for reservation in plan.reservations))
@@ -319,6 +320,38 @@ def paid_at_once(plan: Plan, offers: Mapping[str, Offer]) -> float:
         machines[reservation.offer] = machines.get(reservation.offer, 0.0) + reservation.count
     paid = (count * price_at_once(offers.get(label)) for label, count in machines.items())
     return math.fsum(paid)
+
+
+def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> Iterator[Broken]:
+    """Yield GPUs of a model at a provider that are more than typical, and needs that the plan states otherwise.
+
+    The limit is on training jobs, where nobody states the stock, and on several of them: one that needs more than is
+    typical has all of it. A plan that says that no plan keeps it may exceed it.
+    """
+    kinds = dict[tuple[str, str], list[Assignment]]()
+    for job in plan.jobs:
+        if job.gpus:
+            kinds.setdefault((job.provider, job.gpu), []).append(job)
+    stated = {(one.provider, one.gpu): one.gpus for one in plan.at_one_time}
+    for provider, gpu in dict.fromkeys([*kinds, *stated]):
+        needed = peak(kinds.get((provider, gpu), ()), gpus_of) if len(plan.jobs) > 1 else 0.0
+        if stated.get((provider, gpu), 0) != needed:
+            yield f"at_one_time of {gpu} at {provider}", needed, stated.get((provider, gpu))
+    trained = {job.name for job in scenario.jobs if job.trains}
+    if len(trained) < 2 or not plan.keeps_typical_stock:
+        return
+    for (provider, gpu), users in kinds.items():
+        limited = [
+            (job, most)
+            for job in users
+            if job.name in trained
+            and (offer := offers.get(job.offer)) is not None
+            and (most := scenario.limits.typical_gpus(offer)) is not None
+        ]
+        for most in {most for _, most in limited}:
+            together = [job for job, its_most in limited if its_most == most]
+            used = peak(together, lambda job, most=most: min(gpus_of(job), most))  # type: ignore[misc]
+            yield from at_most(f"limits.typical_stock of {gpu} at {provider}", most, used)
 
 
 def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:

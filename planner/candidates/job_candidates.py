@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct_names, without_last_bits
+from planner.arrays import Flags, Floats, Integers, distinct, distinct_names, without_last_bits
 from planner.candidate_table import CandidateTable
 from planner.candidates.export_placement import export_columns
 from planner.candidates.managed_service import ManagedServiceCandidates
@@ -217,7 +217,8 @@ class JobCandidates:
 
     def burden(self) -> Floats:
         """Return `burden_of` all configurations."""
-        return kept_burden(self.kept, self.job, self.physics.ways, self.run_hours)
+        ways = self.physics.ways
+        return burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""
@@ -233,6 +234,13 @@ class JobCandidates:
             placement=self.placement[which],
             hours=self.hours.rows(which),
         )
+
+    def with_used_configurations(self) -> JobCandidates:
+        """Return the same rows with no more configurations than they have: most are worse on their own machine."""
+        runs, configuration = ~self.is_managed_service, self.configuration.copy()
+        used, configuration[runs] = distinct(self.configuration[runs])
+        physics = replace(self.physics, ways=self.physics.ways.rows(used))
+        return replace(self, physics=physics, configuration=configuration, run_hours=self.run_hours.rows(used))
 
 
 def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Floats:
@@ -256,19 +264,11 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
 
 
-def kept_burden(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurations, run: RunHours) -> Floats:
-    """Return `burden_of` all configurations, which is computed once for a plan and what it is compared with."""
-    key = ("burden", job.techniques.penalties_usd)
-    if key not in kept:
-        kept[key] = burden_of(ways, run, technique_penalties(job, ways))
-    return np.asarray(kept[key])
-
-
 def kept_undominated(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurations, run: RunHours) -> Flags:
     """Return `undominated_on_machine` of all configurations, found once for a plan and what it is compared with."""
     key = ("undominated", job.techniques.penalties_usd)
     if key not in kept:
-        kept[key] = undominated_on_machine(ways, kept_burden(kept, job, ways, run))
+        kept[key] = undominated_on_machine(ways, burden_of(ways, run, technique_penalties(job, ways)))
     return np.asarray(kept[key])
 
 

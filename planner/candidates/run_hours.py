@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,12 @@ class RunHours:
     wall_factor: float
     budget_wall_factor: float
     budget_confidence: float
+
+    def rows(self, which: Integers) -> RunHours:
+        """Return the columns of some configurations, by their places."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        cut: dict[str, Any] = {name: column[which] for name, column in given if isinstance(column, np.ndarray)}
+        return replace(self, **cut)
 
     def interrupt(
         self,

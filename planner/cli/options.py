@@ -211,6 +211,23 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
     return decorate
 
 
+def workers_options(workers_help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --workers and --cluster; the command receives `workers`: how many, the address of a cluster, or None."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help=workers_help)
+        @click.option("--cluster", metavar="ADDRESS", help="Solve on a Dask cluster, such as tcp://10.0.0.1:8786.")
+        @functools.wraps(command)
+        def wrapper(workers: int | None, cluster: str | None, **others: Any) -> Any:
+            if workers is not None and cluster is not None:
+                raise click.UsageError("--workers and --cluster exclude each other: give one of them")
+            return command(workers=workers if cluster is None else cluster, **others)
+
+        return wrapper
+
+    return add
+
+
 def solve_words(options: SolveOptions) -> tuple[str, ...]:
     """Return --solver and --as-of as they are typed to solve alike; what is the default is left out."""
     solver = ("--solver", options.solver) if options.solver != _SOLVER_DEFAULT else ()

@@ -17,6 +17,7 @@ from planner.cli.options import (
     now_option,
     set_option,
     solve_options,
+    workers_options,
 )
 from planner.cli.output import INFEASIBLE, STANDARD_OUTPUT, TYPED, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
@@ -36,9 +37,16 @@ if TYPE_CHECKING:
     "--plot", metavar="FILE", help="Draw the timetable of jobs, or the week of a service: .png, .svg or .html."
 )
 @click.option("--details", is_flag=True, help="Print everything: speed, stages, the whole bill, every note.")
+@workers_options("Processes that prepare many jobs [1].")
 @solve_options(stop=True)
 def solve(
-    loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, details: bool, options: SolveOptions
+    loaded: LoadedScenario,
+    as_json: bool,
+    path: str | None,
+    plot: str | None,
+    details: bool,
+    workers: int | str | None,
+    options: SolveOptions,
 ) -> None:
     """Find the best plan for SCENARIO.
 
@@ -54,7 +62,13 @@ def solve(
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.solving.solve import solve as find_plan
 
-        plan = find_plan(scenario, options)
+        if workers is None:
+            plan = find_plan(scenario, options)
+        else:
+            from planner.analysis.run_sweep import open_workers
+
+            with open_workers(workers) as executor:
+                plan = find_plan(scenario, options, executor=executor)
     from planner.report.plan_answer import render_answer
     from planner.report.plan_text import render
 

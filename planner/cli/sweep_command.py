@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from planner.cli.options import json_option, loaded_question, solve_options
+from planner.cli.options import json_option, loaded_question, solve_options, workers_options
 from planner.cli.output import INFEASIBLE, INTERNAL_ERROR, NO_PLAN, Output, show_progress
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.what_if import ManyVariants
 from planner.scenario.scenario import SolveOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --workers and --cluster; the command receives `workers`: how many, the address of a cluster, or None."""
-
-    @click.option(
-        "--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes; 1 solves in this one [one per core]."
-    )
-    @click.option("--cluster", metavar="ADDRESS", help="Solve on a Dask cluster, such as tcp://10.0.0.1:8786.")
-    @functools.wraps(command)
-    def wrapper(workers: int | None, cluster: str | None, **others: Any) -> Any:
-        if workers is not None and cluster is not None:
-            raise click.UsageError("--workers and --cluster exclude each other: give one of them")
-        return command(workers=workers if cluster is None else cluster, **others)
-
-    return wrapper
 
 
 @click.command()
@@ -38,7 +16,7 @@ def _workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--vary", "vary", metavar="PATH=A:B:STEP", multiple=True, help="A range, or PATH=[a, b, c]; repeatable [scenario]."
 )
-@_workers_options
+@workers_options("Processes; 1 solves in this one [one per core].")
 @click.option("--restart", is_flag=True, help="Begin anew where an interrupted sweep left FILE.part.")
 @click.option("-o", "--output", "path", metavar="FILE", required=True, help="Results: .csv, or .jsonl with all jobs.")
 @json_option

@@ -29,7 +29,14 @@ from planner.library.schema import Architecture, Library
 from planner.results.inference import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
-from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
+from planner.results.plan_parts import (
+    BEYOND_TYPICAL_STOCK,
+    TYPICAL_STOCK_HOLDS,
+    CutSamples,
+    HostMemory,
+    ObservedRun,
+    Vram,
+)
 from planner.scenario.fees import fees_that_count
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
@@ -42,7 +49,7 @@ from planner.units import GB, GIB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 # Probability of keeping a budget, from the uncertainty of the hours and the luck of markets.
@@ -445,6 +452,14 @@ def on_offer(chosen: ChosenCandidate, as_of: datetime.date) -> list[str]:
         left = f"{offer.committed_hours:,.1f} prepaid machine hours that are left"
         notes.append(f"uses {chosen.used_machine_hours:,.1f} of {left}")
     return notes
+
+
+def typical_stock_note(held: Mapping[str, float], keeps: bool) -> tuple[str, ...]:
+    """Return what is said of the typical stock: GPUs of its limits that hold, by their names, or that no plan does."""
+    if not keeps:
+        return (BEYOND_TYPICAL_STOCK,)
+    named = [f"{most:,.0f} {name}" for name, most in held.items()]
+    return (f"{TYPICAL_STOCK_HOLDS}: at most {', '.join(named)}",) if named else ()
 
 
 def _on_stock(chosen: ChosenCandidate) -> list[str]:

@@ -26,7 +26,9 @@ MAX_FRONT = 4000
 """Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
-def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bool = False) -> Flags:
+def find_undominated(
+    table: CandidateTable, shared: SharedLimits, keeps_ties: bool = False, kinds: Integers | None = None
+) -> Flags:
     """Return a mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no more
@@ -38,7 +40,8 @@ def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bo
     compared as dollars in the objective: after the filters this is the only effect of techniques on the program. Of
     two that dominate each other stays the one that ties prefer, then the less lossy, with more free VRAM, of the
     first name. With `keeps_ties` a candidate dominates none that ties prefer or that is less lossy: a tie within a
-    slack can then choose that one. Fewer machines are such a preference, too.
+    slack can then choose that one. Fewer machines are such a preference, too. `kinds` (offers,) are those of a typical
+    stock: with them stays what the program needs if any of its limits become rows.
     """
     keep = np.zeros(len(table), dtype=bool)
     values = _values(table, shared)
@@ -46,7 +49,7 @@ def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bo
         values = np.concatenate([values, np.array([table.preference, table.instances, table.lossiness], dtype=float)])
     score = _score(values)
     fronts: dict[tuple[int, int, int], Integers] = {}
-    for (job, offer, provider), members in _groups(table, shared):
+    for (job, offer, provider), members in _groups(table, shared, kinds):
         # If nothing is limited all four keys are the same; the set keeps one.
         keys = {(job, o, p) for o in (-1, offer) for p in (-1, provider)} & fronts.keys()
         others = [fronts[key] for key in sorted(keys)]
@@ -56,8 +59,12 @@ def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bo
     return keep
 
 
-def _groups(table: CandidateTable, shared: SharedLimits) -> list[tuple[tuple[int, int, int], Integers]]:
+def _groups(
+    table: CandidateTable, shared: SharedLimits, kinds: Integers | None
+) -> list[tuple[tuple[int, int, int], Integers]]:
     """Return candidates by (job, offer with a limit or -1, provider with a quota or -1), in that order.
+
+    With `kinds` a provider and GPU with a typical stock take the place of the provider.
 
     A member may replace members of its own group, and of groups of the same job that are in all its limited rows. On
     one offer fewer GPUs are fewer instances, so comparing GPUs covers stock and quota; machine hours are compared if
@@ -69,6 +76,10 @@ def _groups(table: CandidateTable, shared: SharedLimits) -> list[tuple[tuple[int
     offer = np.where(stocked[table.offer], table.offer, -1)
     provider = np.where(limited[table.provider], table.provider, -1)
     width = len(table.providers) + 1
+    if kinds is not None:
+        kind = kinds[table.offer]
+        provider = np.where(kind >= 0, len(table.providers) + kind, provider)
+        width += int(kinds.max(initial=0)) + 1
     code = (table.job * (len(table.offers) + 1) + offer + 1) * width + provider + 1
     order = np.argsort(code, kind="stable")
     starts = np.flatnonzero(np.diff(code[order], prepend=-1))

@@ -13,7 +13,7 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 # A mixed-integer program as data: columns as arrays, rows as families of sparse arrays.
@@ -162,6 +162,62 @@ class Peak:
         return np.asarray(self.each[table.offer] * table.instances, dtype=float)
 
 
+@record(frozen=True, eq=False)
+class TypicalPeak(Peak):
+    """The GPUs of one model that several training jobs may rent of one provider: a guess, where the stock is unknown.
+
+    A job that needs more than that is not limited by a guess: it counts as all of it, and no other job joins it there.
+    """
+
+    counts: Flags  # (jobs,), the jobs that it limits
+    words: str  # such as `A5000 at runpod`
+
+    def used(self, table: CandidateTable) -> Floats:
+        """Return what each candidate (n,) uses of it."""
+        return np.where(self.counts[table.job], np.minimum(super().used(table), self.most), 0.0)
+
+
+@record(frozen=True, eq=False)
+class TypicalPeaks:
+    """The typical stock of every GPU at every provider of a market: hundreds of limits, of which a plan meets a few.
+
+    A program with all of them would have to keep the best candidates of each GPU at each provider. So a plan is made
+    without them, then with those that it exceeded, until it exceeds none: the optimum of all of them, as those that
+    are left out hold by themselves.
+    """
+
+    names: tuple[str, ...]  # (kinds,), such as `A5000 at runpod`
+    most: Floats  # (kinds,), GPUs
+    kind: Integers  # (offers,), -1 for an offer that none of them limits
+    gpus: Integers  # (offers,), of one machine
+    counts: Flags  # (jobs,)
+
+    def exceeded(self, *tables: CandidateTable) -> tuple[TypicalPeak, ...]:
+        """Return the limits that one of several plans exceeds, each a table with a row for every job."""
+        kinds = {kind for table in tables for kind in np.flatnonzero(self._sums(table) > self.most).tolist()}
+        return tuple(self._peak(kind) for kind in sorted(kinds))
+
+    def fits_next_to(self, others: CandidateTable, table: CandidateTable) -> Flags:
+        """Return the candidates (n,) of a job that exceed none next to those of the other jobs, a row for each."""
+        kind, used = self._used(table)
+        return np.asarray((kind < 0) | (used <= (self.most - self._sums(others))[kind]))
+
+    def _used(self, table: CandidateTable) -> tuple[Integers, Floats]:
+        """Return the kind of each candidate (n,), -1 for none, and what it uses of its limit, at most all of it."""
+        kind = np.where(self.counts[table.job], self.kind[table.offer], -1)
+        return kind, np.minimum(self.gpus[table.offer] * table.instances, np.append(self.most, 0.0)[kind])
+
+    def _sums(self, table: CandidateTable) -> Floats:
+        """Return what all candidates of a table use of each limit (kinds,)."""
+        kind, used = self._used(table)
+        return np.bincount(kind[kind >= 0], weights=used[kind >= 0], minlength=len(self.names)).astype(float)
+
+    def _peak(self, kind: int) -> TypicalPeak:
+        each = np.where(self.kind == kind, self.gpus, 0).astype(float)
+        name = self.names[kind]
+        return TypicalPeak(f"typical_stock[{name}]", float(self.most[kind]), each, self.counts, name)
+
+
 @record(frozen=True)
 class SharedLimits:
     """Everything that jobs share; limits on one job alone are filters on its candidates.
@@ -187,6 +243,10 @@ class SharedLimits:
     def in_turns(self) -> SharedLimits:
         """Return the limits of jobs that need not run at one time."""
         return replace(self, peaks=(), quota={}, stock={})
+
+    def with_peaks(self, more: Sequence[Peak]) -> SharedLimits:
+        """Return the limits with more of what is limited at one time."""
+        return replace(self, peaks=(*self.peaks, *more))
 
 
 # Layout of the variables of a candidate table, and its figures as vectors over them.

@@ -20,7 +20,15 @@ from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
 from planner.results.inference import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
-from planner.results.plan_parts import BillItem, CutSamples, HostMemory, Purchase, SpotPlan
+from planner.results.plan_parts import (
+    BEYOND_TYPICAL_STOCK,
+    TYPICAL_STOCK_HOLDS,
+    BillItem,
+    CutSamples,
+    HostMemory,
+    Purchase,
+    SpotPlan,
+)
 from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:
@@ -403,6 +411,29 @@ def commitment(job: Assignment) -> list[str]:
 
 OLD_PRICE_DAYS = 60
 """Age from which on that of a price is said below the first line."""
+
+
+MOST_JOBS_IN_BLOCKS = 12
+"""Jobs up to which the lines of each show what all need at one time."""
+MOST_NEEDS_NAMED = 4
+"""Most GPUs and providers that are named of what many jobs need at one time."""
+
+
+def at_one_time(plan: Plan) -> list[str]:
+    """Return the GPUs that many jobs need at one time, and what a guess of the stock does to the plan."""
+    guessed = guesses_of_stock(plan)
+    if len(plan.jobs) <= MOST_JOBS_IN_BLOCKS and not guessed:
+        return []
+    kinds = [f"{one.gpus:,} {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    rest = sum(one.gpus for one in plan.at_one_time[MOST_NEEDS_NAMED:])
+    named = ", ".join([*kinds[:MOST_NEEDS_NAMED], *([f"{rest:,} others"] if rest else [])])
+    lines = words.second_lines(f"at one time: {named}" if named else None)
+    return [*lines, *(line for note in guessed for line in words.second_lines(note))]
+
+
+def guesses_of_stock(plan: Plan) -> list[str]:
+    """Return the warnings of a plan that say what the typical stock does to it."""
+    return [note for note in plan.warnings if note.startswith((TYPICAL_STOCK_HOLDS, BEYOND_TYPICAL_STOCK))]
 
 
 def old_prices(plan: Plan) -> list[str]:

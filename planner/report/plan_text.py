@@ -129,7 +129,12 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = [summary_line(plan.scenario, *forms), *plan_sections.outlay(plan), *plan_sections.old_prices(plan)]
+    lines = [
+        summary_line(plan.scenario, *forms),
+        *plan_sections.outlay(plan),
+        *plan_sections.old_prices(plan),
+        *plan_sections.at_one_time(plan),
+    ]
     priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
     lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
     for job in plan.jobs:
@@ -150,7 +155,8 @@ def _joint_notes(plan: Plan) -> tuple[str, ...]:
     own = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes if note not in shared]
     of_jobs = {note for job in plan.jobs for note in job.notes}
     common = [note for note in plan.jobs[0].notes if note in shared]
-    rest = [note for note in plan.warnings if note not in of_jobs]
+    above = plan_sections.guesses_of_stock(plan)
+    rest = [note for note in plan.warnings if note not in of_jobs and note not in above]
     return tuple(dict.fromkeys((*rest, *common, *own)))
 
 

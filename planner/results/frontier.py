@@ -165,6 +165,9 @@ class Frontier(TabledResult):
     """Of the services next to the jobs, the same at every point and part of none; None without services."""
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
+    keeps_typical_stock: bool = True
+    """Whether training jobs rent no more side by side than `limits.typical_stock`; False: no plan was found that does.
+    """
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences."""
 
@@ -257,6 +260,7 @@ class Frontier(TabledResult):
                 "budget_usd": self.budget_usd,
                 "budget_probability": point.budget_probability,
                 "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),
+                "keeps_typical_stock": self.keeps_typical_stock,
                 **plan_figures(point.jobs, point.reservations),
             }
         same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible", "cut")

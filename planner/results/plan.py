@@ -5,6 +5,8 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 
 import hashlib
 import math
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -28,6 +30,7 @@ from planner.results.plan_parts import (
     Hours,
     Infeasible,
     LossyChoice,
+    NeededAtOnce,
     ObservedRun,
     Option,
     Part,
@@ -275,6 +278,10 @@ class Assignment(Part):
         return self.spot is not None or self.spot_share < 1 or moves
 
 
+SAME_MOMENT_HOURS = 1e-6
+"""What ends within this time of a start makes room for it."""
+
+
 def plan_figures(
     jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = (), budget_confidence: float | None = None
 ) -> dict[str, Any]:
@@ -296,6 +303,7 @@ def plan_figures(
         "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
         "reservations": reservations,
+        "at_one_time": needed_at_once(jobs),
     }
 
 
@@ -315,6 +323,21 @@ def outlay_of(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...
             )
         )
     return math.fsum(paid)
+
+
+def needed_at_once(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
+    """Return the most GPUs of each model at each provider that several jobs hold at one time, most first."""
+    kinds: dict[tuple[str, str], list[Assignment]] = {}
+    for job in jobs:
+        if job.gpus:
+            kinds.setdefault((job.provider, job.gpu), []).append(job)
+    found = []
+    for (provider, gpu), users in kinds.items():
+        changes = [(job.start_at_hours, job.gpus * job.runs_at_once) for job in users]
+        changes += [(job.finish_hours - SAME_MOMENT_HOURS, -job.gpus * job.runs_at_once) for job in users]
+        most = max(accumulate(count for _, count in sorted(changes)))
+        found.append(NeededAtOnce(provider=provider, gpu=gpu, gpus=most))
+    return tuple(sorted(found, key=lambda one: -one.gpus)) if len(jobs) > 1 else ()
 
 
 class Inputs(Part):
@@ -375,6 +398,11 @@ class Plan(TabledResult):
     zone: str = ""
     """Zone in which moments are shown, such as Europe/Berlin; empty: that of `now`."""
     warnings: tuple[str, ...] = ()
+    at_one_time: tuple[NeededAtOnce, ...] = ()
+    """The most GPUs of each model at each provider that several jobs hold at one time, most first."""
+    keeps_typical_stock: bool = True
+    """Whether training jobs rent no more side by side than `limits.typical_stock`; False: no plan was found that does.
+    """
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
@@ -399,6 +427,8 @@ class Plan(TabledResult):
             "shared_bound_usd": data["shared_bound_usd"] is None,
             "cut": not data["cut"],
             "outlay_usd": not data["outlay_usd"],
+            "at_one_time": not data["at_one_time"],
+            "keeps_typical_stock": data["keeps_typical_stock"],
         }  # most plans have none
         return {key: value for key, value in data.items() if not left_out.get(key)}
 

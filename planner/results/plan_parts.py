@@ -27,6 +27,15 @@ def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
     return f"{runs_at_once:,} x ({machines})" if runs_at_once > 1 else machines
 
 
+BEYOND_TYPICAL_STOCK = (
+    "no plan was found within limits.typical_stock (a prior), so this one is made without it: check that so many "
+    "GPUs can be booked"
+)
+"""What a plan says that rents more side by side than typical; it is infeasible by this guess alone."""
+
+TYPICAL_STOCK_HOLDS = "stock unknown, so limits.typical_stock (a prior) holds"
+"""How a plan begins to say what it would have rented more of."""
+
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -43,6 +52,14 @@ class Part(BaseModel):
 
             keys["schema_generator"] = ResultSchema
         return super().model_json_schema(*args, **keys)
+
+
+class NeededAtOnce(Part):
+    """The most GPUs of one model at one provider that the jobs of a plan hold at one time."""
+
+    provider: str
+    gpu: str
+    gpus: Count
 
 
 class Spread(Part):

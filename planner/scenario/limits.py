@@ -116,6 +116,38 @@ def _tools_exist(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tool for tool in found if tool))
 
 
+class TypicalStock(StrictModel):
+    """GPUs of one model that several training jobs rent of one provider at one time, where nobody states the stock.
+
+    The defaults are priors: no provider publishes how many of its GPUs are free. A new account can book less than that
+    at some (RunPod: $80 per hour in all), and a large customer more.
+    """
+
+    marketplace: PositiveInteger = 32
+    """Of a marketplace of private hosts."""
+    cloud: PositiveInteger = 64
+    """Of a specialised cloud."""
+    hyperscaler: PositiveInteger = 256
+    """Of one of the large general clouds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_number_is_of_all(cls, data: Any) -> Any:
+        """Return a number alone as that of every kind of provider."""
+        is_number = isinstance(data, (int, float, str)) and not isinstance(data, bool)
+        return dict.fromkeys(cls.model_fields, data) if is_number else data
+
+    def of(self, offer: Offer) -> int:
+        """Return the GPUs of the kind of provider that an offer is of."""
+        if offer.community:
+            return self.marketplace
+        return self.hyperscaler if offer.provider in HYPERSCALERS else self.cloud
+
+
+HYPERSCALERS = frozenset({"alibaba", "aws", "azure", "gcp", "ibm", "oci", "oracle", "oracle-cloud"})
+"""Providers that rent GPUs among everything else, in dozens of regions."""
+
+
 class SpotShare(StrictModel):
     """Bounds on the share of the work that is done on spot."""
 
@@ -165,6 +197,9 @@ class Limits(StrictModel):
     """Tools that must be able to run the plan, such as `axolotl`."""
     stock_status: Annotated[Literal["low", "medium", "high"], BeforeValidator(_some_stock)] | None = None
     """The least that a provider's list may say of its stock; None: all that is not `none`."""
+    typical_stock: TypicalStock | None = TypicalStock()
+    """GPUs of one model that several training jobs rent of one provider, where its stock is unknown; None: any number.
+    """
     fallbacks: Annotated[int, Field(ge=0, le=MAX_FALLBACKS)] = 0
     """Further ways that each job must have."""
     spot: bool | None = None
@@ -230,6 +265,13 @@ class Limits(StrictModel):
         """Return whether an offer has the least status of stock; unknown limits nothing, none is too little."""
         least = STOCK_STATUSES.index(self.stock_status or "low")
         return offer.stock_status is None or STOCK_STATUSES.index(offer.stock_status) >= least
+
+    def typical_gpus(self, offer: Offer) -> int | None:
+        """Return the typical GPUs of the kind of an offer at its provider; None where they are stated, or one's own."""
+        is_stated = offer.stock is not None or offer.committed_hours is not None
+        if self.typical_stock is None or is_stated or not offer.rents_gpus or offer.tier in ("own", "bought"):
+            return None
+        return self.typical_stock.of(offer)
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""

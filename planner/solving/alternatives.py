@@ -27,7 +27,7 @@ from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import COST, LAST
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks, typical_stock
 from planner.solving.resolve import (
     ResolvedPlan,
     describe_candidate,
@@ -346,6 +346,8 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
     for peak in shared_peaks(limits, market):
         room = peak.most - float(np.sum(peak.used(chosen)[others]))
         fits &= peak.used(table) <= room + PEAK_TOLERANCE * peak.most
+    if typical := typical_stock(plan.prepared.scenario, market):
+        fits &= typical.fits_next_to(chosen.rows(others), table)
     fits &= (table.instances <= stock[table.offer]) & (table.rented_h <= hours[table.offer])
     return budget_usd, np.asarray(fits, dtype=bool)
 

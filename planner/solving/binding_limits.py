@@ -62,7 +62,8 @@ def lift_limits(scenario: Scenario) -> Iterator[LiftedLimit]:
     yield _lift(
         scenario, "max_hours", scenario.limits.max_hours or f"default {' and '.join(default)} h", UNLIMITED_HOURS
     )
-    unlimited = Limits()
+    is_guessed = sum(job.trains for job in scenario.jobs) > 1  # a typical stock limits several jobs alone
+    unlimited = Limits(typical_stock=None if is_guessed else scenario.limits.typical_stock)
     for name in Limits.model_fields:
         given, free = getattr(scenario.limits, name), getattr(unlimited, name)
         if given != free and name != "max_hours":
@@ -158,7 +159,7 @@ def _best_without(
     if lifted.path.startswith("jobs."):
         is_idle = own == freed or (not screens_method and all(is_allowed(recipe, own) for recipe in candidates.recipes))
     else:
-        is_idle = lifted.path == "limits.vram_headroom"
+        is_idle = lifted.path in ("limits.vram_headroom", "limits.typical_stock")
     if lifted.path.endswith((".deadline", "limits.max_hours")):
         is_idle |= latest_finish_hours(own, before.limits) == latest_finish_hours(freed, after.limits)
     if is_idle:

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable
+from planner.formulation.program import TypicalPeak
 from planner.records import record
 from planner.solvers.base import SolveResult
 
@@ -44,6 +45,8 @@ class OptimisedChoice:
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
     joint: JointBudget | None = None  # of several jobs with a budget, of which some may be on spot
+    keeps_typical: bool = True  # False: no plan keeps the typical stock of what it rents, a guess
+    typical: tuple[TypicalPeak, ...] = ()  # those limits of the typical stock that it had to be given
 
     @property
     def chosen(self) -> CandidateTable:

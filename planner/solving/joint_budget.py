@@ -130,8 +130,8 @@ class _Search:
         return joint_late_usd(jobs, self.prepared.scenario.limits.budget_confidence)
 
     def _job(self, index: int, row: int, share: float) -> Assignment:
-        if (key := (index, row, share)) not in self.known:
-            prepared = self.prepared
+        prepared = self.prepared
+        if (key := (prepared.first_twin[index], row, share)) not in self.known:
             chosen = ChosenCandidate.of(
                 prepared.candidates[index], prepared.screened[index], prepared.market, row, share
             )

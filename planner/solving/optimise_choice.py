@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, get_args
 
@@ -34,7 +34,7 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Program, SharedLimits, VariableLayout, single_row
+from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalPeaks, VariableLayout, single_row
 from planner.records import record
 from planner.results.plan import TieStep
 from planner.scenario.peak_limits import PEAK_TOLERANCE
@@ -43,16 +43,18 @@ from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.choice import LexicographicSolution, OptimisedChoice
 from planner.solving.joint_budget import may_share_luck, optimise_jointly
-from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
+from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once, typical_stock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 Ties = Callable[[float], float]
 """Dollars above a least cost within which the order of ties decides, see `planner.candidates.preference`."""
 Run = Callable[[Program], "SolveResult"]
 """What runs a program: the solver, its limits and its gap are chosen by the caller."""
+Check = Callable[[CandidateTable], None]
+"""What raises where a choice, a row for each job, is none."""
 
 
 @record(frozen=True)
@@ -115,15 +117,25 @@ def first_better_step(less: Floats) -> TieStep | None:
     return next((name for name, amount in pairs if amount > SAME_HOURS), None)
 
 
+def accept(_: CandidateTable) -> None:
+    """Raise nothing: any choice is one."""
+
+
 def solve_lexicographic(
-    table: CandidateTable, shared: SharedLimits, run: Run, ties: Ties = no_ties, breaks_ties: bool = True
+    table: CandidateTable,
+    shared: SharedLimits,
+    run: Run,
+    ties: Ties = no_ties,
+    breaks_ties: bool = True,
+    check: Check = accept,
 ) -> LexicographicSolution:
     """Return the plan of least objective; within a tie the one that comes first in the order of `GOALS`.
 
     A tie is half a cent, or more dollars if `ties` says so: the objective of the first pass stays the strict one.
     With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above. A first pass
     without a proven optimum is followed by the one that fixes the spot shares only: breaking ties means nothing then.
-    Without `breaks_ties` the first pass is the only one.
+    Without `breaks_ties` the first pass is the only one. `check` is called with what the first pass and the last one
+    choose, and may raise.
     """
     narrowed = _fix_cheapest_shares(table, shared)
     first = run(build_program(VariableLayout(narrowed, shared)))
@@ -133,6 +145,7 @@ def solve_lexicographic(
     columns = VariableLayout(narrowed, shared)
     strict_rows = rows = columns.chosen(first.values)
     strict_shares = shares = columns.spot_share(first.values, rows)
+    check(narrowed.rows(rows))
     if not breaks_ties:
         return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares), rows, shares)
     strict, share_goal = GOALS[shared.objective][0], SHARE_GOALS[shared.objective]
@@ -156,6 +169,7 @@ def solve_lexicographic(
         elif has_shares and not np.array_equal(before, rows):
             shares = _settle_shares(pool, shared, share_goal, caps, rows, run)
         caps.append(Cap(goal, _cap(goal, result)))
+    check(pool.rows(rows))
     if is_near and first.is_proven:
         shares = _cheapest_shares(table, shared, rows, run, shares)
     return LexicographicSolution(first, rows, _snap_shares(table, rows, shares), strict_rows, strict_shares)
@@ -293,8 +307,42 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     shared = build_shared_limits(prepared.scenario, prepared.market)
     if not side_by_side:
         shared = shared.in_turns()
+    typical, held = typical_stock(prepared.scenario, prepared.market), dict[str, TypicalPeak]()
+    if typical is None:
+        return _optimise(prepared, shared, options)
+    found = None
+    while found is None:
+        limits = shared.with_peaks(tuple(held.values()))
+        try:
+            found = _optimise(prepared, limits, options, partial(_check_typical_stock, typical, held))
+        except _ExceedsTypicalStockError as exceeded:
+            held |= exceeded.peaks
+    if found.rows or not held:
+        return replace(found, typical=tuple(held.values()))
+    return replace(_optimise(prepared, shared, options), keeps_typical=False)
+
+
+class _ExceedsTypicalStockError(Exception):
+    """A choice exceeds limits of the typical stock that its program does not have: another is made with them."""
+
+    def __init__(self, peaks: dict[str, TypicalPeak]) -> None:
+        super().__init__(", ".join(peaks))
+        self.peaks = peaks
+
+
+def _check_typical_stock(typical: TypicalPeaks, held: Mapping[str, TypicalPeak], chosen: CandidateTable) -> None:
+    """Raise _ExceedsTypicalStockError where a choice, a row for each job, exceeds more than the limits held."""
+    if new := {peak.key: peak for peak in typical.exceeded(chosen) if peak.key not in held}:
+        raise _ExceedsTypicalStockError(new)
+
+
+def _optimise(
+    prepared: PreparedScenario, shared: SharedLimits, options: SolveOptions, check: Check = accept
+) -> OptimisedChoice:
+    """Return the best choice within shared limits; every job must have a screened row."""
     ties = prepared.scenario.near_tie_usd
-    kept = [_needed_rows(table, shared, ties) for table in (candidates.table for candidates in prepared.screened)]
+    needed = cache(lambda index: _needed_rows(prepared.screened[index].table, shared, ties))
+    kept = [needed(index) for index in prepared.first_twin]
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
     table = concatenate([candidates.table.rows(rows) for candidates, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)
@@ -303,7 +351,7 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     def solve_row(budget_usd: float | None, breaks_ties: bool) -> OptimisedChoice:
         """Return the best choice within an amount of the row of the budget, None for no row."""
         within = replace(shared, budget_usd=budget_usd)
-        choice = solve_lexicographic(table, within, partial(_run, options=options), ties, breaks_ties)
+        choice = solve_lexicographic(table, within, partial(_run, options=options), ties, breaks_ties, check)
         rows = tuple(choice.rows.tolist())
         chosen = table.rows(np.asarray(rows)) if rows else table
         shares = _round_shares(prepared.scenario, chosen, choice.spot_share, budget_usd) if rows else ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from planner.configurations.lengths import length_faults
 from planner.configurations.recipe import training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import Peak, SharedLimits
+from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.records import record
@@ -40,10 +41,11 @@ from planner.scenario.limits import Limits
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job
 from planner.scenario.zone_groups import limits_read
-from planner.watch import tell
+from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor, Future
 
 
 # The objective of a scenario for single candidates: dollars with penalties and the value of time, or hours.
@@ -176,14 +178,15 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
 
 
 def slim(
-    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits
+    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits, typical: TypicalPeaks | None
 ) -> tuple[JobCandidates, ScreenedCandidates]:
     """Return both with the rows that the program of all jobs needs; unchanged where no row is within the limits."""
     if not len(screened.table):
         return candidates, screened
-    found = screened.select(find_undominated(screened.table, shared))
+    kinds = None if typical is None else typical.kind
+    found = screened.select(find_undominated(screened.table, shared, kinds=kinds))
     rows, places = np.unique(found.rows, return_inverse=True)
-    return candidates.rows(rows), replace(
+    return candidates.rows(rows).with_used_configurations(), replace(
         found,
         rows=places.astype(np.int64),
         lateness=found.lateness[rows],
@@ -204,6 +207,16 @@ class PreparedScenario:
     is_slim: bool = False  # of each job only what the program needs is kept
     has_policies: bool = True  # where the objective lets candidates on spot follow them
 
+    @cached_property
+    def first_twin(self) -> tuple[int, ...]:
+        """Return for each job the first one that differs from it in name and dates alone, often itself.
+
+        Such jobs share the rows of their tables. Where nothing depends on dates, what one run of them is and costs is
+        that of every other: a study of thirty seeds asks for one job thirty times.
+        """
+        firsts: dict[int, int] = {}
+        return tuple(firsts.setdefault(id(one.rows), index) for index, one in enumerate(self.screened))
+
 
 def prepare(
     scenario: Scenario,
@@ -211,6 +224,7 @@ def prepare(
     before: PreparedScenario | None = None,
     with_policies: bool = True,
     may_be_slim: bool = True,
+    executor: Executor | None = None,
 ) -> PreparedScenario:
     """Return the candidates of every job on the scenario's market, screened by the job's own limits.
 
@@ -218,7 +232,7 @@ def prepare(
     if offers and prices are the same, a job's candidates if only its deadline changed, screened candidates if no
     limit that filters them changed. `with_policies` False leaves spot to mixes of two markets, where the policies of
     one deadline are not needed. Of hundreds of jobs without time only what the program needs is kept, unless
-    `may_be_slim` is False.
+    `may_be_slim` is False. The workers of an `executor` make the candidates of several jobs, the same ones.
 
     Raises
     ------
@@ -246,9 +260,8 @@ def prepare(
     shared = build_shared_limits(scenario, market)
     is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
-    candidates, screened = _candidates_and_screens(
-        scenario, market, library, before, waiting_usd, shared if is_slim else None, with_policies
-    )
+    wanted = _Wanted(waiting_usd, is_slim, with_policies)
+    candidates, screened = _candidates_and_screens(scenario, market, library, before, wanted, executor)
     faults = [
         no_machine_fault(candidate.job, "ingest")
         for candidate in candidates
@@ -394,31 +407,94 @@ TIMES = {"name": "", "deadline_hours": None, "release_hours": 0.0, "due_hours": 
 """What candidates do not depend on, with the value that comparisons of jobs put in."""
 
 
+class _Wanted(NamedTuple):
+    """What is wanted of the jobs of a scenario."""
+
+    waiting_usd: float | None  # dollars that an hour of waiting is worth; None: no policies
+    is_slim: bool
+    with_policies: bool
+
+
 def _candidates_and_screens(
     scenario: Scenario,
     market: Market,
     library: Library,
     before: PreparedScenario | None,
-    waiting_usd: float | None,
-    slimmed: SharedLimits | None,
-    with_policies: bool,
+    wanted: _Wanted,
+    executor: Executor | None,
 ) -> tuple[tuple[JobCandidates, ...], tuple[ScreenedCandidates, ...]]:
-    """Return candidates and screened ones of all jobs; jobs that differ only in name and times share theirs.
+    """Return candidates and screened ones of all jobs, made by the workers of an executor where there is one."""
+    order = _by_twins(scenario)
+    if executor is not None and before is None and len(order) > JOBS_OF_A_PART:
+        parts = [order[start : start + JOBS_OF_A_PART] for start in range(0, len(order), JOBS_OF_A_PART)]
+        found: FoundOfJobs = {}
+        for of_part in _made_by_workers(executor, [(scenario, library, wanted, part) for part in parts]):
+            found |= {index: (replace(one, offers=market.offers), cut) for index, (one, cut) in of_part.items()}
+            tell("candidates of jobs", len(found), len(order))
+    else:
+        found = _of_part(scenario, market, library, before, wanted, order)
+    pairs = [found[index] for index in range(len(order))]
+    return tuple(candidates for candidates, _ in pairs), tuple(screened for _, screened in pairs)
 
-    With `slimmed` only what a program with these limits needs is kept, and all else is dropped job by job.
+
+JOBS_OF_A_PART = 8
+"""Jobs that a worker prepares at once: their market is made once, and more of them would leave other workers idle."""
+FoundOfJobs = dict[int, tuple[JobCandidates, ScreenedCandidates]]
+"""What is found of jobs, by their places."""
+
+
+def _made_by_workers(executor: Executor, questions: Sequence[tuple[Any, ...]]) -> Iterator[FoundOfJobs]:
+    """Yield what the workers of an executor find of each part, in the order in which they end."""
+    from concurrent.futures import FIRST_COMPLETED, wait  # of many jobs alone
+
+    waiting: set[Future[FoundOfJobs]] = {executor.submit(_of_part_alone, *question) for question in questions}
+    try:
+        while waiting:
+            keep_going()
+            done, waiting = wait(waiting, timeout=ASKED_EVERY_SECONDS, return_when=FIRST_COMPLETED)
+            yield from (one.result() for one in done)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def _of_part_alone(scenario: Scenario, library: Library, wanted: _Wanted, places: Sequence[int]) -> FoundOfJobs:
+    """Return what is found of some jobs by a process that has no market yet; without offers, which its caller has."""
+    market = build_market(scenario, library)
+    found = _of_part(scenario, market, library, None, wanted, places)
+    return {index: (replace(candidates, offers=()), screened) for index, (candidates, screened) in found.items()}
+
+
+def _by_twins(scenario: Scenario) -> list[int]:
+    """Return the places of the jobs so that those with equal candidates, and of one model, are next to each other."""
+    keys = [(job.architecture, _twin_key(job)) for job in scenario.jobs]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _of_part(
+    scenario: Scenario,
+    market: Market,
+    library: Library,
+    before: PreparedScenario | None,
+    wanted: _Wanted,
+    places: Sequence[int],
+) -> FoundOfJobs:
+    """Return candidates and screened ones of some jobs; those that differ only in name and times share theirs.
+
+    `places` are in the order of `_by_twins`. Of a slim scenario only what their program needs is kept, and all else is
+    dropped job by job.
     """
+    shared, typical = build_shared_limits(scenario, market), typical_stock(scenario, market)
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
-    same_filters = same_filters and before is not None and before.has_policies == with_policies
-    keys = [_twin_key(job) for job in scenario.jobs]
+    same_filters = same_filters and before is not None and before.has_policies == wanted.with_policies
     shapes = dict[str, JobCandidates]()
-    scope = DEFAULT_SCOPE if are_compared(keys) else NEEDED_BY_JOBS
-    candidates: dict[int, JobCandidates] = {}
-    screened: dict[int, ScreenedCandidates] = {}
-    for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
+    scope = DEFAULT_SCOPE if are_compared(scenario.jobs) else NEEDED_BY_JOBS
+    made: FoundOfJobs = {}
+    for _, group in groupby(places, key=lambda index: _twin_key(scenario.jobs[index])):
         full: JobCandidates | None = None
         twins: dict[float | None, tuple[JobCandidates, ScreenedCandidates]] = {}
         for index in group:
-            tell("candidates of jobs", len(screened), len(keys))
+            tell("candidates of jobs", len(made), len(places))
             job = scenario.jobs[index]
             if before is None and full is not None:
                 full = replace(full, job=job)
@@ -431,12 +507,12 @@ def _candidates_and_screens(
             elif job.deadline_hours in twins:
                 found = twins[job.deadline_hours]
             else:
-                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd, scope=scope)
-                found = found if slimmed is None else slim(*found, slimmed)
+                usd = wanted.waiting_usd
+                found = full, screen(full, market, scenario.limits, library, waiting_usd=usd, scope=scope)
+                found = slim(*found, shared, typical) if wanted.is_slim else found
             twins.setdefault(job.deadline_hours, found)
-            candidates[index], screened[index] = _of_job(*found, job, index)
-    order = range(len(keys))
-    return tuple(candidates[index] for index in order), tuple(screened[index] for index in order)
+            made[index] = _of_job(*found, job, index)
+    return made
 
 
 def _twin_key(job: Job) -> str:
@@ -494,6 +570,21 @@ def shared_peaks(limits: Limits, market: Market) -> tuple[Peak, ...]:
     return tuple(
         Peak(limit.key, most, market.use_of(limit)) for limit, most in given_peaks(limits) if not limit.is_of_dollars
     )
+
+
+def typical_stock(scenario: Scenario, market: Market) -> TypicalPeaks | None:
+    """Return the typical stock of what training jobs may rent of a market; None where at most one job trains."""
+    counts = np.asarray([job.trains for job in scenario.jobs], dtype=bool)
+    if np.count_nonzero(counts) < 2 or scenario.limits.typical_stock is None:
+        return None
+    kinds: dict[tuple[str, str, int], int] = {}
+    kind = np.full(len(market.offers), -1, dtype=np.int64)
+    for place, offer in enumerate(market.offers):
+        if (most := scenario.limits.typical_gpus(offer)) is not None:
+            kind[place] = kinds.setdefault((offer.provider, offer.card, most), len(kinds))
+    gpus = np.asarray([offer.gpus for offer in market.offers], dtype=np.int64)
+    names = tuple(f"{gpu} at {provider}" for provider, gpu, _ in kinds)
+    return TypicalPeaks(names, np.asarray([most for *_, most in kinds], dtype=float), kind, gpus, counts)
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:

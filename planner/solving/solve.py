@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
 from planner.decode.chosen import ChosenCandidate, build_inputs
-from planner.decode.notes import budget_probability, budget_warnings, cut_samples
+from planner.decode.notes import budget_probability, budget_warnings, cut_samples, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
@@ -48,6 +48,9 @@ from planner.solving.prepare import CandidateObjective, PreparedScenario, are_co
 from planner.solving.winners_curse import with_flattery
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 LOG = logging.getLogger("planner")
 """Messages of the library, at the level INFO: nothing is written to a stream."""
 CHANGED_DEFAULTS_NOTE = (
@@ -60,11 +63,16 @@ PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply pe
 
 
 def solve(
-    scenario: Question, options: SolveOptions | None = None, library: Library | None = None, explains: bool = True
+    scenario: Question,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    explains: bool = True,
+    executor: Executor | None = None,
 ) -> Plan:
     """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
-    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none.
+    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` it has none. The
+    workers of an `executor` (of `concurrent.futures`, loky or Dask) prepare many jobs; the plan is the same.
     Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
     finds a fault in the plan.
 
@@ -76,7 +84,7 @@ def solve(
     options = options or SolveOptions()
     with watched(time_limit_seconds=options.time_limit_seconds), noting_what_is_left_out() as left_out:
         try:
-            plan = _solve(scenario.on_day(options.as_of), options, library, explains)
+            plan = _solve(scenario.on_day(options.as_of), options, library, explains, executor)
         except TimeIsUpError:
             return _told(_out_of_time(scenario, options))
     return _told(plan.model_copy(update={"warnings": (*plan.warnings, *_left_out(left_out))}) if left_out else plan)
@@ -88,7 +96,9 @@ def _told(plan: Plan) -> Plan:
     return plan
 
 
-def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool) -> Plan:
+def _solve(
+    scenario: Scenario, options: SolveOptions, library: Library | None, explains: bool, executor: Executor | None
+) -> Plan:
     """Return the plan of a scenario; TimeIsUpError where nothing is found in time."""
     started = perf_counter()
     if services_of(scenario):
@@ -99,7 +109,7 @@ def _solve(scenario: Scenario, options: SolveOptions, library: Library | None, e
         several = len(scenario.jobs) > 1  # their search reads from the explanation how much room a budget lacks
         finish = partial(solve_prepared, explains=explains or several)
         return open_choices.solve_open(scenario, job, options, library, started, finish)
-    return solve_prepared(prepare(scenario, library), options, started, explains)
+    return solve_prepared(prepare(scenario, library, executor=executor), options, started, explains)
 
 
 def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:
@@ -261,6 +271,7 @@ def _plan(
         **facts,
         objective=first.objective,
         **_proof(solved),
+        keeps_typical_stock=solved.keeps_typical,
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
         faster=_faster(prepared, jobs) if explains and not prepared.is_slim else (),
@@ -271,6 +282,7 @@ def _plan(
         warnings=(
             *budget_warnings(scenario, chance),
             *budget_notes(scenario, solved, shown),
+            *typical_stock_note({peak.words: peak.most for peak in solved.typical}, solved.keeps_typical),
             *_warnings(scenario, jobs),
         ),
         inputs=build_inputs(scenario, jobs, solver_versions()),
@@ -314,11 +326,22 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
 
 def _assignments(prepared: PreparedScenario, solved: OptimisedChoice, as_of: datetime.date) -> tuple[Assignment, ...]:
     """Return how each job is run; jobs on spot wait less where that keeps the budget of all jobs together, too."""
-    rooms = _waiting_rooms(prepared.scenario, solved) if prepared.scenario.waits_less else None
+    scenario = prepared.scenario
+    rooms = _waiting_rooms(scenario, solved) if scenario.waits_less else None
 
     def made(rooms: tuple[float, float] | None) -> tuple[Assignment, ...]:
         each = enumerate(zip(solved.rows, solved.shares, strict=True))
-        return tuple(_assignment(prepared, solved, *(index, row, share), rooms, as_of) for index, (row, share) in each)
+        known: dict[tuple[int, int, float], Assignment] = {}
+        found = []
+        for index, (row, share) in each:
+            tell("jobs of the plan", index, len(solved.rows))
+            # Of few jobs each also names alternatives of its own.
+            twin = index if are_compared(solved.rows) else prepared.first_twin[index]
+            key = (twin, int(solved.owner[row]), share)
+            if key not in known:
+                known[key] = _assignment(prepared, solved, *(index, row, share), rooms, as_of)
+            found.append(known[key].model_copy(update={"name": scenario.jobs[index].name}))
+        return tuple(found)
 
     jobs = made(rooms)
     if rooms is None or solved.joint is None or keeps_together(prepared, jobs):
@@ -339,7 +362,6 @@ def _assignment(
 
     `rooms` are dollars that it may cost more to wait less, None where it may not.
     """
-    tell("jobs of the plan", index, len(solved.rows))
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
     if rooms is not None:

@@ -14,7 +14,7 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated, undominated_columns
-from planner.formulation.program import SharedLimits
+from planner.formulation.program import SharedLimits, TypicalPeak
 from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
@@ -199,7 +199,7 @@ def _useful_rows(
     }
     rows = SharedLimits(
         budget_usd=limits.budget_usd,
-        peaks=shared_peaks(limits, market),
+        peaks=(*shared_peaks(limits, market), *(peak for peak, _ in shared.typical)),
         quota=limits.quota,
         stock={market.labels[place]: market.offers[place].stock or 10**6 for place in apart},
         committed={market.labels[place]: 0.0 for place in shared.hours_left},
@@ -263,6 +263,7 @@ def mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, share
             used = float(prepared.market.use_of(limit)[place]) * int(one.instances[0])
         if used:
             needs.append((resource, limit.need(used)))
+    needs += [(resource, int(used)) for peak, resource in shared.typical if (used := peak.used(one)[0])]
     if provider in shared.quota and gpus:
         needs.append((shared.quota[provider], gpus))
     if place in shared.stock:
@@ -365,6 +366,10 @@ class BuiltTimetable:
     """What no timetable stays below, in units of the objective, where the modes are only some of those there are."""
     further: tuple[Guarantees, ...] = ()
     """Per job the guarantees that were added to the parts of its time."""
+    keep: KeepRows | None = None
+    """What left some of the candidates."""
+    typical: tuple[TypicalPeak, ...] = ()
+    """The limits of the typical stock that it holds."""
 
     def changed(self, change: Callable[[Timetable], Timetable]) -> BuiltTimetable:
         """Return the timetable with and without the modes for ties after the same change."""
@@ -372,11 +377,15 @@ class BuiltTimetable:
 
 
 def build_timetable(
-    prepared: PreparedScenario, keep: KeepRows | None = None, further: tuple[Guarantees, ...] = ()
+    prepared: PreparedScenario,
+    keep: KeepRows | None = None,
+    further: tuple[Guarantees, ...] = (),
+    typical: tuple[TypicalPeak, ...] = (),
 ) -> BuiltTimetable:
     """Return the timetable of a scenario, of the candidates that `keep` leaves of each job.
 
-    `further` are guarantees per job in addition to the parts of its time.
+    `further` are guarantees per job in addition to the parts of its time, `typical` the limits of the typical stock
+    that it holds.
 
     Raises
     ------
@@ -385,7 +394,7 @@ def build_timetable(
     """
     scenario = prepared.scenario
     horizon = _horizon(prepared)
-    shared = shared_things(scenario, prepared.market, horizon)
+    shared = shared_things(scenario, prepared.market, horizon, typical)
     further = further or ((),) * len(scenario.jobs)
     jobs = tuple(job_modes(prepared, index, shared, horizon, keep, more) for index, more in enumerate(further))
     if keep is None:
@@ -403,7 +412,7 @@ def build_timetable(
     )
     least = least_objective(prepared) if keep is None and has_other_guarantees(prepared) else None
     whole = (replace(task, modes=made.modes) for task, made in zip(tasks, jobs, strict=True))
-    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least, further)
+    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared, least, further, keep, typical)
 
 
 def has_other_guarantees(prepared: PreparedScenario) -> bool:

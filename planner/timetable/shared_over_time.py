@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
+from planner.formulation.program import TypicalPeak
 from planner.records import record
 from planner.scenario.limits import may_pause
 from planner.scenario.offer import Offer
@@ -79,6 +80,7 @@ class SharedThings:
     peaks: list[tuple[PeakLimit, int]] = field(default_factory=list)  # what is used at one time, and its resource
     budget: int | None = None
     outlay: int | None = None  # pool of dollars that are paid at once
+    typical: list[tuple[TypicalPeak, int]] = field(default_factory=list)  # the typical stock, and its resource
     quota: dict[int, int] = field(default_factory=dict)  # provider of the candidate table -> resource
     stock: dict[int, int] = field(default_factory=dict)  # offer -> resource; a lot of no price where outlay is limited
     hours_left: dict[int, int] = field(default_factory=dict)  # offer -> pool, in machine minutes
@@ -110,8 +112,13 @@ def usd_units_up(usd: float) -> int:
     return math.ceil(usd * UNITS_PER_USD - 1e-6)
 
 
-def shared_things(scenario: Scenario, market: Market, horizon: int) -> SharedThings:
-    """Return what is finite: GPUs, quotas, dollars per hour, stock, lots, budgets, hours that are paid for."""
+def shared_things(
+    scenario: Scenario, market: Market, horizon: int, typical: Sequence[TypicalPeak] = ()
+) -> SharedThings:
+    """Return what is finite: GPUs, quotas, dollars per hour, stock, lots, budgets, hours that are paid for.
+
+    Of the typical stock those limits that are given.
+    """
     limits, found = scenario.limits, SharedThings()
     if limits.budget_usd is not None:
         found.budget = found.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
@@ -123,6 +130,7 @@ def shared_things(scenario: Scenario, market: Market, horizon: int) -> SharedThi
     for place, provider in enumerate(market.providers):
         if provider in limits.quota:
             found.quota[place] = found.add(Resource(f"limits.quota.{provider}", limits.quota[provider]))
+    found.typical = [(peak, found.add(Resource(f"limits.{peak.key}", int(peak.most)))) for peak in typical]
     for budget in limits.budgets:
         amount = math.floor(budget.usd * UNITS_PER_USD)
         found.periods += [

@@ -11,10 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from planner.arrays import Floats
+from planner.candidate_table import concatenate
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
-from planner.decode.notes import added_budget_note, budget_probability, budget_warnings
+from planner.decode.notes import added_budget_note, budget_probability, budget_warnings, typical_stock_note
 from planner.errors import SolverError
+from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.results.plan import Assignment, Plan, TieStep, plan_figures
@@ -24,7 +26,7 @@ from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
-from planner.solving.prepare import PreparedScenario
+from planner.solving.prepare import PreparedScenario, typical_stock
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
 from planner.timetable.any_guarantee import bound_of_any_guarantee, further_guarantees
 from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
@@ -54,6 +56,7 @@ class SolvedTimetable:
     baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
     strict: Schedule | None = None  # of the least objective, where a near tie prefers another schedule
     gave_up_ties: bool = False  # what near ties prefer was not proven in time
+    keeps_typical: bool = True  # False: no timetable keeps the typical stock of what it rents, a guess
 
     @property
     def least(self) -> Schedule | None:
@@ -68,6 +71,46 @@ CLOSE_SHARE = 0.01
 
 
 def solve_built_schedule(
+    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions
+) -> tuple[BuiltTimetable, SolvedTimetable]:
+    """Return the best schedule that keeps the typical stock, or without that where none keeps it, and its timetable.
+
+    Limits of the typical stock that a schedule exceeds are added until there are none, as in a program. A timetable of
+    some of the candidates answers a question about these, and holds none that it does not hold already.
+    """
+    began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
+    first = found = _solve_built(prepared, built, options)
+    typical, holds = typical_stock(prepared.scenario, prepared.market), list(built.typical)
+    while typical is not None and found[1].schedule is not None:
+        held = {peak.key for peak in holds}
+        more = [peak for peak in _exceeded(typical, *found) if peak.key not in held]
+        if not more:
+            return found
+        left = limit - (perf_counter() - began)
+        if built.keep is not None or left <= 0:
+            break
+        holds += more
+        again = build_timetable(prepared, further=found[0].further, typical=tuple(holds))
+        found = _solve_built(prepared, again, options.model_copy(update={"time_limit_seconds": left}))
+    built, solved = first
+    return built, replace(solved, keeps_typical=typical is None or solved.schedule is None)
+
+
+def _exceeded(typical: TypicalPeaks, built: BuiltTimetable, solved: SolvedTimetable) -> tuple[TypicalPeak, ...]:
+    """Return the limits of the typical stock that a schedule exceeds, at any time."""
+    problem, found = built.with_ties, dict[str, TypicalPeak]()
+    for schedule in filter(None, (solved.schedule, solved.strict)):
+        sources = [job.sources[mode] for job, mode in zip(built.jobs, schedule.modes, strict=True)]
+        rows = concatenate([source.screened.table.rows(np.asarray([source.row])) for source in sources])
+        starts = np.asarray(schedule.starts)
+        ends = np.asarray([schedule.end(problem, index) for index in range(len(problem.tasks))])
+        for moment in set(schedule.starts):
+            for peak in typical.exceeded(rows.rows((starts <= moment) & (moment < ends))):
+                found[peak.key] = peak
+    return tuple(found.values())
+
+
+def _solve_built(
     prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions
 ) -> tuple[BuiltTimetable, SolvedTimetable]:
     """Return the best schedule of a scenario's timetable, which near ties may decide, and the timetable it is of.
@@ -95,7 +138,7 @@ def solve_built_schedule(
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
             if further == built.further:
                 break
-            finer = build_timetable(prepared, further=further)
+            finer = build_timetable(prepared, further=further, typical=built.typical)
             rest = options.model_copy(update={"time_limit_seconds": limit - passed})
             again = _solved_once(finer, prepared.scenario, rest)
             if again.least is None or objective_value(finer.problem, again.least) > value:  # by the time limit
@@ -209,7 +252,10 @@ def timetable_plan(
     chance = budget_probability(prepared.scenario, jobs, paid)
     short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
     given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
-    warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes)))
+    typical = typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
+    warnings = dict.fromkeys(
+        (*short, *typical, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
+    )
     plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
@@ -225,6 +271,7 @@ def timetable_plan(
         zone=prepared.scenario.zone,
         baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
+        keeps_typical_stock=solved.keeps_typical,
         **figures,
     )
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan

@@ -8,6 +8,7 @@ from planner.report import words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_alternatives import further_ways_of_all, near_tie
 from planner.report.plan_sections import (
+    at_one_time,
     budget,
     format_optimality,
     format_place,
@@ -27,7 +28,13 @@ MAX_PAUSES_SHOWN = 4
 
 def render_timetable(plan: Plan) -> list[str]:
     """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
-    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *outlay(plan), *old_prices(plan), ""]
+    lines = [
+        words.first_fitting(plan.scenario, *_timetable_headlines(plan)),
+        *outlay(plan),
+        *old_prices(plan),
+        *at_one_time(plan),
+        "",
+    ]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section(

@@ -105,7 +105,7 @@ class TurnProgram(CommonDeadlines):
         plan = solve_prepared(self._prepared, self.options, explains=False)
         if plan.status == "no_plan":
             raise SolverLimitError
-        return None if plan.status == "infeasible" else plan
+        return plan if plan.status != "infeasible" and plan.keeps_typical_stock else None
 
 
 def _in_dollars(scenario: Scenario) -> Scenario:

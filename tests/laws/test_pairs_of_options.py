@@ -106,6 +106,7 @@ LIMIT_OPTIONS: dict[str, list[Any]] = {
     "waiting_usd_per_hour": [None, 0.05],
     "vram_headroom": [None, 0.1],
     "fallbacks": [None, 1],
+    "typical_stock": [None, 1],
 }
 OTHER_OPTIONS: dict[str, list[Any]] = {
     "second": [None, {}, {"after": "a"}],

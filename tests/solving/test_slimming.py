@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,57 @@ def test_a_slim_portfolio_has_the_plan_of_a_full_one(monkeypatch: pytest.MonkeyP
     assert one.objective == pytest.approx(other.objective)
     assert one.candidates == other.candidates
     assert other.jobs[0].ladder and not one.jobs[0].ladder
+
+
+@pytest.mark.slow
+def test_a_slim_portfolio_keeps_what_a_typical_stock_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six jobs fill the two cheapest offers, of which one alone would hold all of them without the limit."""
+    monkeypatch.setattr(slimming, "MANY_JOBS", 5)
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + k % 3) * 1e7}} for k in range(6)]
+    offers = [{**RENTED, "provider": name, "usd_per_hour": usd} for name, usd in (("a", 1.0), ("b", 1.1), ("c", 1.2))]
+    scenario = read({"name": "s", "offers": offers, "jobs": jobs, "limits": {"typical_stock": 3}, "solve": {"ties": 0}})
+    options = SolveOptions(as_of=AS_OF)
+    slim, full = prepare(scenario, library()), prepare(scenario, library(), may_be_slim=False)
+    assert slim.is_slim and not full.is_slim
+    one, other = solve_prepared(slim, options), solve_prepared(full, options)
+    assert one.objective == pytest.approx(other.objective)
+    assert sorted(job.provider for job in one.jobs) == ["a", "a", "a", "b", "b", "b"]
+
+
+def test_jobs_that_differ_in_name_alone_have_the_plan_of_jobs_that_are_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fourteen alike jobs, among them four of another length, are decoded and audited once each kind."""
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + (k > 9)) * 1e7}} for k in range(14)]
+    scenario = read({"name": "s", "offers": [RENTED, FAST], "jobs": jobs, "limits": {"typical_stock": 8}})
+    options, made = SolveOptions(as_of=AS_OF), prepare(scenario, library())
+    assert len(set(made.first_twin)) == 2
+    shared = solve_prepared(made, options)
+    monkeypatch.setattr(slimming.PreparedScenario, "first_twin", tuple(range(14)))
+    alone = solve_prepared(prepare(scenario, library()), options)
+    assert shared.model_dump(exclude={"seconds"}) == alone.model_dump(exclude={"seconds"})
+
+
+class PickledExecutor(Executor):
+    """An executor whose work is done at once, on copies as a worker of another process gets and returns them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Return what the function makes of copies, copied."""
+        made: Future[Any] = Future()
+        made.set_result(pickle.loads(pickle.dumps(fn(*pickle.loads(pickle.dumps(args)), **kwargs))))
+        return made
+
+
+@pytest.mark.long
+def test_a_plan_is_the_same_whatever_workers_prepare_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field of it, with parts that divide jobs that differ in name alone."""
+    monkeypatch.setattr(slimming, "JOBS_OF_A_PART", 2)
+    jobs = [{**JOB, "name": f"job-{k}", "work": {"tokens": (1 + k % 2) * 1e7}} for k in range(5)]
+    spot = {**RENTED, "provider": "s", "spot_usd_per_hour": 0.7}
+    scenario, options = read({"name": "s", "offers": [RENTED, FAST, spot], "jobs": jobs}), SolveOptions(as_of=AS_OF)
+    here = planner.solve(scenario, options, library())
+    there = planner.solve(scenario, options, library(), executor=PickledExecutor())
+    assert there.model_dump(exclude={"seconds"}) == here.model_dump(exclude={"seconds"})
 
 
 @pytest.mark.slow

@@ -87,10 +87,8 @@ def frontier(
     prepared = replace(prepared, screened=screened)
     main = tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
-    curves: tuple[Curve, ...] = ()
-    left_out: tuple[str, ...] = ()
-    if by and not main.in_turn and main.status != "infeasible":
-        curves, left_out = _curves(tracer, by, points)
+    is_split = by and not main.in_turn and main.status != "infeasible"
+    curves, left_out = _curves(tracer, by, points) if by and is_split else ((), ())
     status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
@@ -112,6 +110,7 @@ def frontier(
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
         infeasible=why,
+        keeps_typical_stock=main.keeps_typical,
         notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
     )

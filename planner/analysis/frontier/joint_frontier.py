@@ -32,7 +32,7 @@ from planner.analysis.frontier.lower_envelope import (
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import SharedLimits
+from planner.formulation.program import SharedLimits, TypicalPeaks
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.optimise_choice import NEGLIGIBLE_SHARE, solve_lexicographic
@@ -63,14 +63,20 @@ class SolverLimitError(Exception):
     """The solver reached its limit before it found any plan."""
 
 
-def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoice], limits: SharedLimits) -> bool:
-    """Return whether the choices, one for each job, keep every limit that the jobs share."""
+def satisfies_limits(
+    tables: Sequence[CandidateTable],
+    choices: Sequence[RowChoice],
+    limits: SharedLimits,
+    typical: TypicalPeaks | None = None,
+) -> bool:
+    """Return whether the choices, one for each job, keep every limit that the jobs share, and the typical stock."""
     rows = [table.rows(np.asarray([choice.row])) for table, choice in zip(tables, choices, strict=True)]
     plan, budget = concatenate(rows), limits.budget_usd
     late_usd = float(np.sum(plan.late_cost_usd(np.asarray([choice.share for choice in choices]))))
     provider, offer = np.asarray(plan.providers)[plan.provider], np.asarray(plan.offers)[plan.offer]
     return bool(
         (budget is None or late_usd <= budget + TOLERANCE * max(1.0, budget))
+        and not (typical and typical.exceeded(plan))
         and all(peak.used(plan).sum() <= peak.most * (1 + TOLERANCE) for peak in limits.peaks)
         and all(plan.gpus[provider == name].sum() <= limit for name, limit in limits.quota.items())
         and all(plan.instances[offer == name].sum() <= limit for name, limit in limits.stock.items())
@@ -233,17 +239,16 @@ class JointProgram(CommonDeadlines):
         limits: SharedLimits,
         options: SolveOptions,
         curves: Sequence[Integers] | None = None,
+        typical: TypicalPeaks | None = None,
     ) -> None:
-        """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none."""
+        """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none.
+
+        Of the typical stock those limits are held that a plan exceeded.
+        """
         super().__init__(envelopes)
-        self.tables = tables
+        self.tables, self.curves, self.typical = tables, curves, typical
         self.limits = replace(limits, objective="cost", value_of_time_usd_per_hour=0.0)
-        owner = np.concatenate([np.arange(len(table)) for table in tables])
-        joined = replace(concatenate(tables), penalty_usd=np.zeros(len(owner)))
-        # A candidate that is dominated at every share is dominated under every deadline.
-        kept = np.flatnonzero(find_undominated(joined, self.limits))
-        self.table, self.owner = joined.rows(kept), owner[kept]
-        self.curve = np.concatenate(curves)[kept] if curves else np.full(len(kept), -1)
+        self._keep_undominated()
         self.shares_luck = limits.budget_usd is not None and bool((self.table.share_high > 0).any())
         self.solver = partial(
             run,
@@ -252,12 +257,32 @@ class JointProgram(CommonDeadlines):
             relative_gap=max(options.gap, DEFAULT_GAP),
         )
 
+    def _keep_undominated(self) -> None:
+        """Keep the candidates that the program needs: one dominated at every share is so under every deadline."""
+        owner = np.concatenate([np.arange(len(table)) for table in self.tables])
+        joined = replace(concatenate(self.tables), penalty_usd=np.zeros(len(owner)))
+        kept = np.flatnonzero(find_undominated(joined, self.limits))
+        self.table, self.owner = joined.rows(kept), owner[kept]
+        self.curve = np.concatenate(self.curves)[kept] if self.curves else np.full(len(kept), -1)
+
+    def _has_more_to_hold(self, chosen: CandidateTable) -> bool:
+        """Hold the typical stock that a plan exceeds from now on; return whether there is more of it than before."""
+        held = {peak.key for peak in self.limits.peaks}
+        exceeded = self.typical.exceeded(chosen) if self.typical else ()
+        more = [peak for peak in exceeded if peak.key not in held]
+        if more:
+            self.limits = self.limits.with_peaks(more)
+            self._keep_undominated()
+        return bool(more)
+
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end at once; None where no plan keeps the limits."""
         found = self._choice(self.table, replace(self.limits, objective="time"))
         if found is None:
             return None
         rows, shares, _ = found
+        if self._has_more_to_hold(self.table.rows(rows)):
+            return self.fastest_hours()
         return float(np.max(self.table.rows(rows).late_hours(shares)))
 
     def latest_hours(self) -> float:
@@ -276,6 +301,8 @@ class JointProgram(CommonDeadlines):
         if found is None:
             return None
         chosen, shares, bound = found
+        if self._has_more_to_hold(table.rows(chosen)):
+            return self.solve_at(hours)
         if self.shares_luck and (free := self._choice(table, replace(self.limits, budget_usd=None))) is not None:
             bound = free[2]  # a plan whose jobs keep the budget together only is none of this program
         plan = table.rows(chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,10 @@ from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
+from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise_choice import may_take_turns
-from planner.solving.prepare import PreparedScenario, build_shared_limits
+from planner.solving.prepare import PreparedScenario, build_shared_limits, typical_stock
 from planner.spot.policy.policy_cache import Key
 from planner.spot.policy.policy_odds import draw_dollars
 
@@ -66,6 +68,8 @@ class TracedFrontier:
     """Number of candidates that some segment uses."""
     in_turn: bool = False
     """Whether the separate optima violate a limit and the jobs may take turns: no plan side by side is the least."""
+    keeps_typical: bool = True
+    """False: no plan keeps the typical stock, a guess."""
 
 
 class FrontierTracer:
@@ -77,6 +81,7 @@ class FrontierTracer:
         self.by_cost = prepared.scenario.model_copy(update={"objective": "cost"})
         self.as_of = options.as_of or datetime.date.today()
         self.limits = build_shared_limits(prepared.scenario, prepared.market)
+        self.typical = typical_stock(prepared.scenario, prepared.market)
         self.may_take_turns = may_take_turns(prepared)
         reservations = [offer.committed_usd for offer in prepared.market.offers if offer.is_reservation]
         self.reserved_usd = min(reservations, default=math.inf)
@@ -85,8 +90,18 @@ class FrontierTracer:
     def traced(self, screened: Sequence[ScreenedCandidates], points: int, is_part: bool = False) -> TracedFrontier:
         """Return points, segments and knee of the frontier over the given candidates of each job.
 
-        `is_part`: they are some of the candidates. Where jobs of these take turns there are no points.
+        `is_part`: they are some of the candidates. Where jobs of these take turns there are no points. Where no plan
+        keeps the typical stock, a guess, it is left out.
         """
+        found = self._traced(screened, points, is_part)
+        if found.status != "infeasible" or self.typical is None:
+            return found
+        self.typical = None
+        found = self._traced(screened, points, is_part)
+        return replace(found, keeps_typical=False, notes=(BEYOND_TYPICAL_STOCK, *found.notes))
+
+    def _traced(self, screened: Sequence[ScreenedCandidates], points: int, is_part: bool) -> TracedFrontier:
+        """Return the frontier within all limits."""
         tables = [candidates.table for candidates in screened]
         envelopes = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in tables]
         if not all(envelopes):
@@ -138,7 +153,7 @@ class FrontierTracer:
         if self.prepared.scenario.needs_timetable:
             return [], []
         most_usd = self.reserved_usd if self.may_take_turns else math.inf
-        keeps = partial(satisfies_limits, tables, limits=self.limits)
+        keeps = partial(satisfies_limits, tables, limits=self.limits, typical=self.typical)
         # What keeps the limits at both ends does so, by linearity, between them.
         return (
             [point for point in breakpoints if point.usd <= most_usd and keeps(point.choices)],
@@ -154,7 +169,7 @@ class FrontierTracer:
     ) -> JointProgram:
         """Return the program of jobs that start at once."""
         tables, curves = [candidates.table for candidates in screened], [candidates.curves() for candidates in screened]
-        return JointProgram(tables, envelopes, self.limits, self.options, curves)
+        return JointProgram(tables, envelopes, self.limits, self.options, curves, self.typical)
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
@@ -163,7 +178,9 @@ class FrontierTracer:
             timetable.without_reservations(table, one) for table in tables if math.isfinite(self.reserved_usd)
         ]
         free = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in unreserved]
-        return timetable.TurnProgram(one.scenario, one.library, envelopes, self.options, self.reserved_usd, free)
+        limits = one.scenario.limits.model_copy(update={} if self.typical else {"typical_stock": None})
+        scenario = one.scenario.model_copy(update={"limits": limits})
+        return timetable.TurnProgram(scenario, one.library, envelopes, self.options, self.reserved_usd, free)
 
     def _within_budget(
         self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
