@@ -22,7 +22,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.service_results import CellService, describe_kinds
 from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -112,7 +112,7 @@ class VariantSolver:
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
         """Return the plan that `solve` gives; without `explains` nothing need say why there is none."""
-        if services_of(scenario):
+        if services_of(scenario) or open_jobs(scenario):
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(self._before, self.options, explains=explains)

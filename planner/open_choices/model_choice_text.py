@@ -25,14 +25,29 @@ def count(value: float) -> str:
     return words.significant(value)
 
 
+def chosen_text(chosen: ModelChoice) -> str:
+    """Return what was chosen in a few words: model, tokens and loss, or the batch."""
+    loss = f", loss {chosen.loss.value:.2f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
+    batch = f", {chosen.batch.sequences:,} sequences per step" if chosen.batch else ""
+    return f"{words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens{loss}{batch}"
+
+
+def money_text(chosen: ModelChoice) -> str:
+    """Return what a larger budget would train; empty where it lowers no loss."""
+    more = chosen.more_money
+    if more is None or chosen.loss is None or chosen.loss.value - more.loss < LAST_DIGIT:
+        return ""
+    return (
+        f"a budget of {words.usd(more.budget_usd)} lowers the loss by {chosen.loss.value - more.loss:.2f} to "
+        f"{more.loss:.3f}: {words.sanitise(more.architecture)} on {count(more.tokens)} tokens"
+    )
+
+
 def answer_lines(chosen: ModelChoice | None) -> list[str]:
     """Return what was chosen in a line below the first one: model, tokens and loss, or the batch."""
     if chosen is None:
         return []
-    loss = f", loss {chosen.loss.value:.2f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
-    batch = f", {chosen.batch.sequences:,} sequences per step" if chosen.batch else ""
-    text = f"trains {words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens{loss}{batch}"
-    return [f"  {words.shorten(text, words.width() - 2)}"]
+    return [f"  {words.shorten(f'trains {chosen_text(chosen)}', words.width() - 2)}"]
 
 
 def model_lines(chosen: ModelChoice | None) -> list[str]:
@@ -52,14 +67,8 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
         lines.append(f"loss {chosen.loss.value:.3f} nats per token ({span}; {law})")
     if chosen.as_good:
         lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
-    more = chosen.more_money
-    if more is not None and chosen.loss is not None and chosen.loss.value - more.loss >= LAST_DIGIT:
-        buys = chosen.loss.value - more.loss
-        lines += words.wrap_lines(
-            f"a budget of {words.usd(more.budget_usd)} lowers the loss by {buys:.2f} to {more.loss:.3f}: "
-            f"{words.sanitise(more.architecture)} on {count(more.tokens)} tokens",
-            *(line_room(), 2),
-        )
+    if more := money_text(chosen):
+        lines += words.wrap_lines(more, line_room(), 2)
     return words.wrap_all(lines, line_room(), 3)
 
 

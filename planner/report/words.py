@@ -243,6 +243,11 @@ def second_lines(text: str | None) -> list[str]:
     return [f"  {line}" for line in wrap_lines(text, width() - 2, 2)] if text else []
 
 
+def lines_below_first(texts: Iterable[str]) -> list[str]:
+    """Return several texts right below the first line of an answer, as `second_lines`."""
+    return [line for text in texts for line in second_lines(text)]
+
+
 def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:
     """Return every text in at most `most` lines."""
     return [line for text in texts for line in wrap_lines(text, width, most)]

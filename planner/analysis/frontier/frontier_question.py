@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner import services
+from planner import open_choices, services
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
@@ -25,7 +25,7 @@ from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, H
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.joint_budget import may_share_luck
@@ -77,6 +77,8 @@ def frontier(
     scenario = scenario.on_day(options.as_of)
     if services_of(scenario):
         return services.frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
+    if open_jobs(scenario):
+        return _of_choice(open_choices.fix_choice(scenario, options, library), library, options, by, points)
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -114,6 +116,29 @@ def frontier(
         infeasible=why,
         notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
+    )
+
+
+def _of_choice(
+    fixed: open_choices.FixedChoice, library: Library | None, options: SolveOptions, by: GroupBy | None, points: int
+) -> Frontier:
+    """Return the cost for every deadline of the model, tokens and batch that `solve` chooses."""
+    plan = fixed.plan
+    if plan.jobs:
+        found = frontier(fixed.scenario, options, library, by, points)
+        return found.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + found.seconds})
+    return Frontier(
+        scenario=plan.scenario,
+        status=plan.status,
+        exact=True,
+        confidence=None,
+        candidates=plan.candidates,
+        solver=plan.solver,
+        seconds=plan.seconds,
+        as_of=plan.as_of,
+        budget_usd=plan.budget_usd,
+        infeasible=plan.infeasible,
+        cut=plan.cut,
     )
 
 
