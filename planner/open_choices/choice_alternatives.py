@@ -202,9 +202,13 @@ class Alternative:
         run, sigma = (None, 0.0) if tokens is None else self.run_tokens(tokens)
         return decide_scenario(self.scenario, decide(self.job, self.architecture.name, self.batch, run, sigma))
 
-    def prepared(self, tokens: int | None) -> PreparedScenario:
-        """Return the candidates at a number of tokens, with all that a plan needs of them."""
-        return prepare(self.definite(tokens), self.library, self.market[0] if self.market else None)
+    def prepared(self, tokens: int | None, budget_usd: float | None = None) -> PreparedScenario:
+        """Return the candidates at a number of tokens, with all that a plan needs of them, within another budget."""
+        scenario = self.definite(tokens)
+        if budget_usd is not None:
+            limits = scenario.limits.model_copy(update={"budget_usd": budget_usd})
+            scenario = scenario.model_copy(update={"limits": limits})
+        return prepare(scenario, self.library, self.market[0] if self.market else None)
 
     def share(self, other: Alternative) -> None:
         """Share all dollars with an alternative that has the same candidates."""

@@ -187,7 +187,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
         return least_start(alternatives)
     if all(choice.is_capped for choice in near) and _pays_all(alternatives, budget):
         _refuse_capped(alternatives, budget_usd)
-    best, *others = map(_without_waste, near)
+    best, *others = map(without_waste, near)
     named = by_model(others, best.alternative.architecture.name)
     more = None
     if budget_usd is not None:
@@ -203,7 +203,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     )
 
 
-def _without_waste(found: Found) -> Found:
+def without_waste(found: Found) -> Found:
     """Return the fewest tokens of a model that lose no digit that is shown: repeated ones are worth less and less."""
     if found.alternative.job.unique_tokens is None:
         return found

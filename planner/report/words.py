@@ -13,6 +13,7 @@ from planner.errors import printable
 from planner.results.plan_parts import Hours, describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.units import DAY_HOURS
+from planner.units import significant as significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,16 +152,6 @@ def gib_text(value: float) -> str:
 def brief(value: float, digits: int = 3) -> str:
     """Return a figure as `significant` does, with a power of ten below 0.001, such as `4e-11`."""
     return f"{value:.{digits}g}" if 0 < abs(value) < LEAST_PLAIN else significant(value, digits)
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """Return a figure rounded to significant digits, such as `1,190` or `0.53`."""
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits}g}")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{rounded:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def percent(share: float) -> str:

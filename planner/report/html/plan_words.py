@@ -42,7 +42,8 @@ def warnings(plan: Plan) -> list[str]:
     cut = [plan_sections.cut_text(cut) for cut in plan.cut]
     priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
     named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
-    return [words.sanitise(text) for text in (*cut, *named)]
+    assumed = plan_sections.assumed_market_text(plan)
+    return [words.sanitise(text) for text in (*cut, *named, *filter(None, [assumed]))]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
