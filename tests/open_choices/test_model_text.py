@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.open_choices.model_choice_text import batch_lines, model_lines
-from planner.units import count_text
 from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.units import count_text
 
 CHOSEN = ModelChoice(
     architecture="llama-16x2048",
