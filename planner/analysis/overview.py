@@ -128,11 +128,8 @@ def overview(
         if wanted is not None and name not in wanted:
             skipped[name] = "not asked for"
             continue
-        if name == "tornado" and any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services):
-            skipped[name] = "takes a minute or more for so many kinds of machines: planner what-if --tornado"
-            continue
-        if name == "tornado" and plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
-            skipped[name] = "takes minutes where jobs take turns on so many candidates: planner what-if --tornado"
+        if name == "tornado" and (why := _left_to_what_if(plan)):
+            skipped[name] = f"{why}: planner what-if --tornado"
             continue
         try:
             found[field] = run()
@@ -141,6 +138,15 @@ def overview(
     return Overview(
         plan=plan, of_file=given, skipped=skipped, bases=services.kind_bases(scenario, plan, library), **found
     )
+
+
+def _left_to_what_if(plan: Plan) -> str:
+    """Return why a report has no tornado; empty where it has one."""
+    if any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services):
+        return "takes a minute or more for so many kinds of machines"
+    if plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
+        return "takes minutes where jobs take turns on so many candidates"
+    return ""
 
 
 def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:

@@ -186,6 +186,7 @@ class CellJob(Part):
     hours: float
     start_hours: float
     model: CellModel | None = Field(default=None, exclude_if=lambda model: model is None)
+    """What the job trains, where the scenario leaves it open."""
 
     @property
     def machines(self) -> str:

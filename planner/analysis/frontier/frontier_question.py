@@ -33,7 +33,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
@@ -69,16 +69,17 @@ def frontier(
     together, in turn where they may take turns, for up to `points` deadlines. `by` adds one curve per method, GPU or
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
-    status and its explanation.
+    status and its explanation. What is open is fixed as `solve` chose it.
     """
     scenario = as_scenario(scenario)
     _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
+    again = partial(frontier, by=by, points=points)
     if services_of(scenario):
-        return services.frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
+        return services.frontier_of_jobs(scenario, options, library, again)
     if open_jobs(scenario):
-        return _of_choice(open_choices.fix_choice(scenario, options, library), library, options, by, points)
+        return _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -89,10 +90,8 @@ def frontier(
     prepared = replace(prepared, screened=screened)
     main = tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
-    curves: tuple[Curve, ...] = ()
-    left_out: tuple[str, ...] = ()
-    if by and not main.in_turn and main.status != "infeasible":
-        curves, left_out = _curves(tracer, by, points)
+    divides = by and not main.in_turn and main.status != "infeasible"
+    curves, left_out = _curves(tracer, by, points) if by and divides else ((), ())
     status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
@@ -106,9 +105,7 @@ def frontier(
         by=None if main.in_turn else by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
-        candidates=count_candidates(
-            prepared, sum(len(np.unique(candidates.rows)) for candidates in screened) - main.used
-        ),
+        candidates=count_candidates(prepared, sum(len(np.unique(each.rows)) for each in screened) - main.used),
         solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -120,12 +117,12 @@ def frontier(
 
 
 def _of_choice(
-    fixed: open_choices.FixedChoice, library: Library | None, options: SolveOptions, by: GroupBy | None, points: int
+    fixed: open_choices.FixedChoice, library: Library | None, options: SolveOptions, trace: Callable[..., Frontier]
 ) -> Frontier:
     """Return the cost for every deadline of the model, tokens and batch that `solve` chooses."""
     plan = fixed.plan
     if plan.jobs:
-        found = frontier(fixed.scenario, options, library, by, points)
+        found = trace(fixed.scenario, options, library)
         return found.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + found.seconds})
     return Frontier(
         scenario=plan.scenario,
