@@ -389,9 +389,7 @@ def assumed_market_text(plan: Plan) -> str:
     if usd <= plan.budget_usd:
         return ""
     whole = "the same run" if len(plan.jobs) == 1 else "the same plan"
-    return (
-        f"{whole} costs {words.usd(usd)} on demand: the budget is kept by a spot market that is assumed, not recorded"
-    )
+    return f"on demand {whole} costs {words.usd(usd)}: only the assumed spot market keeps it within the budget"
 
 
 def evidence(job: Assignment) -> list[str]:
