@@ -12,6 +12,7 @@ from planner.results.chosen_model import (
     ModelChoice,
     ModelOption,
     ModelSummary,
+    ServingCost,
 )
 from planner.units import count_text
 
@@ -38,7 +39,12 @@ def answer_lines(chosen: ModelChoice | None) -> list[str]:
     """Return what was chosen in a line below the first one: model, tokens and loss, or the batch."""
     if chosen is None:
         return []
-    return [f"  {words.shorten(f'trains {chosen_text(chosen)}', words.width() - 2)}"]
+    lines = [f"  {words.shorten(f'trains {chosen_text(chosen)}', words.width() - 2)}"]
+    cost = chosen.serving
+    if cost is not None:
+        served = f"serving {count_text(cost.tokens)} tokens over its life costs {words.usd(cost.usd)} more"
+        lines += words.second_lines(f"{served}, which the choice of the size counts and the plan does not")
+    return lines
 
 
 def model_lines(chosen: ModelChoice | None) -> list[str]:
@@ -56,6 +62,8 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
         law = "own law" if chosen.law == "own" else f"law of {chosen.law}"
         span = f"{chosen.loss.low:.2f} to {chosen.loss.high:.2f} with other data or laws"
         lines.append(f"loss {chosen.loss.value:.3f} nats per token ({span}; {law})")
+    if chosen.serving is not None:
+        lines += words.wrap_lines(_serving(chosen.serving), line_room(), 4)
     if chosen.as_good:
         lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
     if more := money_text(chosen):
@@ -63,12 +71,17 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
     return words.wrap_all(lines, line_room(), 3)
 
 
+def _serving(cost: ServingCost) -> str:
+    price = f"${words.significant(cost.usd_per_million_tokens)} per million"
+    return f"serving {count_text(cost.tokens)} tokens over its life: {words.usd(cost.usd)}, {price} ({cost.source})"
+
+
 def _as_good(chosen: ModelChoice) -> str:
     options = chosen.as_good
     if chosen.more_money is None and all(option.loss is None or chosen.loss is None for option in options):
         return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
     if chosen.more_money is not None or any(
-        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss > chosen.loss.value
+        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss >= chosen.loss.value + LAST_DIGIT
         for option in options
     ):
         sizes = sorted([chosen.parameters, *(option.parameters for option in options)])
