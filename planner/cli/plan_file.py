@@ -134,9 +134,11 @@ def decided_scenario_of(plan: Plan, path: str) -> Scenario:
 
 
 def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-    """Return a plan and its scenario as those of its jobs alone, without services."""
+    """Return a plan and its scenario as those of its jobs alone, without services, with what the plan chose."""
     if not plan.services:
-        return plan, scenario
+        from planner import open_choices
+
+        return plan, open_choices.scenario_as_chosen(plan, scenario)
     from planner.results.service_results import jobs_alone, services_usd
     from planner.scenario.scenario import without_services
 

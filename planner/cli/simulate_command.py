@@ -112,13 +112,11 @@ def _simulate_service(
 
 
 def _policies_text(scenario: Scenario, found: Simulation) -> str:
-    from planner import open_choices
     from planner.analysis.simulation.job_runs import policy_tables
     from planner.scenario.scenario import without_services
 
     if found.services_usd is not None:
         scenario = without_services(scenario, found.services_usd)
-    scenario = open_choices.scenario_as_chosen(found.plan, scenario)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
     from planner.documents.tables import json_text
 

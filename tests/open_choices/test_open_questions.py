@@ -12,9 +12,11 @@ from planner.analysis.explain.limit_sensitivity import explain
 from planner.analysis.frontier.frontier_question import frontier
 from planner.analysis.overview import overview
 from planner.analysis.run_sweep import run_sweep
+from planner.analysis.simulation.job_runs import policy_tables
 from planner.analysis.simulation.simulate_question import simulate
 from planner.analysis.what_if_question import what_if
 from planner.analysis.what_if_sweep import sweep, tornado
+from planner.cli.functions import export
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.open_choices.loss_curve import loss_frontier
@@ -175,6 +177,20 @@ def test_hours_of_a_frontier_of_losses_are_those_of_the_plan_of_each_budget() ->
         plan = solve(change_scenario(parse_scenario(SPOT), [f"limits.budget_usd={point.budget_usd}"]))
         assert plan.jobs[0].spot is not None
         assert plan.jobs[0].hours.expected == pytest.approx(point.hours, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_plan_that_chose_its_model_is_exported_with_its_policy_on_spot(tmp_path: Path) -> None:
+    """The files train what was chosen, and the table of the policy is that of its tokens."""
+    scenario = parse_scenario(SPOT.replace("framework: torchtitan", "framework: hf"))
+    plan = solve(scenario)
+    chosen = open_choices.fix_choice(scenario, None, None, plan)
+    assert policy_tables(scenario, plan) == policy_tables(chosen.scenario, chosen.definite)
+    file = tmp_path / "plan.json"
+    file.write_text(plan.model_dump_json(by_alias=True), encoding="utf-8")
+    texts = export(file, whole=True)
+    assert "policy.json" in texts and plan.jobs[0].model is not None
+    assert any(plan.jobs[0].model.architecture in text for text in texts.values())
 
 
 @pytest.mark.slow
