@@ -98,6 +98,7 @@ def past_line(past: PastCost, explanation: Explanation) -> str:
 def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
+    binds = f"{binds} this choice" if explanation.fixed else binds
     figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
     name = words.shorten(words.sanitise(explanation.scenario), 30)
     what = words.sanitise(explanation.plan)

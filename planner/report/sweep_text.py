@@ -251,7 +251,8 @@ def _summary(answer: Sweep) -> str:
     none = len(answer.cells) - len(costs)
     month = " a month" if serves(answer) else ""
     found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
-    found = f"loss {min(losses):.3f} to {max(losses):.3f} for {found}" if losses else found
+    ends = dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))) if losses else ()
+    found = f"loss {' to '.join(ends)} for {found}" if ends else found
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     return words.first_fitting(answer.scenario, f"{found}{rest}")
 
