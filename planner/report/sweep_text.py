@@ -100,7 +100,7 @@ def _single(answer: WhatIf) -> str:
         (sum(job.ruled_out for job in jobs), sum(job.opened for job in jobs)),
         (sum(job.dearer for job in jobs), sum(job.cheaper for job in jobs)),
     )
-    if text or len(jobs) < 2:
+    if text or len(jobs) < 2 or answer.delta.loss is not None:
         return text
     return f"{subject} affects what the jobs share: no candidate of a single job is ruled out or opened"
 
@@ -252,7 +252,7 @@ def _summary(answer: Sweep) -> str:
     month = " a month" if serves(answer) else ""
     found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
     ends = dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))) if losses else ()
-    found = f"loss {' to '.join(ends)} for {found}" if ends else found
+    found = f"{loss_name(answer.cells)} {' to '.join(ends)} for {found}" if ends else found
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     return words.first_fitting(answer.scenario, f"{found}{rest}")
 
@@ -260,6 +260,12 @@ def _summary(answer: Sweep) -> str:
 def cell_loss(cell: Cell | Variant) -> float | None:
     """Return the loss of a cell, of all jobs together whose model or tokens are open; None without one."""
     return loss_of(job.model for job in cell.jobs)
+
+
+def loss_name(cells: Sequence[Cell | Variant]) -> str:
+    """Return `loss`, or of several jobs `sum of losses`."""
+    several = any(sum(job.model is not None for job in cell.jobs) > 1 for cell in cells)
+    return "sum of losses" if several else "loss"
 
 
 def _loss_text(cell: Cell) -> str:
@@ -310,7 +316,8 @@ def _choice_columns(answer: Sweep) -> list[tuple[str, int, Callable[[Cell], str]
     models = [job.model for cell in answer.cells for job in cell.jobs if job.model]
     found: list[tuple[str, int, Callable[[Cell], str]]] = []
     if any(model.loss is not None for model in models):
-        found.append(("loss", 6, _loss_text))
+        name = loss_name(answer.cells)
+        found.append((name, max(6, len(name)), _loss_text))
     if models:
         found.append(("tokens", max(6, *(len(_tokens_text(cell)) for cell in answer.cells)), _tokens_text))
     return found
@@ -432,7 +439,7 @@ def _lines(answer: ManyVariants, one: Variant) -> list[str]:
     hours = "" if one.hours is None else f", {words.likely(one.hours)}"
     figures = f"{words.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
     loss = cell_loss(one)
-    figures = figures if loss is None else f"loss {loss:.3f}, {figures}"
+    figures = figures if loss is None else f"{loss_name([one])} {loss:.3f}, {figures}"
     return [figures, *words.wrap_lines(describe_hardware(one), words.line_room(), 2)]
 
 

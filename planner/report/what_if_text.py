@@ -125,7 +125,9 @@ def describe_changes(answer: WhatIf) -> list[str]:
     else:
         what = f"{len(changed)} of {len(answer.jobs)} jobs change"
     forms = (what, describe_differences(changed[0].changes, 1)) if len(answer.jobs) == 1 and changed else (what,)
-    loss = f"{format_loss_difference(answer.delta.loss)}, " if answer.delta.loss is not None else ""
+    several = sum(job.model is not None for job in answer.after.jobs) > 1
+    name = "sum of losses " if several else "loss "
+    loss = f"{format_loss_difference(answer.delta.loss, name)}, " if answer.delta.loss is not None else ""
     return [f"{loss}{money}, {time}; {form}" for form in forms]
 
 

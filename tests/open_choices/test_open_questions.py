@@ -125,6 +125,22 @@ def test_a_what_if_chooses_again_for_the_changed_scenario() -> None:
 
 
 @pytest.mark.slow
+def test_of_several_jobs_the_sum_of_the_losses_is_compared() -> None:
+    """As solve makes it the least; no candidate of one job explains the difference."""
+    scenario = parse_scenario(TOGETHER)
+    found = what_if(scenario, "limits.budget_usd=90")
+    sums = [
+        sum(job.model.loss.value for job in plan.jobs if job.model is not None and job.model.loss is not None)
+        for plan in (solve(scenario), solve(change_scenario(scenario, ["limits.budget_usd=90"])))
+    ]
+    assert found.delta.loss == pytest.approx(sums[1] - sums[0]) and found.delta.loss < 0
+    text = render_what_if(found)
+    assert f"sum of losses {-found.delta.loss:.3f} lower" in text and "what the jobs share" not in text
+    swept = sweep(scenario, ["limits.budget_usd=[60, 90]"])
+    assert f"sum of losses {sums[1]:.3f} to {sums[0]:.3f} for" in render_sweep(swept)
+
+
+@pytest.mark.slow
 def test_a_change_without_effect_is_one_of_an_open_job_too() -> None:
     """A larger limit that did not bind: the same choice, and no promise of what higher values do."""
     found = what_if(parse_scenario(TIGHT.replace("20h", "899h")), "jobs.0.deadline=900h")
