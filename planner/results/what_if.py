@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from planner.errors import NoPlanError
+from planner.results.chosen_model import LossRange
 from planner.results.differences import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
@@ -416,8 +417,8 @@ class ManyVariants(Result):
 
 def loss_of(models: Iterable[CellModel | ModelChoice | None]) -> float | None:
     """Return the sum of the losses of all models that have one; None where none has."""
-    losses = [getattr(model.loss, "value", model.loss) for model in models if model is not None]
-    known = [loss for loss in losses if loss is not None]
+    losses = [model.loss for model in models if model is not None]
+    known = [loss.value if isinstance(loss, LossRange) else loss for loss in losses if loss is not None]
     return math.fsum(known) if known else None
 
 

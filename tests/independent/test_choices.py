@@ -154,7 +154,7 @@ def test_hours_that_are_paid_for_go_to_the_runs_that_save_most(seed: int) -> Non
 def tokens_at(batch: int, tokens: float, first: int, sequence: int) -> float:
     """Return the tokens at a batch by the hyperbola of the critical batch (arXiv:1812.06162, arXiv:2410.21676)."""
     critical = 5 * 11_730 * (tokens / 1e6) ** 0.47
-    return tokens * (1 + batch * sequence / critical) / (1 + first * sequence / critical)
+    return float(tokens * (1 + batch * sequence / critical) / (1 + first * sequence / critical))
 
 
 @pytest.mark.slow

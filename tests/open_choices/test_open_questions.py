@@ -116,7 +116,8 @@ def test_a_what_if_chooses_again_for_the_changed_scenario() -> None:
     assert found.after.jobs[0].model == after.jobs[0].model and found.before.jobs[0].model == before.jobs[0].model
     losses = [plan.jobs[0].model.loss for plan in (before, after) if plan.jobs[0].model is not None]
     assert losses[0] is not None and losses[1] is not None
-    assert found.delta.loss == pytest.approx(losses[1].value - losses[0].value) and found.delta.loss > 0
+    assert found.delta.loss is not None and found.delta.loss > 0
+    assert found.delta.loss == pytest.approx(losses[1].value - losses[0].value)
     shares = [effect.share.loss for effect in found.effects]
     assert len(shares) == 2 and sum(share or 0.0 for share in shares) == pytest.approx(found.delta.loss)
     text = render_what_if(found)
@@ -133,7 +134,8 @@ def test_of_several_jobs_the_sum_of_the_losses_is_compared() -> None:
         sum(job.model.loss.value for job in plan.jobs if job.model is not None and job.model.loss is not None)
         for plan in (solve(scenario), solve(change_scenario(scenario, ["limits.budget_usd=90"])))
     ]
-    assert found.delta.loss == pytest.approx(sums[1] - sums[0]) and found.delta.loss < 0
+    assert found.delta.loss is not None and found.delta.loss < 0
+    assert found.delta.loss == pytest.approx(sums[1] - sums[0])
     text = render_what_if(found)
     assert f"sum of losses {-found.delta.loss:.3f} lower" in text and "what the jobs share" not in text
     swept = sweep(scenario, ["limits.budget_usd=[60, 90]"])
