@@ -1,5 +1,7 @@
 """Conversion factors of units; memory is in GiB, figures of vendors are in GB."""
 
+import math
+
 MIB = 2**20
 GIB = 2**30
 """Bytes in a GiB, the unit of GPU memory."""
@@ -29,3 +31,24 @@ def round_digits(value: float, digits: int = 4) -> float:
 def figure_text(value: float) -> str:
     """Return a figure with four digits, or all of those before its point: `812.4`, `1,024`, `127,000`; no exponent."""
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.4g}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a figure rounded to significant digits, such as `1,190` or `0.53`."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{rounded:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+_COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+
+def count_text(value: float) -> str:
+    """Return a number of tokens or parameters with three figures, such as `32.0B`."""
+    for size, unit in _COUNTS:
+        if value >= size * 0.9995:
+            return f"{significant(value / size)}{unit}"
+    return significant(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from planner import services
+from planner import open_choices, services
 from planner.errors import InputError, NoPlanError, SolverError
 from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
@@ -13,7 +13,7 @@ from planner.results.fleet import FleetKind, Service
 from planner.results.plan import Assignment, Plan
 from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
@@ -107,6 +107,13 @@ def overview(
     options = options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
     given = plan is not None
+    if open_jobs(scenario):
+        fixed = open_choices.fix_choice(scenario, options, library, plan)
+        if not fixed.plan.jobs:
+            return Overview(plan=fixed.plan, of_file=given)
+        asked: dict[str, Any] = {"options": options, "library": library, "wanted": wanted, "runs": runs, "seed": seed}
+        found_of_choice = overview(fixed.scenario, fixed.definite, **asked)
+        return found_of_choice.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines, "of_file": given})
     if plan is None:
         serves = bool(services_of(scenario))
         plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
@@ -121,11 +128,8 @@ def overview(
         if wanted is not None and name not in wanted:
             skipped[name] = "not asked for"
             continue
-        if name == "tornado" and any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services):
-            skipped[name] = "takes a minute or more for so many kinds of machines: planner what-if --tornado"
-            continue
-        if name == "tornado" and plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
-            skipped[name] = "takes minutes where jobs take turns on so many candidates: planner what-if --tornado"
+        if name == "tornado" and (why := _left_to_what_if(plan)):
+            skipped[name] = f"{why}: planner what-if --tornado"
             continue
         try:
             found[field] = run()
@@ -134,6 +138,15 @@ def overview(
     return Overview(
         plan=plan, of_file=given, skipped=skipped, bases=services.kind_bases(scenario, plan, library), **found
     )
+
+
+def _left_to_what_if(plan: Plan) -> str:
+    """Return why a report has no tornado; empty where it has one."""
+    if any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services):
+        return "takes a minute or more for so many kinds of machines"
+    if plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
+        return "takes minutes where jobs take turns on so many candidates"
+    return ""
 
 
 def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:

@@ -29,7 +29,7 @@ from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
-from planner.results.what_if import ManyVariants, Variant, most_cut
+from planner.results.what_if import ManyVariants, Variant, loss_of, most_cut, trained_figures
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 
@@ -389,15 +389,19 @@ def _line(paths: Sequence[str], one: Variant) -> str:
 
 
 def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
-    table: list[list[object]] = [[*paths, *VARIANT_FIGURES]]
-    for row in rows:
+    every = list(rows)
+    is_open = any(job.model for row in every for job in row.jobs)
+    trained = list(trained_figures(())) if is_open else []
+    table: list[list[object]] = [[*paths, *VARIANT_FIGURES, *trained]]
+    for row in every:
         machines = "; ".join(
             [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in row.jobs]
             + [machines for service in row.services for machines in service.machines]
         )
         figures = (row.cost_usd, row.hours, row.hours_at_confidence)
         cut = max((each.share for each in row.cut), default=0.0)
-        table.append([*row.values, row.status, *figures, machines, cut, row.error])
+        trains = trained_figures(row.jobs).values() if is_open else ()
+        table.append([*row.values, row.status, *figures, machines, cut, row.error, *trains])
     return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])
 
 
@@ -505,6 +509,10 @@ def _crew(question: SweepQuestion, missing: Sequence[Places], workers: int | str
     return _Crew(count, solve_on(lambda: loky_executor(count), question, chunks_of(missing, count), count))
 
 
+def _loss(row: Variant) -> float | None:
+    return loss_of(job.model for job in row.jobs)
+
+
 def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> ManyVariants:
     planned = [row for row in rows if row.cost_usd is not None]
     counts = Counter(row.status for row in rows)
@@ -517,6 +525,9 @@ def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> 
         counts=dict(counts),
         cheapest=min(planned, key=lambda variant: variant.cost_usd or 0.0, default=None),
         fastest=min(planned, key=lambda variant: math.inf if variant.hours is None else variant.hours, default=None),
+        best=min(
+            (row for row in planned if _loss(row) is not None), key=lambda row: _loss(row) or math.inf, default=None
+        ),
         cut=cut,
         cutting=cutting,
         errors=tuple(row for row in rows if row.status == "error")[:ERRORS_SHOWN],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import services
+from planner import open_choices, services
 from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
 from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, held_by
@@ -16,14 +16,15 @@ from planner.documents.overrides import Settings, as_settings
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
+from planner.results.chosen_model import ModelChoice
 from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
 from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import solve_prepared
+from planner.solving.solve import solve, solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,12 +63,66 @@ def what_if(
         return _with_jobs(
             services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
         )
+    if open_jobs(scenario) or open_jobs(changed):
+        return _of_choices(scenario, changed, settings, options, library)
     base = prepare(scenario, library)
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)
     answer = compare_solved(base, other, before, after, settings)
     effects = _effects(base, before, after, settings, options, answer.better)
     return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
+
+
+def _of_choices(
+    scenario: Scenario, changed: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
+) -> WhatIf:
+    """Return the comparison of two plans that each chose what is open, in their own scenario."""
+    here, there = (open_choices.fix_choice(asked, options, library) for asked in (scenario, changed))
+    before, after = here.plan, there.plan
+    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
+    figures: dict[str, Any] = {"better": better, "before": before, "after": after, "delta": difference(before, after)}
+    answer = WhatIf(scenario=scenario.name, settings=settings, **figures)
+    if not (before.jobs and after.jobs):
+        return answer
+    base = prepare(here.scenario, library)
+    answer = answer.model_copy(update={"jobs": _jobs(base, prepare(there.scenario, library, base), before, after)})
+    if answer.unchanged:
+        return answer.model_copy(update={"it_would_take": _thresholds(before, settings, base)})
+    effects = _effects_of_choices(scenario, before, after, settings, options, library)
+    return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
+
+
+def _effects_of_choices(
+    scenario: Scenario,
+    before: Plan,
+    after: Plan,
+    settings: tuple[str, ...],
+    options: SolveOptions | None,
+    library: Library,
+) -> tuple[Effect, ...]:
+    """Return the effect of each of several changes, for each of which what is open is chosen again."""
+    groups = separable_settings(scenario, settings)
+
+    def solved(kept: list[tuple[str, ...]]) -> Plan:
+        asked = change_scenario(scenario, [setting for group in kept for setting in group])
+        return solve(asked, options, library, explains=False)
+
+    alone = [solved([group]) for group in groups]
+    without = alone[::-1]
+    if len(groups) > 2:
+        without = [solved([*groups[:index], *groups[index + 1 :]]) for index in range(len(groups))]
+    return tuple(
+        _differences(", ".join(group), (before, plan, rest, after))
+        for group, plan, rest in zip(groups, alone, without, strict=True)
+    )
+
+
+def _differences(setting: str, plans: tuple[Plan, Plan, Plan, Plan]) -> Effect:
+    """Return the effect of a setting; `plans` are before, with it alone, with all but it, after."""
+    before, plan, rest, after = plans
+    first, last = difference(before, plan), difference(rest, after)
+    share = {key: mean_of(getattr(first, key), getattr(last, key)) for key in Delta.model_fields}
+    return Effect(setting=setting, alone_status=plan.status, alone=first, last=last, share=Delta(**share))
 
 
 def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: Library) -> WhatIf:
@@ -114,19 +169,25 @@ def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: 
 
 def _job(base: PreparedJob, other: PreparedJob, before: Assignment, after: Assignment) -> JobDelta:
     by_time = other[0].scenario.objective_kind == "time"
-    here, there = _least_figures(*base, by_time), _least_figures(*other, by_time)
-    ruled_out, more_expensive = _count_displaced(here, there, after, by_time)
-    opened, cheaper = _count_displaced(there, here, before, by_time)
+    counts = {}
+    if _trains_the_same(before.model, after.model):
+        here, there = _least_figures(*base, by_time), _least_figures(*other, by_time)
+        counts["ruled_out"], counts["dearer"] = _count_displaced(here, there, after, by_time)
+        counts["opened"], counts["cheaper"] = _count_displaced(there, here, before, by_time)
     return JobDelta(
         name=before.name,
         changes=compare(before, after),
         **_bill(before, after),
         delta=Delta(cost_usd=after.cost_usd - before.cost_usd, hours=after.hours.expected - before.hours.expected),
-        ruled_out=ruled_out,
-        dearer=more_expensive,
-        opened=opened,
-        cheaper=cheaper,
+        **counts,
     )
+
+
+def _trains_the_same(before: ModelChoice | None, after: ModelChoice | None) -> bool:
+    """Whether candidates of two plans do the same work: what is open was chosen alike."""
+    if before is None or after is None:
+        return before is after
+    return (before.architecture, before.tokens, before.batch) == (after.architecture, after.tokens, after.batch)
 
 
 def _count_displaced(here: LeastFigures, there: LeastFigures, chosen: Assignment, by_time: bool) -> tuple[int, int]:
@@ -221,8 +282,8 @@ def _effect(
     setting: str, base: PreparedScenario, alone: PreparedScenario, plans: tuple[Plan, Plan, Plan, Plan], better: Better
 ) -> Effect:
     """Return the effect of a setting; `plans` are before, with it alone, with all but it, after."""
-    before, plan, rest, after = plans
-    first, last = difference(before, plan), difference(rest, after)
+    before, _, _, after = plans
+    effect = _differences(setting, plans)
     names = [job.name for job in alone.scenario.jobs]
     by_time = better == "sooner"
     lost = gained = 0
@@ -234,15 +295,7 @@ def _effect(
         reached = next((planned_job for planned_job in after.jobs if planned_job.name == job.name), None)
         lost += _count_displaced(old, new, reached, by_time)[0] if reached else 0
         gained += _count_displaced(new, old, before.jobs[index], by_time)[0] if before.jobs else 0
-    return Effect(
-        setting=setting,
-        alone_status=plan.status,
-        alone=first,
-        last=last,
-        share=Delta(cost_usd=mean_of(first.cost_usd, last.cost_usd), hours=mean_of(first.hours, last.hours)),
-        ruled_out=lost,
-        opened=gained,
-    )
+    return effect.model_copy(update={"ruled_out": lost, "opened": gained})
 
 
 def _thresholds(plan: Plan, settings: Sequence[str], base: PreparedScenario) -> tuple[str, ...]:
@@ -278,5 +331,5 @@ def _round_down(limit: str, hours: float, job: Assignment) -> str:
     """Return the hours rounded down, so that the sentence holds."""
     lower = math.floor(hours * 10) / 10
     held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs that long at the requested confidence"
-    free = not any(binding.startswith("deadline") for binding in job.binding)
+    free = job.model is None and not any(binding.startswith("deadline") for binding in job.binding)
     return f"{held}; a higher value has no effect" if free else held

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from planner import open_choices
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name, well_formed_ranges
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
@@ -16,13 +17,28 @@ from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
+from planner.results.chosen_model import ModelChoice
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
 from planner.results.service_results import CellService, describe_kinds
-from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
+from planner.results.what_if import (
+    PRICES,
+    Axis,
+    Bar,
+    Better,
+    Cell,
+    CellJob,
+    CellModel,
+    Delta,
+    Effect,
+    Endpoint,
+    Sweep,
+    Tornado,
+    loss_of,
+)
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -49,8 +65,11 @@ def difference(before: Plan, after: Plan) -> Delta:
     """Return expected dollars and hours of `after` less those of `before`; None if either has no plan."""
     if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
         return Delta(cost_usd=None, hours=None)
+    losses = [loss_of(job.model for job in plan.jobs) for plan in (before, after)]
     return Delta(
-        cost_usd=after.cost_usd.expected - before.cost_usd.expected, hours=after.hours.expected - before.hours.expected
+        cost_usd=after.cost_usd.expected - before.cost_usd.expected,
+        hours=after.hours.expected - before.hours.expected,
+        loss=None if losses[0] is None or losses[1] is None else losses[1] - losses[0],
     )
 
 
@@ -96,6 +115,7 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
     return Delta(
         cost_usd=left(delta.cost_usd, [effect.share.cost_usd for effect in effects]),
         hours=left(delta.hours, [effect.share.hours for effect in effects]),
+        loss=left(delta.loss, [effect.share.loss for effect in effects]),
     )
 
 
@@ -112,7 +132,7 @@ class VariantSolver:
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
         """Return the plan that `solve` gives; without `explains` nothing need say why there is none."""
-        if services_of(scenario):
+        if services_of(scenario) or open_jobs(scenario):
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(self._before, self.options, explains=explains)
@@ -245,8 +265,19 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
 
 
 def _job(job: Assignment) -> CellJob:
-    same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours"})
-    return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected)
+    same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours", "model"})
+    return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected, model=_model(job.model))
+
+
+def _model(chosen: ModelChoice | None) -> CellModel | None:
+    if chosen is None:
+        return None
+    return CellModel(
+        architecture=chosen.architecture,
+        tokens=chosen.tokens,
+        loss=None if chosen.loss is None else chosen.loss.value,
+        sequences=None if chosen.batch is None else chosen.batch.sequences,
+    )
 
 
 def _service(service: Service) -> CellService:
@@ -291,7 +322,7 @@ def tornado(
     """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
     `settings` are applied first. Whole numbers are rounded outwards, so that they change. Without a plan there are no
-    bars. Raises ScenarioError for invalid settings and a share outside 0..1.
+    bars. What is open is fixed as `solve` chose it. Raises ScenarioError for invalid settings and a share outside 0..1.
 
     >>> "deadline" in [bar.what for bar in planner.tornado("quickstart").bars]
     True
@@ -302,6 +333,11 @@ def tornado(
     scenario = scenario.on_day(options.as_of if options else None)
     settings = as_settings(settings)
     scenario = change_scenario(scenario, settings) if settings else scenario
+    if open_jobs(scenario):
+        fixed = open_choices.fix_choice(scenario, options, library)
+        if fixed.plan.jobs:
+            found = tornado(fixed.scenario, options, library, by)
+            return found.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
     solver = VariantSolver(library or library_of([scenario]), options)
     plan = solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()

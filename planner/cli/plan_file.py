@@ -128,24 +128,17 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
 
 def decided_scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with what the plan chose in place of what the scenario leaves open."""
-    from planner.scenario.scenario import decide, decide_scenario, open_jobs
+    from planner import open_choices
 
-    scenario, decided = scenario_of(plan, path), []
-    for job in open_jobs(scenario):
-        chosen = next((planned_job.model for planned_job in plan.jobs if planned_job.name == job.name), None)
-        if chosen is None:
-            return scenario
-        batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
-        sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
-        given = not job.uses_law and chosen.batch is None
-        decided.append(decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
-    return decide_scenario(scenario, *decided)
+    return open_choices.scenario_as_chosen(plan, scenario_of(plan, path))
 
 
 def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-    """Return a plan and its scenario as those of its jobs alone, without services."""
+    """Return a plan and its scenario as those of its jobs alone, without services, with what the plan chose."""
     if not plan.services:
-        return plan, scenario
+        from planner import open_choices
+
+        return plan, open_choices.scenario_as_chosen(plan, scenario)
     from planner.results.service_results import jobs_alone, services_usd
     from planner.scenario.scenario import without_services
 

@@ -58,8 +58,9 @@ class LossLaw:
 
         With U = min(unique, D) tokens used, R_D = D / U - 1 repetitions count as
         D' = U (1 + R_D* (1 - exp(-R_D / R_D*))), and of the parameters those beyond what U tokens can use as
-        N' = U_N (1 + R_N* (1 - exp(-R_N / R_N*))), where U_N is the best number for U tokens, at most N, and
-        R_N = N / U_N - 1 (arXiv:2305.16264, equations 5 and 6).
+        N' = U_N (1 + R_N* (1 - exp(-R_N / R_N*))), where U_N is the best number for `unique` tokens, at most N, and
+        R_N = N / U_N - 1 (arXiv:2305.16264, equations 5 and 6). The paper takes U_N for U tokens, which differs where
+        fewer tokens are trained than exist: tokens that no run reaches would then raise the loss of new data.
         """
         parameters, tokens = self.effective(parameters, tokens, unique)
         return float(self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta)
@@ -69,7 +70,7 @@ class LossLaw:
         if unique is None:
             return parameters, tokens
         used = min(unique, tokens)
-        usable = min(parameters, self.best_parameters(used))
+        usable = min(parameters, self.best_parameters(unique))
         return _worth(parameters, usable, EXCESS_PARAMETERS), _worth(tokens, used, REPEATED_TOKENS)
 
     def loss_at_batch(self, parameters: float, tokens: float, unique: float | None, batch: float) -> float:

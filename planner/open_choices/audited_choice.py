@@ -9,11 +9,13 @@ from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Violation
 from planner.library.schema import Architecture, Library
 from planner.open_choices.choice_alternatives import law_of, level_spread
+from planner.open_choices.serving_dollars import given_price
 from planner.results.chosen_model import BatchChoice, ModelChoice
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import Scenario, architectures_of, decide, decide_scenario, open_jobs
+from planner.units import MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,8 +111,25 @@ def _choice(chosen: ModelChoice, job: OpenJob, architecture: Architecture, assig
         factor = wanted / chosen.tokens_at_reference
     if abs(chosen.tokens - factor * chosen.tokens_at_reference) > _ROUNDING + 1e-9 * chosen.tokens:
         yield "model.tokens", round(factor * chosen.tokens_at_reference), chosen.tokens
+    yield from _serving(chosen, job)
     if isinstance(job.work.tokens, int) and chosen.tokens_at_reference != job.work.tokens:
         yield "model.tokens_at_reference", job.work.tokens, chosen.tokens_at_reference
+
+
+def _serving(chosen: ModelChoice, job: OpenJob) -> Iterator[Broken]:
+    """Yield what of the dollars of serving does not follow from its tokens and from what was given."""
+    cost = chosen.serving
+    if (cost is None) != (job.serve_tokens is None):
+        yield "model.serving", job.serve_tokens, None if cost is None else cost.tokens
+    if cost is None:
+        return
+    if cost.tokens != job.serve_tokens:
+        yield "model.serving.tokens", job.serve_tokens, cost.tokens
+    given, price = job.serve_usd_per_million_tokens, cost.usd_per_million_tokens
+    if given is not None and not math.isclose(given_price(given, chosen.parameters), price, rel_tol=1e-9):
+        yield "model.serving.usd_per_million_tokens", given_price(given, chosen.parameters), price
+    if not math.isclose(cost.usd, cost.tokens * price / MEGA, rel_tol=1e-9):
+        yield "model.serving.usd", cost.tokens * price / MEGA, cost.usd
 
 
 def _batch_figures(batch: BatchChoice, chosen: ModelChoice, job: OpenJob, assignment: Assignment) -> Iterator[Broken]:

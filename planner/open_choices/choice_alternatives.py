@@ -22,7 +22,9 @@ from planner.configurations.grid import shape_of
 from planner.configurations.lengths import sequence_of
 from planner.estimates import loss_laws
 from planner.library.schema import Architecture, Library
+from planner.open_choices.serving_dollars import serving_cost
 from planner.records import record
+from planner.results.chosen_model import ServingCost
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario
@@ -202,9 +204,24 @@ class Alternative:
         run, sigma = (None, 0.0) if tokens is None else self.run_tokens(tokens)
         return decide_scenario(self.scenario, decide(self.job, self.architecture.name, self.batch, run, sigma))
 
-    def prepared(self, tokens: int | None) -> PreparedScenario:
-        """Return the candidates at a number of tokens, with all that a plan needs of them."""
-        return prepare(self.definite(tokens), self.library, self.market[0] if self.market else None)
+    def prepared(self, tokens: int | None, budget_usd: float | None = None) -> PreparedScenario:
+        """Return the candidates at a number of tokens, with all that a plan needs of them, within another budget."""
+        scenario = self.definite(tokens)
+        if budget_usd is not None:
+            limits = scenario.limits.model_copy(update={"budget_usd": budget_usd})
+            scenario = scenario.model_copy(update={"limits": limits})
+        return prepare(scenario, self.library, self.market[0] if self.market else None)
+
+    @cached_property
+    def serving(self) -> ServingCost | None:
+        """What serving the model over its life costs; None where the job does not ask for it."""
+        known = self.market[0] if self.market else None
+        return serving_cost(self.scenario, self.job, self.architecture, self.library, known)
+
+    @property
+    def serving_usd(self) -> float:
+        """Dollars of serving, 0 where the job does not ask for them."""
+        return 0.0 if self.serving is None else self.serving.usd
 
     def share(self, other: Alternative) -> None:
         """Share all dollars with an alternative that has the same candidates."""
@@ -291,13 +308,13 @@ class Alternative:
         return math.isfinite(usd) and usd <= budget_usd
 
     def objective(self, tokens: int | None, options: SolveOptions) -> float:
-        """Return the least objective at a number of tokens; infinite where nothing is feasible."""
+        """Return the least objective at a number of tokens with what serving costs; infinite if infeasible."""
         prepared = self.prepared(tokens)
         if not len(prepared.screened[0].table):
             return math.inf
         solved = optimise(prepared, options)
         found = solved.choice.first.objective if solved.rows else None
-        return math.inf if found is None else found
+        return math.inf if found is None else found + self.serving_usd
 
 
 def _with_tokens(candidates: JobCandidates, job: Job) -> JobCandidates:

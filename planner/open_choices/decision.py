@@ -22,6 +22,7 @@ from planner.results.chosen_model import LAST_DIGIT, BatchChoice, LossRange, Mod
 from planner.scenario.job import Job
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import SolveOptions
+from planner.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ class Decision:
     vocabularies: int = 1
     above_least: float | None = None  # nats, of the sum over all jobs, where there are others
     edge: str = ""  # that the model is the largest or smallest of several
+    unserved: str = ""  # the model that is the cheapest where serving does not count
     other_levels: str = ""  # dollars of the wanted loss where the losses of other data lie higher or lower
 
     @property
@@ -74,7 +76,7 @@ class Decision:
         if not job.uses_law or self.tokens is None:
             return (CAPPED_NOTE,) if self.is_capped else ()
         found = [_repetition_note(job.unique_tokens, self.tokens), _batch_note(one, self.tokens)]
-        found += [self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
+        found += [self.unserved, self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
         found += ["" if level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
         found += [VOCABULARY_NOTE if self.vocabularies > 1 else ""]
         return tuple(note for note in found if note)
@@ -120,6 +122,7 @@ class Decision:
             batch=_batch_choice(one, reference),
             compared=self.compared,
             above_least=self.above_least,
+            serving=one.serving,
         )
 
 
@@ -187,7 +190,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
         return least_start(alternatives)
     if all(choice.is_capped for choice in near) and _pays_all(alternatives, budget):
         _refuse_capped(alternatives, budget_usd)
-    best, *others = map(_without_waste, near)
+    best, *others = map(without_waste, near)
     named = by_model(others, best.alternative.architecture.name)
     more = None
     if budget_usd is not None:
@@ -203,7 +206,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     )
 
 
-def _without_waste(found: Found) -> Found:
+def without_waste(found: Found) -> Found:
     """Return the fewest tokens of a model that lose no digit that is shown: repeated ones are worth less and less."""
     if found.alternative.job.unique_tokens is None:
         return found
@@ -301,8 +304,25 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
             architecture=name, parameters=alternative.architecture.parameters, tokens=its, loss=loss, usd=value
         )
     named = tuple(options_named.values())[:MOST_NAMED]
-    levels = "" if wanted is None else _other_levels(alternatives, wanted)
-    return Decision(best, tokens, len(alternatives), named, other_levels=levels)
+    if wanted is None:
+        return Decision(best, tokens, len(alternatives), named)
+    levels, edge = _other_levels(alternatives, wanted), _edge_note(best, alternatives)
+    unserved = _without_serving(found, best)
+    return Decision(best, tokens, len(alternatives), named, other_levels=levels, edge=edge, unserved=unserved)
+
+
+def _without_serving(found: Sequence[tuple[float, Alternative, int | None]], best: Alternative) -> str:
+    """Return the model that is the cheapest to train alone, where serving changes the choice; else empty."""
+    if best.serving is None:
+        return ""
+    _, one, tokens = min(found, key=lambda row: (row[0] - row[1].serving_usd, row[1].batch, row[1].size))
+    if one.architecture.name == best.architecture.name or tokens is None:
+        return ""
+    value = next(value for value, other, _ in found if other is one) - one.serving_usd
+    return (
+        f"without serving {one.architecture.name} on {count_text(tokens)} tokens is the cheapest, ${value:,.2f}: "
+        f"serving it costs ${one.serving_usd:,.2f}"
+    )
 
 
 def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
@@ -310,13 +330,14 @@ def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
 
     def least_usd(loss: float) -> str:
         reached = [(one, tokens_for_loss(one, loss)) for one in alternatives]
-        usd = [one.least_usd(tokens) for one, tokens in reached if tokens is not None]
+        usd = [one.least_usd(tokens) + one.serving_usd for one, tokens in reached if tokens is not None]
         least = min(usd, default=math.inf)
         return f"${least:,.0f}" if math.isfinite(least) else "more than any model and limit here allow"
 
     lower, higher = least_usd(wanted + OTHER_LEVEL), least_usd(wanted - OTHER_LEVEL)
+    what = "this loss with its serving" if alternatives[0].serving is not None else "this loss"
     return (
-        f"losses of other data lie higher or lower: with {OTHER_LEVEL:g} nats less this loss costs {lower} at the "
+        f"losses of other data lie higher or lower: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
         f"confidence, with {OTHER_LEVEL:g} more {higher}"
     )
 

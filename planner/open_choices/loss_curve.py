@@ -11,7 +11,7 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.open_choices.choice_alternatives import best_of
-from planner.open_choices.decision import SPREAD_NOTE
+from planner.open_choices.decision import SPREAD_NOTE, without_waste
 from planner.open_choices.open_solve import open_alternatives
 from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
@@ -58,8 +58,8 @@ def loss_frontier(
         near = best_of(alternatives, budget, slack=0.0)
         if not near:
             break
-        best = near[0]
-        plan = solve_prepared(best.alternative.prepared(best.tokens), options)
+        best = without_waste(near[0])
+        plan = solve_prepared(best.alternative.prepared(best.tokens, budget), options)
         if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
             missed.append(budget)
             continue

@@ -7,10 +7,11 @@ from dataclasses import replace
 from planner.drawing.axis import fit_axis, room_of_ticks
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene
-from planner.open_choices.model_choice_text import count, format_loss_ends, render_loss_frontier
+from planner.open_choices.model_choice_text import format_loss_ends, render_loss_frontier
 from planner.report import words
 from planner.report.figures.plan_figures import PICTURE
 from planner.results.chosen_model import LossFrontier
+from planner.units import count_text
 
 
 def loss_scene(found: LossFrontier, width: float) -> Scene:
@@ -25,13 +26,14 @@ def loss_scene(found: LossFrontier, width: float) -> Scene:
     for index, model in enumerate(models):
         role = SERIES[index % len(SERIES)]
         of_model = [point for point in points if point.architecture == model]
-        label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
+        label = f"{words.sanitise(model)} ({count_text(of_model[0].parameters)})"
         shown = tuple(
-            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
+            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count_text(point.tokens)} tokens"
+            for point in of_model
         )
         places = tuple((point.budget_usd, point.loss) for point in of_model)
         traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
-        names += [(point.budget_usd, point.loss, f"{count(point.tokens)} tokens", role) for point in of_model]
+        names += [(point.budget_usd, point.loss, f"{count_text(point.tokens)} tokens", role) for point in of_model]
     labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
     title = format_loss_ends(found)
     return panel(traces, across, up, labels, Caption(title, title, "budget"), width)

@@ -12,27 +12,39 @@ from planner.results.chosen_model import (
     ModelChoice,
     ModelOption,
     ModelSummary,
+    ServingCost,
 )
+from planner.units import count_text
 
-_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+def chosen_text(chosen: ModelChoice) -> str:
+    """Return what was chosen in a few words: model, tokens and loss, or the batch."""
+    loss = f", loss {chosen.loss.value:.2f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
+    batch = f", {chosen.batch.sequences:,} sequences per step" if chosen.batch else ""
+    return f"{words.sanitise(chosen.architecture)} on {count_text(chosen.tokens)} tokens{loss}{batch}"
 
 
-def count(value: float) -> str:
-    """Return a number of tokens or parameters with three figures, such as `32.0B`."""
-    for size, unit in _UNITS:
-        if value >= size * 0.9995:
-            return f"{words.significant(value / size)}{unit}"
-    return words.significant(value)
+def money_text(chosen: ModelChoice) -> str:
+    """Return what a larger budget would train; empty where it lowers no loss."""
+    more = chosen.more_money
+    if more is None or chosen.loss is None or chosen.loss.value - more.loss < LAST_DIGIT:
+        return ""
+    return (
+        f"a budget of {words.usd(more.budget_usd)} lowers the loss by {chosen.loss.value - more.loss:.2f} to "
+        f"{more.loss:.3f}: {words.sanitise(more.architecture)} on {count_text(more.tokens)} tokens"
+    )
 
 
 def answer_lines(chosen: ModelChoice | None) -> list[str]:
     """Return what was chosen in a line below the first one: model, tokens and loss, or the batch."""
     if chosen is None:
         return []
-    loss = f", loss {chosen.loss.value:.2f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
-    batch = f", {chosen.batch.sequences:,} sequences per step" if chosen.batch else ""
-    text = f"trains {words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens{loss}{batch}"
-    return [f"  {words.shorten(text, words.width() - 2)}"]
+    lines = [f"  {words.shorten(f'trains {chosen_text(chosen)}', words.width() - 2)}"]
+    cost = chosen.serving
+    if cost is not None:
+        served = f"serving {count_text(cost.tokens)} tokens over its life costs {words.usd(cost.usd)} more"
+        lines += words.second_lines(f"{served}, which the choice of the size counts and the plan does not")
+    return lines
 
 
 def model_lines(chosen: ModelChoice | None) -> list[str]:
@@ -40,27 +52,28 @@ def model_lines(chosen: ModelChoice | None) -> list[str]:
     if chosen is None:
         return []
     ratio = chosen.tokens_at_reference / chosen.law_parameters
-    name = f"{words.sanitise(chosen.architecture)}, {count(chosen.parameters)} parameters"
-    name = f"{name}, on {count(chosen.tokens)} tokens"
+    name = f"{words.sanitise(chosen.architecture)}, {count_text(chosen.parameters)} parameters"
+    name = f"{name}, on {count_text(chosen.tokens)} tokens"
     lines = [f"{name}, {words.significant(ratio, 2)} per parameter" if chosen.loss else name]
     if chosen.unique_tokens is not None and chosen.tokens_at_reference > chosen.unique_tokens:
         epochs = words.significant(chosen.tokens_at_reference / chosen.unique_tokens, 2)
-        lines.append(f"{count(chosen.unique_tokens)} of the tokens exist: {epochs} epochs")
+        lines.append(f"{count_text(chosen.unique_tokens)} of the tokens exist: {epochs} epochs")
     if chosen.loss is not None:
         law = "own law" if chosen.law == "own" else f"law of {chosen.law}"
         span = f"{chosen.loss.low:.2f} to {chosen.loss.high:.2f} with other data or laws"
         lines.append(f"loss {chosen.loss.value:.3f} nats per token ({span}; {law})")
+    if chosen.serving is not None:
+        lines += words.wrap_lines(_serving(chosen.serving), line_room(), 4)
     if chosen.as_good:
         lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
-    more = chosen.more_money
-    if more is not None and chosen.loss is not None and chosen.loss.value - more.loss >= LAST_DIGIT:
-        buys = chosen.loss.value - more.loss
-        lines += words.wrap_lines(
-            f"a budget of {words.usd(more.budget_usd)} lowers the loss by {buys:.2f} to {more.loss:.3f}: "
-            f"{words.sanitise(more.architecture)} on {count(more.tokens)} tokens",
-            *(line_room(), 2),
-        )
+    if more := money_text(chosen):
+        lines += words.wrap_lines(more, line_room(), 2)
     return words.wrap_all(lines, line_room(), 3)
+
+
+def _serving(cost: ServingCost) -> str:
+    price = f"${words.significant(cost.usd_per_million_tokens)} per million"
+    return f"serving {count_text(cost.tokens)} tokens over its life: {words.usd(cost.usd)}, {price} ({cost.source})"
 
 
 def _as_good(chosen: ModelChoice) -> str:
@@ -68,11 +81,11 @@ def _as_good(chosen: ModelChoice) -> str:
     if chosen.more_money is None and all(option.loss is None or chosen.loss is None for option in options):
         return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
     if chosen.more_money is not None or any(
-        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss > chosen.loss.value
+        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss >= chosen.loss.value + LAST_DIGIT
         for option in options
     ):
         sizes = sorted([chosen.parameters, *(option.parameters for option in options)])
-        span = f"{count(sizes[0])} to {count(sizes[-1])}"
+        span = f"{count_text(sizes[0])} to {count_text(sizes[-1])}"
         listed = ", ".join(f"{_name(option)} {option.loss:.3f}" for option in options if option.loss is not None)
         return f"as good within 0.02: {span} parameters ({listed})"
     return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
@@ -88,7 +101,7 @@ def batch_lines(chosen: ModelChoice | None) -> list[str]:
         return []
     one = chosen.batch
     least = f"{one.reference_sequences:,}"
-    first = f"{one.sequences:,} sequences ({count(one.tokens)} tokens)"
+    first = f"{one.sequences:,} sequences ({count_text(one.tokens)} tokens)"
     if one.sequences == one.reference_sequences:
         lines = [f"{first}, the smallest of the range: no tokens are added"]
     else:
@@ -103,8 +116,8 @@ def batch_lines(chosen: ModelChoice | None) -> list[str]:
 
 
 def _critical(one: BatchChoice) -> str:
-    span = f"{count(one.critical_tokens_low)} to {count(one.critical_tokens_high)}"
-    return f"critical batch {count(one.critical_tokens)} tokens ({span}), where tokens double"
+    span = f"{count_text(one.critical_tokens_low)} to {count_text(one.critical_tokens_high)}"
+    return f"critical batch {count_text(one.critical_tokens)} tokens ({span}), where tokens double"
 
 
 def render_loss_calibration(found: LossCalibration) -> str:
@@ -125,7 +138,7 @@ def render_loss_calibration(found: LossCalibration) -> str:
 def _summary_lines(when: str, chosen: ModelSummary) -> list[str]:
     if chosen.architecture is None or chosen.tokens is None or chosen.cost_usd is None:
         return [f"{when:<7} {chosen.status}"]
-    name = f"{words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens"
+    name = f"{words.sanitise(chosen.architecture)} on {count_text(chosen.tokens)} tokens"
     loss = f", loss {chosen.loss.value:.3f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
     return words.wrap_lines(f"{when:<7} {name}{loss}, {words.usd(chosen.cost_usd)}", line_room(), 2)
 
@@ -148,7 +161,7 @@ def render_loss_frontier(found: LossFrontier) -> str:
     lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'likely':>7}  plan")
     for point in found.points:
         left = f"{words.usd(point.budget_usd):>10}  {point.loss:>6.3f}  {words.sanitise(point.architecture):<{name}}"
-        figures = f"{count(point.parameters):>6}  {count(point.tokens):>6}  {point.hours:>7,.1f}"
+        figures = f"{count_text(point.parameters):>6}  {count_text(point.tokens):>6}  {point.hours:>7,.1f}"
         lines.append(words.shorten(f"{left}  {figures}  {words.sanitise(point.plan)}", words.width()))
     return "\n".join([*lines, "", *_notes(found)])
 

@@ -205,6 +205,9 @@ def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> lis
     """Return the models and batches of an open job; ScenarioError where a law does not hold for any of them."""
     alternatives = list_alternatives(scenario, job, library)
     raise_faults(_model_faults(scenario, job, alternatives), ScenarioError)
+    if job.serve_tokens is not None and scenario.objective != "cost":
+        what = "dollars of serving enter the choice of a size by its dollars alone"
+        raise ScenarioError([Fault(scenario.name, 0, "objective", what, "minimise cost, or leave serve_tokens out")])
     if alternatives[0].definite(1).needs_timetable:
         what = "release, due, after, available, block, budgets and max_usd_per_hour need a model that is known"
         raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.work", what, "leave them out")])

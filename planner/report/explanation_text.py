@@ -37,12 +37,17 @@ def render(explanation: Explanation) -> str:
     if explanation.service is not None:
         return services.render_reasons(explanation)
     if explanation.why_not is not None:
-        lines = why_not(explanation, explanation.why_not)
+        head, lines = why_not(explanation, explanation.why_not)
     elif explanation.status == "infeasible":
-        lines = render_relaxations(explanation.relax, explanation.nearest, explanation.scenario)
+        head, lines = _halves(render_relaxations(explanation.relax, explanation.nearest, explanation.scenario))
     else:
-        lines = plan(explanation)
-    return "\n".join([*lines[:1], *cut_lines(explanation.cut), *lines[1:]])
+        head, lines = _halves(plan(explanation))
+    below = [*words.lines_below_first(explanation.fixed), *cut_lines(explanation.cut)]
+    return "\n".join([*head, *below, *lines])
+
+
+def _halves(lines: list[str]) -> tuple[list[str], list[str]]:
+    return lines[:1], lines[1:]
 
 
 def _of_both(explanation: Explanation) -> list[str]:
@@ -93,6 +98,7 @@ def past_line(past: PastCost, explanation: Explanation) -> str:
 def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
+    binds = f"{binds} this choice" if explanation.fixed else binds
     figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
     name = words.shorten(words.sanitise(explanation.scenario), 30)
     what = words.sanitise(explanation.plan)
@@ -217,35 +223,43 @@ def _count(option: Alternative) -> str:
     return f"{option.runs_at_once:,} x {option.gpus:,}" if option.runs_at_once > 1 else f"{option.gpus:,}"
 
 
-def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
-    """Return whether the alternative is feasible, why, and what makes it feasible."""
-    query = words.sanitise(found.asked)
+def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[str]]:
+    """Return whether the alternative is feasible, and below it why, and what makes it feasible."""
     against = ""
     if explanation.cost_usd and explanation.hours:
         against = f" against {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
     figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
-    if found.status == "chosen":
-        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.width(), 2)
+    times = _times(found, explanation)
+    head = {
+        "chosen": f"this is the plan: {found.plan}, {figures}",
+        "possible": f"feasible: {figures}{against}{times}",
+        "beyond": f"infeasible within the limits: {'; '.join(found.reasons)}",
+        "impossible": f"infeasible: {'; '.join(found.reasons)}",
+    }[found.status]
+    most = {"beyond": 4, "impossible": 5}.get(found.status, 2)
+    lines = []
     if found.status == "possible":
-        lines = words.wrap_lines(f"{query}: feasible: {figures}{against}{_times(found, explanation)}", words.width(), 2)
         lines += words.section("Plan", words.wrap_lines(found.plan, line_room(), 2))
         lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
-        return lines
-    if found.status == "beyond":
-        lines = words.wrap_lines(f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", words.width(), 4)
+    elif found.status == "beyond":
         lines.append("Smallest change, verified by solving:")
         lines += format_relaxation(1, found.relax, explanation.scenario)
-        price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.width() - 5, 2)
-        return lines + words.hang(" " * 5, price)
-    lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.width(), 5)
-    lines += _memory(found)
-    if found.remedies:
-        lines.append("Feasible with one of these changes, each verified by solving:")
-        for number, fix in enumerate(found.remedies, 1):
-            figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
-            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
-            lines += words.hang(f"  {number}. ", change)
-            lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
+        price = words.wrap_lines(f"which is {figures}{against}{times}", words.width() - 5, 2)
+        lines += words.hang(" " * 5, price)
+    elif found.status == "impossible":
+        lines += [*_memory(found), *_remedies(found)]
+    return words.wrap_lines(f"{words.sanitise(found.asked)}: {head}", words.width(), most), lines
+
+
+def _remedies(found: WhyNot) -> list[str]:
+    if not found.remedies:
+        return []
+    lines = ["Feasible with one of these changes, each verified by solving:"]
+    for number, fix in enumerate(found.remedies, 1):
+        figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
+        change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
+        lines += words.hang(f"  {number}. ", change)
+        lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
     return lines
 
 

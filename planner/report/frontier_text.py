@@ -42,7 +42,7 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
     if not found.points and not found.curves:
         first, *rest = render_infeasible(found.plan())
         return "\n".join([first, *cut_lines(found.cut), *rest])
-    lines = [format_summary(found), *cut_lines(found.cut)]
+    lines = [format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.cut)]
     if found.knee is not None:
         lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
     lines.append("")

@@ -95,6 +95,8 @@ def risks_of(plan: Plan, job: Assignment) -> list[Risk]:
         found.append(Risk("memory is a prior", f"the memory of {job.framework} is a prior, not from measurements"))
     if rests is not None and rests.spot == "prior":
         found.append(Risk("spot market is a prior", "how often spot machines are lost is a prior, not recorded"))
+    if assumed := plan_sections.assumed_market_text(plan):
+        found.append(Risk("an assumed market keeps the budget", assumed))
     if lossy := plan_alternatives.lossy_text(job):
         found.append(Risk("rounding", lossy))
     if old := plan_sections.old_prices_text(plan):

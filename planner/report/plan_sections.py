@@ -466,6 +466,21 @@ def prior_text(job: Assignment) -> str:
     return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
 
 
+def assumed_market_text(plan: Plan) -> str:
+    """Return what the plan costs on demand, where an assumed spot market alone keeps it within the budget; else empty.
+
+    On demand on the same machines; a plan on a market that is fitted to traces, or without a budget, has no such line.
+    """
+    saved = [job.spot.saving_usd for job in plan.jobs if job.spot is not None and job.spot.basis]
+    if not saved or plan.budget_usd is None or plan.cost_usd is None:
+        return ""
+    usd = plan.cost_usd.expected + math.fsum(saved)
+    if usd <= plan.budget_usd:
+        return ""
+    whole = "the same run" if len(plan.jobs) == 1 else "the same plan"
+    return f"on demand {whole} costs {words.usd(usd)}: only the assumed spot market keeps it within the budget"
+
+
 def evidence(job: Assignment) -> list[str]:
     """Return what the figures of a job rest on, and how far the cheapest estimate is too low; none in older plans."""
     rests = job.evidence

@@ -68,6 +68,7 @@ def _single(plan: Plan) -> list[str]:
         *plan_sections.outlay(plan),
         *plan_sections.old_prices(plan),
         *plan_sections.on_a_prior(job),
+        *words.second_lines(plan_sections.assumed_market_text(plan)),
         *(open_choices.answer_lines(job.model) if job.model else []),
         *plan_alternatives.conversion(job),
         *plan_alternatives.lossy(job),
@@ -137,6 +138,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     ]
     priors = [job.name for job in plan.jobs if job.evidence is not None and job.evidence.speed == "prior"]
     lines += words.second_lines(f"the speed of {', '.join(priors)} is a prior" if priors else None)
+    lines += words.second_lines(plan_sections.assumed_market_text(plan))
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)

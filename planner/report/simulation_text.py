@@ -30,7 +30,7 @@ def render_simulation(found: Simulation) -> str:
     if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
         first, *rest = render_infeasible(found.plan)
         return "\n".join([first, *cut_lines(found.plan.cut), *rest])
-    lines = [*format_summary(found), *cut_lines(found.plan.cut), ""]
+    lines = [*format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.plan.cut), ""]
     cost, hours = found.cost_usd, found.hours
     spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
     lines += words.section("Cost", [spread, *_budget(found)])

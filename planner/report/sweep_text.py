@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import format_market, variant_cut_lines
+from planner.results.chosen_model import LAST_DIGIT
 from planner.results.service_results import span
-from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, most_cut
-from planner.units import figure_text
+from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, loss_of, most_cut
+from planner.units import count_text, figure_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+
+CHOSEN_AGAIN = "what is open is chosen again for each scenario"
+"""That models, tokens and batches of plans that are compared are not the same."""
 
 
 # Differences between two plans as text, the settings that cause them, and the candidates these rule out or open.
@@ -33,6 +38,13 @@ def format_hours_difference(value: float) -> str:
     """Return a difference of hours with its sign."""
     text = words.hours(abs(value))
     return text if abs(value) < 0.005 else f"{'-' if value < 0 else '+'}{text}"
+
+
+def format_loss_difference(value: float, name: str = "loss ") -> str:
+    """Return a difference of losses, such as `loss 0.073 lower`."""
+    if abs(value) < LAST_DIGIT:
+        return f"the same {name or 'loss'}".rstrip()
+    return f"{name}{abs(value):.3f} {'higher' if value > 0 else 'lower'}"
 
 
 def shown_hours_difference(before: float, after: float) -> float:
@@ -88,7 +100,7 @@ def _single(answer: WhatIf) -> str:
         (sum(job.ruled_out for job in jobs), sum(job.opened for job in jobs)),
         (sum(job.dearer for job in jobs), sum(job.cheaper for job in jobs)),
     )
-    if text or len(jobs) < 2:
+    if text or len(jobs) < 2 or answer.delta.loss is not None:
         return text
     return f"{subject} affects what the jobs share: no candidate of a single job is ruled out or opened"
 
@@ -109,10 +121,13 @@ def _describe_counts(
 
 
 def _shares(answer: WhatIf) -> list[str]:
-    """Return the share of each setting in the difference of the cost, or of the hours if the cost is the same."""
+    """Return the share of each setting in the difference of the loss, else of the cost, else of the hours."""
     by_cost = abs(answer.delta.cost_usd or 0.0) >= 0.005
     key, shown = ("cost_usd", format_difference) if by_cost else ("hours", format_hours_difference)
     total = shown(shown_differences(answer)[0 if by_cost else 1])
+    if answer.delta.loss is not None:
+        key, shown = "loss", "{:+.3f} of loss".format
+        total = f"{answer.delta.loss:+.3f}"
     texts = []
     for effect in answer.effects:
         name, share = describe_setting(effect.setting), getattr(effect.share, key)
@@ -128,12 +143,15 @@ def _shares(answer: WhatIf) -> list[str]:
     if getattr(answer.delta, key) is None:
         return texts
     left = getattr(answer.together, key)
-    if left is not None and abs(left) >= 0.005:
+    if left is not None and abs(left) >= (LAST_DIGIT if key == "loss" else 0.005):
         texts.append(f"only together: {shown(left)}")
     return [*texts, "shares: mean of the effect of each setting alone and as the last of all"]
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+ON = " on "
+"""Between a model that was chosen and its machines."""
 
 MACHINE_LINES = 6
 """Most lines of what is rented in one cell."""
@@ -146,7 +164,7 @@ START_SHARE = 0.5
 def render_sweep(answer: Sweep) -> str:
     """Return the text of a sweep without a final newline."""
     cut, cutting = most_cut(answer.cells)
-    lines = [_summary(answer), *variant_cut_lines(cut, cutting, len(answer.cells)), ""]
+    lines = [_summary(answer), *_choice_line(answer.cells), *variant_cut_lines(cut, cutting, len(answer.cells)), ""]
     if len(answer.axes) == 1:
         lines += _curve(answer)
     else:
@@ -155,6 +173,12 @@ def render_sweep(answer: Sweep) -> str:
         lines += ["", *words.wrap_lines(f"with the loosest values, {_loosest(answer)}:", words.width(), 2)]
         lines += render_infeasible(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _choice_line(cells: Sequence[Cell | Variant]) -> list[str]:
+    """Return that what is open is chosen again in each cell; nothing where nothing is."""
+    is_open = any(job.model is not None for cell in cells for job in cell.jobs)
+    return words.second_lines(CHOSEN_AGAIN if is_open else None)
 
 
 def _loosest(answer: Sweep) -> str:
@@ -192,7 +216,8 @@ def axis_name(path: str) -> str:
 def describe_hardware(cell: Cell | Variant) -> str:
     """Return the machines of a cell without figures, job by job."""
     jobs = [
-        f"{job.machines} at {job.provider}, {job.method}"
+        (f"{job.model.words}{ON}" if job.model else "")
+        + f"{job.machines} at {job.provider}, {job.method}"
         + (f", {format_market(job.spot_share)}" if job.spot_share > 0 else "")
         for job in cell.jobs
     ]
@@ -221,12 +246,35 @@ def replicas_text(cell: Cell | Variant) -> str:
 
 
 def _summary(answer: Sweep) -> str:
+    losses = [loss for loss in map(cell_loss, answer.cells) if loss is not None]
     costs = [usd for usd in map(monthly_usd if serves(answer) else _cost_usd, answer.cells) if usd is not None]
     none = len(answer.cells) - len(costs)
     month = " a month" if serves(answer) else ""
     found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
+    ends = dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))) if losses else ()
+    found = f"{loss_name(answer.cells)} {' to '.join(ends)} for {found}" if ends else found
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     return words.first_fitting(answer.scenario, f"{found}{rest}")
+
+
+def cell_loss(cell: Cell | Variant) -> float | None:
+    """Return the loss of a cell, of all jobs together whose model or tokens are open; None without one."""
+    return loss_of(job.model for job in cell.jobs)
+
+
+def loss_name(cells: Sequence[Cell | Variant]) -> str:
+    """Return `loss`, or of several jobs `sum of losses`."""
+    several = any(sum(job.model is not None for job in cell.jobs) > 1 for cell in cells)
+    return "sum of losses" if several else "loss"
+
+
+def _loss_text(cell: Cell) -> str:
+    loss = cell_loss(cell)
+    return "-" if loss is None else f"{loss:.3f}"
+
+
+def _tokens_text(cell: Cell) -> str:
+    return ", ".join(count_text(job.model.tokens) for job in cell.jobs if job.model) or "-"
 
 
 def _cost_usd(cell: Cell) -> float | None:
@@ -240,13 +288,15 @@ def _curve(answer: Sweep) -> list[str]:
     monthly = serves(answer)
     column = 8 if monthly else 7
     cost, time = ("a month", "replicas") if monthly else ("cost", "likely")
-    lines = [f"{words.shorten(head, width):>{width}}  {cost:>10}  {time:>{column}}  machines"]
-    room = words.width() - width - 16 - column
+    trained = _choice_columns(answer)
+    heads = "".join(f"{name:>{size}}  " for name, size, _ in trained)
+    lines = [f"{words.shorten(head, width):>{width}}  {heads}{cost:>10}  {time:>{column}}  machines"]
+    room = words.width() - width - 16 - column - len(heads)
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
         start = f"{words.shorten(value, width):>{width}}"
         if cell.cost_usd is None or cell.hours is None:
-            lines.append(f"{start}  {_mark(cell):>10}")
+            lines.append(f"{start}  {' ' * len(heads)}{_mark(cell):>10}")
             last = ""
             continue
         what = describe_hardware(cell)
@@ -255,9 +305,22 @@ def _curve(answer: Sweep) -> list[str]:
         if monthly:
             usd, took = monthly_usd(cell) or 0.0, replicas_text(cell)
         machines = ["the same"] if what == last else _wrap_jobs(what, room)
-        lines += words.hang(f"{start}  {words.usd(usd):>10}  {took:>{column}}  ", machines)
+        figures = "".join(f"{text(cell):>{size}}  " for _, size, text in trained)
+        lines += words.hang(f"{start}  {figures}{words.usd(usd):>10}  {took:>{column}}  ", machines)
         last = what
     return lines
+
+
+def _choice_columns(answer: Sweep) -> list[tuple[str, int, Callable[[Cell], str]]]:
+    """Return head, width and text of the columns of what is open: the loss where there is one, and the tokens."""
+    models = [job.model for cell in answer.cells for job in cell.jobs if job.model]
+    found: list[tuple[str, int, Callable[[Cell], str]]] = []
+    if any(model.loss is not None for model in models):
+        name = loss_name(answer.cells)
+        found.append((name, max(6, len(name)), _loss_text))
+    if models:
+        found.append(("tokens", max(6, *(len(_tokens_text(cell)) for cell in answer.cells)), _tokens_text))
+    return found
 
 
 def _grids(answer: Sweep) -> list[str]:
@@ -279,10 +342,11 @@ def _grids(answer: Sweep) -> list[str]:
     def begins(cell: Cell) -> str:
         return f"{max(job.start_hours for job in cell.jobs) * MINUTES:,.0f}" if cell.jobs else "-"
 
+    trained = [line for name, _, text in _choice_columns(answer) for line in (*_grid(answer, name, text), "")]
     if serves(answer):
         lines = [*_grid(answer, "dollars a month", cost), "", *_grid(answer, "replicas", replicas_text), ""]
     else:
-        lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "likely hours", took), ""]
+        lines = [*trained, *_grid(answer, "cost", cost), "", *_grid(answer, "likely hours", took), ""]
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     for what, letter in list(letters.items())[:20]:
@@ -292,8 +356,8 @@ def _grids(answer: Sweep) -> list[str]:
 
 def _wrap_jobs(what: str, room: int) -> list[str]:
     """Return the machines job by job in at most `MACHINE_LINES`; the last line refers to --json if it was cut."""
-    *jobs, last = what.split("; ")
-    lines = words.join_parts([*(f"{job};" for job in jobs), last], " ", room, MACHINE_LINES)
+    parts = [part for job in what.replace("; ", ";\n").split("\n") for part in job.replace(ON, f"{ON}\n").split("\n")]
+    lines = words.join_parts([part.strip() for part in parts], " ", room, MACHINE_LINES)
     cut = " (--json)"
     if not lines[-1].endswith("..."):
         return lines
@@ -352,7 +416,10 @@ def render_variants(answer: ManyVariants) -> str:
     parts = [f"{answer.variants:,} variants", f"{found:,} with a plan"]
     parts += [f"{counts[status]:,} {what}" for status, what in STATUS_WORDS.items() if status in counts]
     lines = [words.first_fitting(answer.scenario, ", ".join(parts))]
-    lines += [*variant_cut_lines(answer.cut, answer.cutting, answer.variants), ""]
+    shown = [variant for variant in (answer.cheapest, answer.fastest, answer.best) if variant is not None]
+    lines += [*_choice_line(shown), *variant_cut_lines(answer.cut, answer.cutting, answer.variants), ""]
+    if answer.best is not None:
+        lines += words.section("Best", _lines(answer, answer.best))
     if answer.cheapest is not None:
         lines += words.section("Cheapest", _lines(answer, answer.cheapest))
     if answer.fastest is not None and answer.fastest != answer.cheapest:
@@ -371,6 +438,8 @@ def _values(answer: ManyVariants, one: Variant) -> str:
 def _lines(answer: ManyVariants, one: Variant) -> list[str]:
     hours = "" if one.hours is None else f", {words.likely(one.hours)}"
     figures = f"{words.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
+    loss = cell_loss(one)
+    figures = figures if loss is None else f"{loss_name([one])} {loss:.3f}, {figures}"
     return [figures, *words.wrap_lines(describe_hardware(one), words.line_room(), 2)]
 
 

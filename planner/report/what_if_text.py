@@ -9,20 +9,23 @@ from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
 from planner.report.sweep_text import (
+    CHOSEN_AGAIN,
     describe_reasons,
     describe_setting,
     format_difference,
     format_hours_difference,
+    format_loss_difference,
     shown_difference,
     shown_differences,
     shown_hours_difference,
 )
+from planner.results.chosen_model import ModelChoice
 from planner.results.differences import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
 from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +51,14 @@ def render_what_if(answer: WhatIf) -> str:
         lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
-    cut = answer.after.cut or answer.before.cut
-    return "\n".join(line.rstrip() for line in [*lines[:1], *cut_lines(cut), *lines[1:]])
+    below = [*_choice_line(answer), *cut_lines(answer.after.cut or answer.before.cut)]
+    return "\n".join(line.rstrip() for line in [*lines[:1], *below, *lines[1:]])
+
+
+def _choice_line(answer: WhatIf) -> list[str]:
+    """Return that what is open is chosen again for the changed scenario; nothing where nothing is."""
+    is_open = any(job.model is not None for plan in (answer.before, answer.after) for job in plan.jobs)
+    return words.second_lines(CHOSEN_AGAIN if is_open else None)
 
 
 def _both(answer: WhatIf) -> list[str]:
@@ -116,7 +125,10 @@ def describe_changes(answer: WhatIf) -> list[str]:
     else:
         what = f"{len(changed)} of {len(answer.jobs)} jobs change"
     forms = (what, describe_differences(changed[0].changes, 1)) if len(answer.jobs) == 1 and changed else (what,)
-    return [f"{money}, {time}; {form}" for form in forms]
+    several = sum(job.model is not None for job in answer.after.jobs) > 1
+    name = "sum of losses " if several else "loss "
+    loss = f"{format_loss_difference(answer.delta.loss, name)}, " if answer.delta.loss is not None else ""
+    return [f"{loss}{money}, {time}; {form}" for form in forms]
 
 
 def _unchanged(answer: WhatIf) -> list[str]:
@@ -178,7 +190,8 @@ def _is_same(delta: JobDelta) -> bool:
 
 def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> list[str]:
     """Return one job: machines, techniques, changed lines of the bill, cost, hours, probability to be in time."""
-    lines = _row("plan", _machines(old), _machines(new))
+    lines = _trained_rows(old.model if old else None, new.model)
+    lines += _row("plan", _machines(old), _machines(new))
     lines += _row(
         "techniques",
         plan_sections.techniques(old, brief=True) if old else "",
@@ -188,6 +201,21 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
         lines += _bill(delta, old, new)
     lines += _cost_and_hours(old.cost_usd if old else None, new.cost_usd, old.hours if old else None, new.hours)
     return lines + (_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else [])
+
+
+def _trained_rows(old: ModelChoice | None, new: ModelChoice | None) -> list[str]:
+    """Return what a job trains that leaves it open, and the loss, before and after."""
+    if new is None:
+        return []
+    trained = [
+        f"{words.sanitise(one.architecture)} on {count_text(one.tokens)} tokens" if one else "" for one in (old, new)
+    ]
+    losses = [f"{one.loss.value:.3f}" if one and one.loss else "" for one in (old, new)]
+    if old and old.loss and new.loss:
+        losses[1] += f"  ({format_loss_difference(new.loss.value - old.loss.value, '')})"
+    batches = [f"{one.batch.sequences:,} sequences" if one and one.batch else "" for one in (old, new)]
+    rows = [("trains", trained), ("loss", losses), ("batch", batches)]
+    return [line for label, cells in rows if any(cells) for line in _row(label, *cells)]
 
 
 def _cost_and_hours(
@@ -291,7 +319,7 @@ def render_tornado(answer: Tornado) -> str:
         most = f"{figures}; largest effect: {words.sanitise(visible[0][0])}"
     # The head of the columns shows the share too.
     lines = [words.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most)]
-    lines += [*cut_lines(plan.cut), ""]
+    lines += [*words.lines_below_first(answer.fixed), *cut_lines(plan.cut), ""]
     if visible:
         lines += _bars(answer, visible, share)
         unit = (

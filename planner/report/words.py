@@ -13,6 +13,7 @@ from planner.errors import printable
 from planner.results.plan_parts import Hours, Option, describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.units import DAY_HOURS
+from planner.units import significant as significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -169,16 +170,6 @@ def brief(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if 0 < abs(value) < LEAST_PLAIN else significant(value, digits)
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """Return a figure rounded to significant digits, such as `1,190` or `0.53`."""
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits}g}")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{rounded:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if decimals else text
-
-
 def percent(share: float) -> str:
     """Return a share as a percentage of one decimal, such as `3.1 %`; a positive share is at least `0.1 %`."""
     text = f"{share * 100:.1f}"
@@ -267,6 +258,11 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
 def second_lines(text: str | None) -> list[str]:
     """Return what stands right below the first line of an answer, indented, in at most two lines; none without text."""
     return [f"  {line}" for line in wrap_lines(text, width() - 2, 2)] if text else []
+
+
+def lines_below_first(texts: Iterable[str]) -> list[str]:
+    """Return several texts right below the first line of an answer, as `second_lines`."""
+    return [line for text in texts for line in second_lines(text)]
 
 
 def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from planner.results.plan_parts import Part, html_table
 from planner.results.result_tables import Result, Table, TabledResult, flattened
 
@@ -51,6 +53,19 @@ class BatchChoice(Part):
     sigma: float
 
 
+class ServingCost(Part):
+    """What serving the trained model over its life costs; part of no bill, and of no budget."""
+
+    tokens: int
+    """Tokens that are read and written over the life of the model."""
+    usd_per_million_tokens: float
+    """Dollars of a million of them."""
+    usd: float
+    """Dollars of all of them."""
+    source: str
+    """Where the dollars of a token are from, and what they assume."""
+
+
 class ModelChoice(Part):
     """What was left open and is decided: `tokens` are those of the run, at its batch."""
 
@@ -69,6 +84,8 @@ class ModelChoice(Part):
     """Models times batches that were compared, each by solving it."""
     above_least: float | None = None
     """Next to other jobs: nats by which the sum of all losses may be above the least one; None for a job alone."""
+    serving: ServingCost | None = Field(default=None, exclude_if=lambda cost: cost is None)
+    """What serving the model costs, where that enters the choice of its size."""
 
 
 class ModelSummary(Part):

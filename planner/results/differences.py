@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Part, Techniques
+from planner.units import count_text
 
 CHIPS = ("TPU", "Gaudi", "Trainium")
 """Beginnings of the names of accelerators that are no GPUs."""
@@ -27,6 +28,9 @@ SHOWN_SHARE = 0.005
 """Spot shares closer than this read as the same percentage."""
 
 FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
+    ("model", lambda job: job.model.architecture if job.model else ""),
+    ("tokens", lambda job: count_text(job.model.tokens) if job.model else ""),
+    ("sequences", lambda job: f"{job.model.batch.sequences:,}" if job.model and job.model.batch else ""),
     ("method", lambda job: method_name(job.techniques)),
     ("card", lambda job: job.gpu),
     ("GPUs", lambda job: f"{job.gpus:,}"),
@@ -132,6 +136,8 @@ def _format_difference(change: Difference, device: str) -> str:
     before, after = change.before, change.after
     if change.what == "method":
         return _method_words(before, after)
+    if change.what in ("model", "tokens", "sequences"):
+        return _open_words(change)
     if change.what == "spot share":
         if before == "0 %":
             return "spot begins"
@@ -147,6 +153,14 @@ def _format_difference(change: Difference, device: str) -> str:
     if change.what == "sharding":
         return "no sharding" if after == "none" else after
     return f"{change.what} {after}" if change.what.endswith("parallel") else after
+
+
+def _open_words(change: Difference) -> str:
+    """Return what is trained in place of what; a side that leaves nothing open has no words."""
+    unit = {"model": "", "tokens": " tokens", "sequences": " sequences a step"}[change.what]
+    if not change.before or not change.after:
+        return f"{change.what} left open" if change.after else f"{change.what} given"
+    return f"{change.after}{unit} instead of {change.before}"
 
 
 def _method_words(before: str, after: str) -> str:

@@ -194,6 +194,8 @@ class Explanation(Result):
     """Of jobs next to a service: the explanation of the jobs and that of the service, each under its own name."""
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences."""
     seconds: float = 0.0

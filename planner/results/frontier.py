@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pydantic import Field
+
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.plan import Assignment, Plan, Status, plan_figures
@@ -168,6 +170,8 @@ class Frontier(TabledResult):
     keeps_typical_stock: bool = True
     """Whether training jobs rent no more side by side than `limits.typical_stock`; False: no plan was found that does.
     """
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences."""
 

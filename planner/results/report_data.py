@@ -49,6 +49,8 @@ class Overview(Part):
     bases: tuple[KindBasis, ...] = ()
     """What each kind of machines of the services rests on."""
     prices: tuple[PriceHistory, ...] = ()
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
     of_file: bool = False
     """Whether the plan was read from a file: other offers than those it carries are not known then."""
     skipped: dict[Section, str] = Field(default_factory=dict)

@@ -189,6 +189,8 @@ class Simulation(Result):
     as_of: str
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
     plan: Plan = Field(repr=False)
     """The plan that was replayed."""
 

@@ -6,9 +6,13 @@ None means that there is no plan.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from planner.errors import NoPlanError
+from planner.results.chosen_model import LossRange
 from planner.results.differences import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
@@ -16,7 +20,9 @@ from planner.results.result_tables import Result, Row, Table, TabledResult, vari
 from planner.results.service_results import CellService, ServiceDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from planner.results.chosen_model import ModelChoice
 
 
 Better = Literal["cheaper", "sooner"]
@@ -27,6 +33,8 @@ class Delta(Part):
 
     cost_usd: float | None
     hours: float | None
+    loss: float | None = Field(default=None, exclude_if=lambda loss: loss is None)
+    """Nats per token, of all jobs together whose model or tokens are open."""
 
 
 class BillDelta(Part):
@@ -150,6 +158,20 @@ class Axis(Part):
         return "down" if self.path in ("limits.spot_share.min", "limits.vram_headroom") else "up"
 
 
+class CellModel(Part):
+    """What a job trains in a cell, where the scenario leaves it open; `sequences` of a step where these are."""
+
+    architecture: str
+    tokens: int
+    loss: float | None
+    sequences: int | None
+
+    @property
+    def words(self) -> str:
+        """The model and the batch in words."""
+        return self.architecture if self.sequences is None else f"{self.architecture}, {self.sequences:,} a step"
+
+
 class CellJob(Part):
     """How one job is run in a cell."""
 
@@ -164,6 +186,8 @@ class CellJob(Part):
     cost_usd: float
     hours: float
     start_hours: float
+    model: CellModel | None = Field(default=None, exclude_if=lambda model: model is None)
+    """What the job trains, where the scenario leaves it open."""
 
     @property
     def machines(self) -> str:
@@ -225,6 +249,8 @@ class Sweep(TabledResult):
                 "gpus": sum(job.gpus * job.runs_at_once for job in cell.jobs),
                 "services_usd_per_month": sum(service.usd_per_month for service in cell.services),
             }
+            if any(job.model for other in self.cells for job in other.jobs):
+                row |= {name: figure for name, figure in trained_figures(cell.jobs).items()}
             rows.append(row)
         return Table(rows, f"{self.scenario}: sweep", str(self))
 
@@ -296,6 +322,8 @@ class Tornado(TabledResult):
     base: Plan
     bars: tuple[Bar, ...]
     better: Better = "cheaper"
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
 
     @property
     def lines(self) -> tuple[tuple[str, Bar], ...]:
@@ -374,6 +402,8 @@ class ManyVariants(Result):
     counts: dict[VariantStatus, int]
     cheapest: Variant | None
     fastest: Variant | None
+    best: Variant | None = Field(default=None, exclude_if=lambda variant: variant is None)
+    """Of the least loss, where the scenario leaves model or tokens open."""
     cut: tuple[CutSamples, ...] = ()
     """Of each job whose samples are cut, the variant that cuts most."""
     cutting: int = 0
@@ -383,6 +413,23 @@ class ManyVariants(Result):
     seconds: float
     workers: int
     file: str = ""
+
+
+def loss_of(models: Iterable[CellModel | ModelChoice | None]) -> float | None:
+    """Return the sum of the losses of all models that have one; None where none has."""
+    losses = [model.loss for model in models if model is not None]
+    known = [loss.value if isinstance(loss, LossRange) else loss for loss in losses if loss is not None]
+    return math.fsum(known) if known else None
+
+
+def trained_figures(jobs: Sequence[CellJob]) -> dict[str, str | float | None]:
+    """Return the models and tokens of jobs that leave them open, and the sum of their losses."""
+    models = [job.model for job in jobs if job.model is not None]
+    return {
+        "models": "; ".join(model.words for model in models),
+        "tokens": sum(model.tokens for model in models) or None,
+        "loss": loss_of(models),
+    }
 
 
 def most_cut(cells: Sequence[Cell | Variant]) -> tuple[tuple[CutSamples, ...], int]:

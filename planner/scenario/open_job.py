@@ -173,6 +173,10 @@ class OpenJob(Job):
     ] = "besiroglu"
     """Law that says the loss of a size and an amount of tokens, or its constants."""
     unique_tokens: Count | None = Field(default=None, description="Tokens that exist; more are repetitions.")
+    serve_tokens: Count | None = None
+    """Tokens that the model reads and writes over its life; with `work: {loss: L}` their cost enters its size."""
+    serve_usd_per_million_tokens: Positive | None = None
+    """Dollars of a million of them for 1 billion parameters, others in proportion; None: as estimated."""
 
     @property
     def models(self) -> tuple[str, ...] | Family:
@@ -219,6 +223,14 @@ class OpenJob(Job):
         if unused is not None:
             fix = "use it with work: {tokens: best} or work: {loss: L}"
             raise validation_error("is of no use: the work is given", fix, unused)
+        if self.serve_tokens is not None and self.work.loss is None:
+            what = "what serving costs enters the choice of a size that reaches a loss"
+            fix = "use it with work: {loss: L} and objective: cost; a budget pays for the training alone"
+            raise validation_error(what, fix, "serve_tokens")
+        if self.serve_usd_per_million_tokens is not None and self.serve_tokens is None:
+            raise validation_error(
+                "is of no use: no tokens are served", "add serve_tokens", "serve_usd_per_million_tokens"
+            )
         if self.unique_tokens is not None and self.unique_tokens < LEAST_UNIQUE_TOKENS:
             what = f"{self.unique_tokens:,} tokens: no law of repeated data is known for so few"
             raise validation_error(what, f"give at least {LEAST_UNIQUE_TOKENS:,}", "unique_tokens")
@@ -234,7 +246,7 @@ def is_open(value: dict[str, Any]) -> bool:
     law = isinstance(work, dict) and ("loss" in work or work.get("tokens") == BEST_TOKENS)
     models = value.get("architecture")
     several = isinstance(models, (list, tuple, Family)) or (isinstance(models, dict) and "family" in models)
-    keys = bool({"loss_law", "unique_tokens"} & value.keys())
+    keys = bool({"loss_law", "unique_tokens", "serve_tokens", "serve_usd_per_million_tokens"} & value.keys())
     return law or several or isinstance(value.get("global_batch"), dict) or keys
 
 

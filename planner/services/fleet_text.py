@@ -202,7 +202,7 @@ def both_headline(plan: Plan) -> str:
 
 def _assumed(service: Service) -> list[str]:
     """Return what the scenario does not say and the plan rests on most."""
-    return [line for text in service.assumed for line in words.second_lines(text)]
+    return words.lines_below_first(service.assumed)
 
 
 def _cheaper_api(fleet: Fleet) -> list[str]:

@@ -10,12 +10,12 @@ import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner import services
+from planner import open_choices, services
 from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
 from planner.documents.overrides import override
 from planner.documents.strict_yaml import yaml_text
-from planner.errors import Fault, InputError, printable
+from planner.errors import printable
 from planner.exports.export import checklist, choose_job, export_all
 from planner.exports.facts import Wishes
 from planner.exports.folder_check import LIST, folder_list
@@ -25,7 +25,7 @@ from planner.records import record
 from planner.report.html.report_page import render_page
 from planner.results.plan import Plan, plan_text
 from planner.results.service_results import jobs_alone, services_usd
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
 
@@ -69,9 +69,7 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
 
 def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:
     """Return files by path, and lines on what is left out, for each job of a plan."""
-    if open_jobs(scenario):
-        what = "the page writes no files for a model that the plan chose"
-        raise InputError([Fault("", 0, "", what, f"use planner export {PLAN_FILE} --all -o run")])
+    scenario = open_choices.scenario_as_chosen(plan, scenario)
     wishes, found = Wishes(), {}
     jobs, asked = plan, scenario
     if plan.services and plan.jobs:

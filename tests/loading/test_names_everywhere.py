@@ -101,6 +101,7 @@ QUANTITIES = (
         "requests",
         "count",
         "unique_tokens",
+        "serve_tokens",
         "from",
         "to",
         "every",

@@ -16,6 +16,7 @@ from planner.library.model_ladder import members
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.open_choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import architectures_of, open_job
 from planner.solving.solve import solve
@@ -218,3 +219,52 @@ def test_other_commands_say_what_to_do_first() -> None:
 
     with pytest.raises(ScenarioError, match="which planner solve decides"):
         prepare(parse_scenario(OPEN))
+
+
+SERVED = (
+    OPEN.replace("{tokens: best}", "{loss: 2.75}")
+    .replace("objective: loss", "objective: cost")
+    .replace("kind: pretrain", "kind: pretrain\n    serve_tokens: 1e13")
+    .replace("limits: {budget_usd: 100}\n", "")
+)
+
+
+@pytest.mark.slow
+def test_tokens_that_are_served_make_the_model_smaller_and_its_training_longer() -> None:
+    """By the planner's own estimate; the answer says the dollars, their source, and the choice without them."""
+    plan, alone = solve(parse_scenario(SERVED)), solve(parse_scenario(SERVED.replace("serve_tokens: 1e13", "")))
+    (job,), other = plan.jobs, alone.jobs[0].model
+    model = job.model
+    assert model is not None and model.serving is not None and other is not None and other.serving is None
+    assert model.parameters < other.parameters and model.tokens > other.tokens
+    assert model.loss is not None and model.loss.value <= 2.75
+    assert job.cost_usd > alone.jobs[0].cost_usd, "the plan is that of the training"
+    assert model.serving.usd == pytest.approx(1e7 * model.serving.usd_per_million_tokens)
+    assert "estimated: " in model.serving.source and "always full" in model.serving.source
+    text = render(plan)
+    assert "serving 10T tokens over its life costs" in " ".join(text.splitlines()[1:5])
+    assert any(note.startswith(f"without serving {other.architecture} on ") for note in plan.warnings)
+    assert any("this loss with its serving costs" in note for note in plan.warnings)
+
+
+@pytest.mark.slow
+def test_an_audit_checks_the_dollars_of_serving() -> None:
+    """Their tokens, their sum, and the dollars of a token that are given."""
+    scenario = parse_scenario(SERVED.replace("1e13", "1e13\n    serve_usd_per_million_tokens: 0.02"))
+    plan = solve(scenario)
+    (job,) = plan.jobs
+    assert job.model is not None and job.model.serving is not None
+    library = read_library([name for one in scenario.jobs for name in architectures_of(one)])
+    for changes in ({"tokens": 5}, {"usd": 1.0}, {"usd_per_million_tokens": 0.5}):
+        wrong = job.model.model_copy(update={"serving": job.model.serving.model_copy(update=changes)})
+        changed = plan.model_copy(update={"jobs": (job.model_copy(update={"model": wrong}),)})
+        assert any(one.what.startswith("model.serving") for one in audit(changed, scenario, library))
+    without = job.model.model_copy(update={"serving": None})
+    none = plan.model_copy(update={"jobs": (job.model_copy(update={"model": without}),)})
+    assert any(one.what == "model.serving" for one in audit(none, scenario, library))
+
+
+def test_serving_counts_dollars_alone() -> None:
+    """The least time has none."""
+    with pytest.raises(ScenarioError, match="by its dollars alone; minimise cost"):
+        solve(parse_scenario(SERVED.replace("objective: cost", "objective: time")))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.open_choices.model_choice_text import batch_lines, count, model_lines
+from planner.open_choices.model_choice_text import batch_lines, model_lines
 from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.units import count_text
 
 CHOSEN = ModelChoice(
     architecture="llama-16x2048",
@@ -36,7 +37,7 @@ BATCH = BatchChoice(
 @pytest.mark.parametrize(("value", "text"), [(956_368_896, "956M"), (1.1e9, "1.1B"), (2e12, "2T"), (999_700_000, "1B")])
 def test_counts_have_three_figures(value: float, text: str) -> None:
     """And the unit that people use."""
-    assert count(value) == text
+    assert count_text(value) == text
 
 
 def test_the_model_is_said_with_its_loss_its_equals_and_what_more_money_buys() -> None:

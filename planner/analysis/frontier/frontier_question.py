@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner import services
+from planner import open_choices, services
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
@@ -25,7 +25,7 @@ from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, H
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.joint_budget import may_share_luck
@@ -33,7 +33,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
@@ -69,14 +69,17 @@ def frontier(
     together, in turn where they may take turns, for up to `points` deadlines. `by` adds one curve per method, GPU or
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
-    status and its explanation.
+    status and its explanation. What is open is fixed as `solve` chose it.
     """
     scenario = as_scenario(scenario)
     _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
+    again = partial(frontier, by=by, points=points)
     if services_of(scenario):
-        return services.frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
+        return services.frontier_of_jobs(scenario, options, library, again)
+    if open_jobs(scenario):
+        return _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -102,9 +105,7 @@ def frontier(
         by=None if main.in_turn else by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
-        candidates=count_candidates(
-            prepared, sum(len(np.unique(candidates.rows)) for candidates in screened) - main.used
-        ),
+        candidates=count_candidates(prepared, sum(len(np.unique(each.rows)) for each in screened) - main.used),
         solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -113,6 +114,29 @@ def frontier(
         keeps_typical_stock=main.keeps_typical,
         notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
+    )
+
+
+def _of_choice(
+    fixed: open_choices.FixedChoice, library: Library | None, options: SolveOptions, trace: Callable[..., Frontier]
+) -> Frontier:
+    """Return the cost for every deadline of the model, tokens and batch that `solve` chooses."""
+    plan = fixed.plan
+    if plan.jobs:
+        found = trace(fixed.scenario, options, library)
+        return found.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + found.seconds})
+    return Frontier(
+        scenario=plan.scenario,
+        status=plan.status,
+        exact=True,
+        confidence=None,
+        candidates=plan.candidates,
+        solver=plan.solver,
+        seconds=plan.seconds,
+        as_of=plan.as_of,
+        budget_usd=plan.budget_usd,
+        infeasible=plan.infeasible,
+        cut=plan.cut,
     )
 
 

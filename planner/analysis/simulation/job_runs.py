@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from planner import timetable
+from planner import open_choices, timetable
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.deadline import policy_late_hours
@@ -318,7 +318,7 @@ def policy_tables(scenario: Question, plan: Plan, library: Library | None = None
     True
     """
     require_plan(plan)
-    scenario = as_scenario(scenario)
+    scenario = open_choices.scenario_as_chosen(plan, as_scenario(scenario))
     tables = {}
     for job_run in build_job_runs(prepare(scenario, library), plan):
         if job_run.kind == RunKind.POLICY and job_run.states is not None:

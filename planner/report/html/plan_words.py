@@ -9,6 +9,7 @@ from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
+from planner.report.plan_answer import risks_of
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
 
@@ -42,8 +43,10 @@ def warnings(plan: Plan) -> list[str]:
     cut = [plan_sections.cut_text(cut) for cut in plan.cut]
     priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
     named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
-    paid = [text] if (text := plan_sections.outlay_text(plan)) else []
-    return [words.sanitise(text) for text in (*paid, *cut, *named)]
+    if len(plan.jobs) == 1 and not plan.services and not plan.is_timetable:
+        return [words.sanitise(risk.text) for risk in risks_of(plan, plan.jobs[0])]
+    others = plan_sections.outlay_text(plan), plan_sections.assumed_market_text(plan)
+    return [words.sanitise(text) for text in (*cut, *named, *filter(None, others))]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:

@@ -176,6 +176,7 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "name": sanitise(plan.scenario),
         "headline": plan_words.headline(plan),
         "warnings": plan_words.warnings(plan),
+        "fixed": [sanitise(line) for line in found.fixed],
         "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
         "made": made,
         "infeasible": not solved,

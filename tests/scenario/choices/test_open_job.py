@@ -71,6 +71,13 @@ FAULTS = [
         "  - name: few\n    architecture: {family: lama, parameters: {from: 1e8, to: 1e9}}",
         "unknown family 'lama'; did you mean llama",
     ),
+    (
+        OPEN,
+        "kind: pretrain",
+        "kind: pretrain\n    serve_tokens: 1e12",
+        "enters the choice of a size that reaches a loss",
+    ),
+    (BATCH, "kind: pretrain", "kind: pretrain\n    serve_usd_per_million_tokens: 1", "no tokens are served"),
     (OPEN, "objective: loss", "objective: cost", "tokens: best asks for the least loss; add objective: loss"),
     (OPEN, "tokens: best", "tokens: 20e9", "the least loss of work that is given"),
     (OPEN, "limits: {budget_usd: 100}", "limits: {max_gpus: 8}", "without a budget or a deadline"),
