@@ -243,7 +243,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Spot", plan_sections.spot(job)),
         ("Term", plan_sections.commitment(job)),
         ("Price", generation.price_lines(made) if made else []),
-        ("Service", generation.api_lines(made) if made else []),
+        ("Service", plan_alternatives.services(job)),
         ("Bill", words.wrap_lines(_bill_text(job), room, 3)),
         ("Else", plan_alternatives.further_ways(job)),
         ("Buy", plan_alternatives.purchase(job) if job.tier == "bought" else []),

@@ -202,7 +202,7 @@ def bracket(gap: Callable[[float], float], low: float, high: float) -> tuple[flo
 
 def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
     """Return the only job of a plan with the amounts from which own machines cost less than services."""
-    if len(jobs) != 1 or not any(offer.is_managed for offer in prepared.scenario.offers):
+    if len(jobs) != 1:
         return jobs
     own, (made,) = OwnMachines(prepared), jobs
     if made.inference is not None:

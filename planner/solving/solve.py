@@ -263,7 +263,8 @@ def _plan(
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
     if explains:
         jobs = with_flattery(jobs, prepared)
-        jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
+        if any(offer.is_managed for offer in scenario.offers):
+            jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
     shown = math.fsum(job.cost.expected for job in jobs) if in_dollars else first.objective
     chance = budget_probability(scenario, jobs)
