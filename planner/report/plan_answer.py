@@ -246,7 +246,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Service", plan_alternatives.services(job)),
         ("Bill", words.wrap_lines(_bill_text(job), room, 3)),
         ("Else", plan_alternatives.further_ways(job)),
-        ("Buy", plan_alternatives.purchase(job) if job.tier == "bought" else []),
+        ("Buy", plan_alternatives.purchase(job)),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),
         ("Notes", _notes(plan, job)),
     )
