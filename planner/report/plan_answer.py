@@ -35,7 +35,8 @@ def _first_line(plan: Plan, job: Assignment) -> str:
     """Return machine, place, method, dollars and the hours at the confidence; the place is shortened where it must."""
     bought = plan_alternatives.purchase_price(plan, job)
     price = f" for ${bought:,.0f}" if bought is not None else ""
-    market = "" if _market(job.tier, job.spot_share) == "on demand" else f", {_market(job.tier, job.spot_share)}"
+    hosts = ["private host"] if job.tier == "community" else []
+    market = "".join(f", {word}" for word in (*hosts, _paid(job.tier, job.spot_share)) if word)
     figures = f"{words.usd(job.cost_usd)}{' for this job' if price else ''}, {words.by(job.hours.at_confidence)}"
     method = f", {_method(job)}"
     full, short = plan_sections.format_place(job), plan_sections.format_place(job, with_region=False)
@@ -52,11 +53,12 @@ MOSTLY = 0.9
 """Share of the hours on spot from which on a plan is called one on spot."""
 
 
-def _market(tier: str, spot_share: float) -> str:
-    """Return how machines are had, a private person's host by that name."""
-    if tier == "community":
-        return "private host"
-    return "spot" if tier == "secure" and spot_share >= MOSTLY else plan_sections.format_market(spot_share, tier)
+def _paid(tier: str, spot_share: float) -> str:
+    """Return how machines are paid where that is not by the hour on demand; empty where it is."""
+    if tier in ("secure", "community", "") and spot_share >= MOSTLY:
+        return "spot"
+    paid = plan_sections.format_market(spot_share, tier)
+    return "" if paid == "on demand" else paid
 
 
 def _method(job: Assignment) -> str:
@@ -193,9 +195,9 @@ def _differs(way: Way, row: Way) -> bool:
 
 def _machine(run: Assignment | Option) -> str:
     """Return machines, place and market, such as `4 x A5000 at runpod, spot`."""
-    market = _market(run.tier, run.spot_share) if run.tier else "on demand"
+    paid = _paid(run.tier, run.spot_share)
     place = f"{words.gpus(run.gpus, run.gpu, run.runs_at_once)} at {run.provider}"
-    return words.sanitise(place if market in ("on demand", "private host") else f"{place}, {market}")
+    return words.sanitise(f"{place}, {paid}" if paid else place)
 
 
 def _rent(job: Assignment) -> float | None:
