@@ -134,7 +134,8 @@ def test_the_last_point_is_what_solve_finds() -> None:
 @pytest.mark.long
 def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
     """Without budget, stock and a limit on GPUs each breakpoint is the sum of what each job costs alone."""
-    scenario = scenario_of("three-jobs-one-budget", "limits.budget_usd=null", "limits.max_gpus=null", DOLLARS)
+    free = ("limits.budget_usd=null", "limits.max_gpus=null", "limits.typical_stock=null")
+    scenario = scenario_of("three-jobs-one-budget", *free, DOLLARS)
     offers = tuple(offer.model_copy(update={"stock": None}) for offer in scenario.offers)
     scenario = scenario.model_copy(update={"offers": offers, "jobs": scenario.jobs[:2]})
     together = frontier(scenario, OPTIONS, library())
