@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from planner.audit.peak_amounts import machines_of
+from planner.audit.peak_amounts import machines_of, price_at_once
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.named_run import hourly_price
 from planner.results.plan import Assignment, Plan
@@ -150,6 +150,9 @@ def _reservation(
         yield f"{what}: start", offer.block.start_hours, reservation.start_hours
     if abs(reservation.usd - offer.committed_usd * reservation.count) > tolerance.usd:
         yield f"{what}: usd", offer.committed_usd * reservation.count, reservation.usd
+    at_once = price_at_once(offer) * reservation.count
+    if abs(reservation.outlay_usd - at_once) > tolerance.usd:
+        yield f"{what}: outlay_usd", at_once, reservation.outlay_usd
     users = [job for job in plan.jobs if job.reservation == place]
     yield from at_most(f"machines of {what}", reservation.count, peak(users, machines_of))
     used = math.fsum(machines_of(job) * (job.finish_hours - job.start_at_hours) for job in users)
