@@ -24,7 +24,8 @@ def render_answer(plan: Plan) -> str:
     if len(plan.jobs) != 1 or plan.services or plan.is_timetable or plan.status in ("infeasible", "no_plan"):
         return plan_text.render_brief(plan)
     job = plan.jobs[0]
-    lines = [_first_line(plan, job), *open_choices.answer_lines(job.model), *_risk_lines(risks_of(plan, job))]
+    chosen = open_choices.answer_lines(job.model) if job.model else []
+    lines = [_first_line(plan, job), *chosen, *_risk_lines(risks_of(plan, job))]
     ways = ways_of(plan, job)
     if len(ways) > 1:
         lines += ["", *_way_lines(ways)]
@@ -237,7 +238,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
     made, room = job.inference, line_room()
     label = "Serve" if made else "Train"
     parts = (
-        ("Model", open_choices.model_lines(job.model)[:3]),
+        ("Model", open_choices.model_lines(job.model)[:3] if job.model else []),
         (label, _train(job)),
         ("Memory", _memory(plan, job)),
         ("Speed", plan_sections.speed(job)[:1] if made else []),

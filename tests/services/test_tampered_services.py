@@ -47,6 +47,10 @@ NOT_RECOMPUTED = {
     # other fleets than that of the plan
     ("jobs", "fleet", "baselines", "usd_per_month"),
     ("jobs", "looser", "cost_usd"), ("jobs", "looser", "hours"), ("jobs", "looser", "way"),
+    # found by solving for other loads: tests/solving/test_break_even.py solves on both sides of it
+    ("jobs", "fleet", "api", "pays_from_requests"), ("jobs", "fleet", "api", "pays_on", "spot_share"),
+    ("jobs", "fleet", "api", "pays_on", "cost_usd"), ("jobs", "fleet", "api", "pays_on", "runs_at_once"),
+    ("jobs", "fleet", "api", "pays_on", "gpus"),
 }  # fmt: skip
 
 
