@@ -22,6 +22,17 @@ AREA.add(
     "memory is against what is allocated", "words.bar(vram.peak / vram.usable)", "words.bar(vram.allocated / 80.0)"
 )
 
+AREA.of("planner/report/plan_answer.py", "tests/report/test_plan_answer.py")
+AREA.add(
+    "a way shows its likely hours", "option.cost_usd, option.hours_at_confidence,", "option.cost_usd, option.hours,"
+)
+AREA.add("ways begin with the most expensive", "key=lambda way: way.cost_usd", "key=lambda way: -way.cost_usd")
+AREA.add("a risk names no safer plan", "option for option in job.safer}", "option for option in job.safer[:0]}")
+AREA.add("the fourth risk is not named", "found[:MOST_RISKS], found[MOST_RISKS:]", "found[:MOST_RISKS], []")
+
+AREA.of("planner/solving/excluded_plans.py", "tests/solving/test_safer_plans.py")
+AREA.add("a secure plan may be on a private host", '(*tiers.forbid, "community")', "(*tiers.forbid,)")
+
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")
 AREA.add(
     "a frontier shows its cheapest point alone",
