@@ -325,7 +325,7 @@ def paid_at_once(plan: Plan, offers: Mapping[str, Offer]) -> float:
 def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> Iterator[Broken]:
     """Yield GPUs of a model at a provider that are more than typical, and needs that the plan states otherwise.
 
-    The limit is on training jobs, where nobody states the stock, and on several of them: one that needs more than is
+    The limit is on training jobs, where the stock is not stated, and on several of them: one that needs more than is
     typical has all of it. A plan that says that no plan keeps it may exceed it.
     """
     kinds = dict[tuple[str, str], list[Assignment]]()

@@ -130,8 +130,7 @@ class Recipe:
 
 @functools.lru_cache(maxsize=64)  # asked for of every recipe, again and again
 def _method_label(method: str, weight_bits: int) -> str:
-    values = read_techniques().values
-    return values.method.values[method].label or str(values.weight_bits.values[weight_bits].label)
+    return read_techniques().method_label(method, weight_bits)
 
 
 @record(frozen=True)

@@ -485,6 +485,11 @@ class TechniqueTable(Row):
         implied = [row.quant for row in self.values.weight_bits.values.values()] if field == "quant" else []
         return (*dict.fromkeys((*self.allowed(field), *implied)), None, "none")
 
+    def method_label(self, method: str, weight_bits: int) -> str:
+        """Return the name of a method with its bits, such as `QLoRA`: the rung of the ladder."""
+        values = self.values
+        return values.method.values[method].label or str(values.weight_bits.values[weight_bits].label)
+
     def words(self, field: str, value: Any) -> str:
         """Return what reports call a value; the value itself where the table has no other words."""
         row = self.of(field).values.get(value)

@@ -83,49 +83,76 @@ class Risk(NamedTuple):
 
 def risks_of(plan: Plan, job: Assignment) -> list[Risk]:
     """Return what would change the decision, the greatest first."""
-    rests = job.evidence
-    safer = {option.label: option for option in job.safer}
-    found = [Risk("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut]
-    found += [Risk("weights to convert", job.conversion)] if job.conversion else []
-    found += [Risk("an outlay", outlay)] if (outlay := plan_sections.outlay_text(plan)) else []
-    if job.tier == "community":
-        found.append(Risk("a private person's machine", _private_text(safer.get("secure"))))
-    if not job.has_fallback:
-        found.append(Risk("spot without fallback", _no_fallback_text(safer.get("on demand"))))
-    if prior := plan_sections.prior_text(job):
-        found.append(Risk("speed is a prior", prior))
+    texts = (
+        *(("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut),
+        ("weights to convert", job.conversion),
+        ("an outlay", plan_sections.outlay_text(plan)),
+        ("a private person's machine", _private_text(job)),
+        ("spot without fallback", _no_fallback_text(job)),
+        ("speed is a prior", plan_sections.prior_text(job)),
+        ("speed is an upper bound", _bound_text(job)),
+        *_priors(job),
+        ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
+        ("rounding", plan_alternatives.lossy_text(job)),
+        ("old prices", _old_prices_text(plan)),
+        ("host memory is assumed", _host_text(job)),
+    )
+    return [Risk(kind, text) for kind, text in texts if text]
+
+
+def _priors(job: Assignment) -> list[tuple[str, str]]:
+    """Return what else than the speed of a job is a guess."""
+    rests, said = job.evidence, []
     if rests is not None and rests.memory == "prior":
-        found.append(Risk("memory is a prior", f"the memory of {job.framework} is a prior, not from measurements"))
+        said.append(("memory is a prior", f"the memory of {job.framework} is a prior, not from measurements"))
     if rests is not None and rests.spot == "prior":
-        found.append(Risk("spot market is a prior", "how often spot machines are lost is a prior, not recorded"))
-    if assumed := plan_sections.assumed_market_text(plan):
-        found.append(Risk("an assumed market keeps the budget", assumed))
-    if lossy := plan_alternatives.lossy_text(job):
-        found.append(Risk("rounding", lossy))
-    if old := plan_sections.old_prices_text(plan):
-        found.append(Risk("old prices", old))
+        said.append(("spot market is a prior", "how often spot machines are lost is a prior, not recorded"))
+    return said
+
+
+def _old_prices_text(plan: Plan) -> str:
+    age = plan_sections.old_prices_text(plan)
+    return f"{age}: {plan_sections.RENEWS_PRICES}" if age else ""
+
+
+def _bound_text(job: Assignment) -> str:
+    return "the speed is an upper bound: the run may take longer" if plan_sections.is_upper_bound(job) else ""
+
+
+def _host_text(job: Assignment) -> str:
     host = job.host_memory
-    if host is not None and host.assumed:
-        found.append(Risk("host memory is assumed", f"memory of the host: {plan_sections.host_memory_text(host)}"))
-    return found
+    return f"memory of the host: {plan_sections.host_memory_text(host)}" if host is not None and host.assumed else ""
 
 
-def _private_text(secure: Option | None) -> str:
-    text = "a private person's machine"
-    if secure is None or secure.cost_usd is None:
+def _private_text(job: Assignment) -> str:
+    if job.tier != "community":
+        return ""
+    secure, text = _safer(job, "secure"), "a private person's machine"
+    if secure is None:  # not searched for: other ways were left out for want of time
+        return text
+    if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
     return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {secure.note})"
 
 
-def _no_fallback_text(on_demand: Option | None) -> str:
+def _no_fallback_text(job: Assignment) -> str:
+    if job.has_fallback:
+        return ""
+    on_demand = _safer(job, "on demand")
     text = "spot machines only: the run waits while there are none, and no deadline is guaranteed"
-    if on_demand is None or on_demand.cost_usd is None:
+    if on_demand is None:
         return text
+    if on_demand.cost_usd is None:
+        return f"{text}; none on demand is within the limits"
     return f"{text}; on demand from {words.usd(on_demand.cost_usd)} (--set {on_demand.note})"
 
 
+def _safer(job: Assignment, label: str) -> Option | None:
+    return next((option for option in job.safer if option.label == label), None)
+
+
 def _risk_lines(found: list[Risk]) -> list[str]:
-    """Return the first warnings in at most two lines each, and one line that names the others."""
+    """Return the first risks in at most two lines each, and one line that names the others."""
     shown, others = found[:MOST_RISKS], found[MOST_RISKS:]
     if len(others) == 1:  # a line for its name is a line for itself
         shown, others = found, []
@@ -209,7 +236,7 @@ def _rent(job: Assignment) -> float | None:
 
 
 def _way_lines(ways: list[Way]) -> list[str]:
-    """Return the table; columns are as wide as their widest cell, and the machine gives way first."""
+    """Return the table; columns are as wide as their widest cell, and the machine is shortened first."""
     cells = [("way", "machine", "$/h", "cost", "by", "how"), *map(_cells, ways)]
     name, rent, cost, late = (max(len(row[column]) for row in cells) for column in (0, 2, 3, 4))
     how = max(len(row[5]) for row in cells)
@@ -242,6 +269,8 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         (label, _train(job)),
         ("Memory", _memory(plan, job)),
         ("Speed", plan_sections.speed(job)[:1] if made else []),
+        ("Data", plan_sections.data_path(job)),
+        ("Export", plan_sections.export(job)),
         ("Time", words.wrap_lines(_time_text(job), room, 2) + plan_sections.deadline_day(plan, job)),
         ("Spot", plan_sections.spot(job)),
         ("Term", plan_sections.commitment(job)),

@@ -131,8 +131,7 @@ def techniques(job: Run, brief: bool = False) -> str:
 
 def method_label(job: Assignment) -> str:
     """Return the method of a training job with its bits, such as `QLoRA`."""
-    values, how = read_techniques().values, job.techniques
-    return values.method.values[how.method].label or str(values.weight_bits.values[how.weight_bits].label)
+    return read_techniques().method_label(job.techniques.method, job.techniques.weight_bits)
 
 
 def framework_label(job: Assignment) -> str:
@@ -242,8 +241,13 @@ def speed(job: Assignment) -> list[str]:
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""
-    bound = ", an upper bound" if any("an upper bound" in note for note in job.notes) else ""
+    bound = ", an upper bound" if is_upper_bound(job) else ""
     return words.wrap_lines(f"{rate(job)}{bound}{steps}{paced}", line_room(), 2 if paced or bound else 1)
+
+
+def is_upper_bound(job: Assignment) -> bool:
+    """Return whether the speed of a job is one that its run can only miss, as a note says."""
+    return any("an upper bound" in note for note in job.notes)
 
 
 def time(job: Assignment) -> list[str]:
@@ -409,6 +413,8 @@ def commitment(job: Assignment) -> list[str]:
     return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
 
 
+RENEWS_PRICES = "planner prices update"
+"""The command that renews the prices."""
 OLD_PRICE_DAYS = 60
 """Age from which on that of a price is said below the first line."""
 
@@ -438,15 +444,15 @@ def guesses_of_stock(plan: Plan) -> list[str]:
 
 def old_prices(plan: Plan) -> list[str]:
     """Return the line that says how old the prices of a plan are and what renews them; none while they are new."""
-    text = old_prices_text(plan)
-    return [f"  ({text.replace(': ', ') newer ones: ')}"] if text else []
+    age = old_prices_text(plan)
+    return [f"  ({age}) newer ones: {RENEWS_PRICES}"] if age else []
 
 
 def old_prices_text(plan: Plan) -> str:
-    """Return how old the prices of a plan are, and the command that renews them; empty while they are new."""
+    """Return how old the prices of a plan are; empty while they are new."""
     if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
         return ""
-    return f"prices {plan.price_age_days:,} days old: planner prices update"
+    return f"prices {plan.price_age_days:,} days old"
 
 
 def on_a_prior(job: Assignment) -> list[str]:

@@ -190,7 +190,7 @@ class Assignment(Part):
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
     safer: tuple[Option, ...] = ()
     """The best plans without what is less sure here: `secure` on no host of a private person, `on demand` without spot;
-    the note of each has the setting that asks for it."""
+    the note of each has the setting that asks for it. One without figures is not within the limits."""
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""
     runner_up: tuple[Option, ...] = ()

@@ -117,7 +117,7 @@ def _tools_exist(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class TypicalStock(StrictModel):
-    """GPUs of one model that several training jobs rent of one provider at one time, where nobody states the stock.
+    """GPUs of one model that several training jobs rent of one provider at one time, where the stock is not stated.
 
     The defaults are priors: no provider publishes how many of its GPUs are free. A new account can book less than that
     at some (RunPod: $80 per hour in all), and a large customer more.

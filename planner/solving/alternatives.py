@@ -106,6 +106,12 @@ def option_at(
     )
 
 
+def nothing_there(label: str, note: str, allowed: bool = True) -> Option:
+    """Return another way that no configuration within the limits gives; the note says why."""
+    nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
+    return Option(label=label, allowed=allowed, note=note, **nothing)
+
+
 def _usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
     """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
     on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
@@ -156,8 +162,7 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
             options.append(option_at(label, candidates, prepared.market, at, note=excluded, allowed=not excluded))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
-            nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
-            options.append(Option(label=label, allowed=not excluded, note=note, **nothing))
+            options.append(nothing_there(label, note, allowed=not excluded))
     return tuple(options)
 
 

@@ -22,7 +22,7 @@ from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAd
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import SpotShare
-from planner.solving.alternatives import option_at, with_excluded_methods
+from planner.solving.alternatives import nothing_there, option_at, with_excluded_methods
 from planner.solving.infeasibility.relaxations import setting_path
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
@@ -105,7 +105,10 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
 
 
 def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tuple[Option, ...]:
-    """Return the best plan on no private person's host, and the best without spot, where the plan takes such a risk."""
+    """Return the best plan on no private person's host, and the best without spot, where the plan takes such a risk.
+
+    Where the limits leave none, the way has no figures.
+    """
     limits, tiers = prepared.scenario.limits, prepared.scenario.limits.tiers
     secure = tiers.model_copy(update={"forbid": (*tiers.forbid, "community")})
     named = ", ".join(secure.forbid)
@@ -121,10 +124,12 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         stricter = limits.model_copy(update=change)
         table = screen(candidates, prepared.market, stricter, prepared.library, True, objective.waiting_usd, BEST).table
         value, share = objective.best(table)
-        if np.isfinite(value).any():
-            best = int(np.argmin(value))
-            at = table, best, float(share[best])
-            found.append(option_at(label, candidates, prepared.market, at, note=setting))
+        if not np.isfinite(value).any():
+            found.append(nothing_there(label, setting))
+            continue
+        best = int(np.argmin(value))
+        at = table, best, float(share[best])
+        found.append(option_at(label, candidates, prepared.market, at, note=setting))
     return tuple(found)
 
 
@@ -173,8 +178,7 @@ def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, 
     screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, BEST)
     value, share = objective.best(screened.table)
     if not len(value) or not np.isfinite(value).any():
-        nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
-        return (Option(label=label, allowed=False, note="no configuration within the limits", **nothing),)
+        return (nothing_there(label, "no configuration within the limits", allowed=False),)
     best = int(np.argmin(value))
     at = screened.table, best, float(share[best])
     return (option_at(label, one, prepared.market, at, note=setting, allowed=False),)

@@ -38,7 +38,6 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
-from planner.solving.break_even import with_break_even
 from planner.solving.choice import OptimisedChoice
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier, find_safer
 from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
@@ -264,6 +263,8 @@ def _plan(
     if explains:
         jobs = with_flattery(jobs, prepared)
         if any(offer.is_managed for offer in scenario.offers):
+            from planner.solving.break_even import with_break_even  # only next to services by the token
+
             jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
     shown = math.fsum(job.cost.expected for job in jobs) if in_dollars else first.objective

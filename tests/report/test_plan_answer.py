@@ -122,6 +122,12 @@ def test_memory_that_is_a_prior_is_a_risk(memory: Any) -> None:
     assert ("memory is a prior" in [risk.kind for risk in risks_of(make_plan(job), job)]) == (memory == "prior")
 
 
+def test_a_speed_that_is_an_upper_bound_is_a_risk() -> None:
+    """It stands in a note of the plan, which a reader of the first lines does not see."""
+    job = make_assignment(notes=["the speed is an upper bound: it was not measured"])
+    assert "speed is an upper bound" in [risk.kind for risk in risks_of(make_plan(job), job)]
+
+
 @st.composite
 def options(draw: st.DrawFn) -> Option:
     """Another way, perhaps one that is no different or has no figures."""

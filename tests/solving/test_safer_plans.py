@@ -51,3 +51,13 @@ def test_a_plan_without_the_risk_names_none() -> None:
     """Machines of a provider, by the hour on demand."""
     (job,) = planned("limits.providers=[cloud]", "limits.spot=false").jobs
     assert job.safer == ()
+
+
+def test_a_risk_that_nothing_avoids_is_said_so() -> None:
+    """The way is named without figures: what was searched and not found differs from what was not searched."""
+    plan = planned("limits.providers=[hosts]")
+    (safer,) = plan.jobs[0].safer
+    assert (safer.label, safer.cost_usd) == ("secure", None)
+    assert "a private person's machine; no other is within the limits" in str(plan)
+    unsearched = plan.model_copy(update={"jobs": (plan.jobs[0].model_copy(update={"safer": ()}),)})
+    assert "! a private person's machine\n" in str(unsearched)

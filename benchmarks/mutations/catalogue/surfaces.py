@@ -27,7 +27,7 @@ AREA.add(
     "a way shows its likely hours", "option.cost_usd, option.hours_at_confidence,", "option.cost_usd, option.hours,"
 )
 AREA.add("ways begin with the most expensive", "key=lambda way: way.cost_usd", "key=lambda way: -way.cost_usd")
-AREA.add("a risk names no safer plan", "option for option in job.safer}", "option for option in job.safer[:0]}")
+AREA.add("a risk names no safer plan", "option for option in job.safer if", "option for option in job.safer[:0] if")
 AREA.add("the fourth risk is not named", "found[:MOST_RISKS], found[MOST_RISKS:]", "found[:MOST_RISKS], []")
 
 AREA.of("planner/solving/excluded_plans.py", "tests/solving/test_safer_plans.py")
