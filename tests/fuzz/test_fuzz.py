@@ -29,7 +29,7 @@ def test_every_input_gets_an_answer_or_its_faults(chunk: int) -> None:
         (Outcome(0, '{"hours": NaN}', "", 1, 1), "hours is nan"),
         (Outcome(0, "{}", "x.py:1: RuntimeWarning: overflow", 1, 1), "RuntimeWarning: overflow"),
         (Outcome(0, '{"name": "\x1b[2J"}', "", 1, 1), "terminal character '\\x1b'"),
-        (Outcome(0, "{}", "", 11, 1), "more than 10 s of CPU"),
+        (Outcome(0, "{}", "", 121, 1), "more than 120 s of CPU"),
         (Outcome(0, "{}", "", 1, 2 * 10**9), "more than 1 GB"),
         (Outcome(2, FAULT.replace('"c"', '""'), "", 1, 1), "no fix: a: b; "),
         (Outcome(2, FAULT.replace("3", "0"), "", 1, 1), "no line: a: b; c"),

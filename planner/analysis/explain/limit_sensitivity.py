@@ -19,6 +19,7 @@ from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, NoPlanError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
 from planner.library.quality import published_techniques
+from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.loading.price_files import read_earlier_day
@@ -309,6 +310,8 @@ def explain(
 
         return services.explain_service(scenario, why_not, options, library)
     if open_jobs(scenario):
+        if why_not is not None:  # its faults come first: to choose a model takes seconds
+            parse_query(why_not, scenario, library or read_library(()))
         found = _explain_choice(open_choices.fix_choice(scenario, options, library), why_not, options, library)
         return found.model_copy(update={"seconds": perf_counter() - started})
     prepared = prepare(scenario, library)
