@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from planner.errors import TimeIsUpError as TimeIsUpError
     from planner.evaluation.comparison import Violation as Violation
     from planner.generation import estimate_inference as estimate_inference
+    from planner.reinforcement import RlEstimate as RlEstimate
+    from planner.reinforcement import estimate_rl as estimate_rl
     from planner.library.schema import Architecture as Architecture
     from planner.library.schema import GpuSpec as GpuSpec
     from planner.library.schema import Library as Library
@@ -153,6 +155,7 @@ _NAMES_BY_MODULE = {
     "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
     "planner.open_choices": ("calibrate_losses", "loss_frontier"),
+    "planner.reinforcement": ("RlEstimate", "estimate_rl"),
     "planner.report.figures.result_figures": ("Picture", "plot"),
     "planner.report.result_text": ("text",),
     "planner.results.chosen_model": ("LossCalibration", "LossFrontier"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from planner import generation
+from planner import generation, reinforcement
 from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
 from planner.cli.output import Output
 from planner.errors import Fault, ScenarioError
@@ -54,6 +54,21 @@ INFERENCE: OptionTable = {
 }
 """Options of --inference."""
 
+RL: OptionTable = {
+    "prompts": (str, "N", "Prompts of a step [128]"),
+    "answers": (str, "N", "Answers to each prompt [8]"),
+    "longest-output": (str, "N", "Tokens at which an answer is cut [4 times the mean]"),
+    "output-cv": (float, None, "Coefficient of variation of the lengths of answers [0.8]"),
+    "updates": (int, None, "Optimizer steps for the answers of one step [1]"),
+    "sampled-per-kept": (float, None, "Answers sampled for each that is trained on [dapo 3, else 1]"),
+    "rollout-gpus": (int, None, "GPUs that only sample [the training GPUs do both in turn]"),
+    "rollout-gpu": (str, "NAME", "GPU of the engines, where it is another"),
+    "rollout-parallel": (int, None, "GPUs of one engine [the fewest that hold the model]"),
+    "steps": (str, "N", "Steps in all [100]"),
+    "rollout-usd-per-gpu-hour": (float, None, "Price of a GPU that only samples [as --usd-per-gpu-hour]"),
+}
+"""Options of --rl, next to --input, --output and --usd-per-gpu-hour, which are means there, and those of training."""
+
 
 @click.command()
 @click.argument("model", required=False)
@@ -78,6 +93,10 @@ INFERENCE: OptionTable = {
 @click.option("--experts-16-bit", is_flag=True, default=None, help="Routed experts in 16 bits on a quantised base.")
 @click.option("--inference", is_flag=True, help="Estimate generation in place of training, with the options below.")
 @table_options(INFERENCE)
+@click.option("--rl", metavar="ALGORITHM", help="Estimate steps of grpo, dapo, rloo, ppo or reinforce++.")
+@table_options(RL)
+@click.option("--overlap", is_flag=True, default=None, help="Sample the next step's answers while the trainer works.")
+@click.option("--reference/--no-reference", default=None, help="Whether a reference policy is compared with.")
 @click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
@@ -98,7 +117,12 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     settings |= {"architecture": _one_of("MODEL", model, "--model", settings["architecture"])}
     settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
     given = {name: value for name, value in settings.items() if value is not None}
-    if given.pop("inference"):
+    serves, algorithm = given.pop("inference"), given.pop("rl", None)
+    if algorithm is not None:
+        return _reinforcement(as_json, lora_targets, {**given, "algorithm": algorithm}, serves)
+    if stray := sorted(RL_NAMES & given.keys()):
+        raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --rl", click.get_current_context())
+    if serves:
         return _inference(as_json, lora_targets, given)
     if stray := sorted(INFERENCE_NAMES & given.keys()):
         raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
@@ -112,6 +136,9 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
+RL_NAMES = {*(name.replace("-", "_") for name in RL), "overlap", "reference"}
+RL_ALSO = {"input", "output", "usd_per_gpu_hour"}
+"""Options that generation and reinforcement learning share."""
 INFERENCE_ALSO = {
     "architecture",
     "gpu",
@@ -143,6 +170,24 @@ def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -
     Output(as_json).write(found, generation.render_inference, color=True)
 
 
+def _reinforcement(as_json: bool, lora_targets: str | None, given: dict[str, Any], serves: bool) -> None:
+    """Print the estimate of steps of reinforcement learning; what it does not read is a fault."""
+    stray = {name for name in ("largest_batch", "longest_sequence") if given.pop(name)}
+    stray |= {name for name in given if name in INFERENCE_NAMES - RL_ALSO} | ({"inference"} if serves else set())
+    stray |= {name for name in ("sequence_length", "tokens_per_sample", "packing", "global_batch") if name in given}
+    if stray:
+        raise click.UsageError(
+            f"--{min(stray).replace('_', '-')} does not go with --rl: leave it out", click.get_current_context()
+        )
+    if lora_targets is not None:
+        given["lora_targets"] = _targets(lora_targets)
+    try:
+        found = reinforcement.estimate_rl(**given)
+    except ScenarioError as error:
+        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
+    Output(as_json).write(found, reinforcement.render_rl, color=True)
+
+
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:
     """Return what was given by position or by option."""
     if (argument is None) == (value is None):
@@ -167,6 +212,6 @@ def _targets(text: str) -> str | list[str]:
 
 def _as_option(fault: Fault) -> Fault:
     """Return the fault with the name of the option instead of that of the setting."""
-    option = fault.where.replace("lora.", "lora_").partition(".")[0]
+    option = fault.where.replace("lora.", "lora_").partition(".")[0].replace("algorithm", "rl")
     where = f"--{option.replace('_', '-')}" if option else ""
     return fault._replace(file="planner estimate", where=where)

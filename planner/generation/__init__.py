@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from planner.generation.evaluated_replica import evaluate_replicas as evaluate_replicas
     from planner.generation.evaluated_replica import hours_on_machine as hours_on_machine
     from planner.generation.evaluated_replica import usd_by_the_token as usd_by_the_token
+    from planner.generation.generation_estimate import ReplicaSetup as ReplicaSetup
     from planner.generation.generation_estimate import estimate_inference as estimate_inference
+    from planner.generation.generation_estimate import least_usd_per_gpu_hour as least_usd_per_gpu_hour
+    from planner.generation.generation_estimate import resolve_replica as resolve_replica
     from planner.generation.generation_settings import LONGER_ANSWERS as LONGER_ANSWERS
     from planner.generation.generation_settings import export_all_generation as export_all_generation
     from planner.generation.generation_settings import export_generation as export_generation
@@ -75,7 +78,9 @@ _NAMES_BY_MODULE = {
         "hours_on_machine",
         "usd_by_the_token",
     ),
-    "planner.generation.generation_estimate": ("estimate_inference",),
+    "planner.generation.generation_estimate": (
+        *("ReplicaSetup", "estimate_inference", "least_usd_per_gpu_hour", "resolve_replica"),
+    ),
     "planner.generation.generation_settings": (
         *("LONGER_ANSWERS", "export_all_generation", "export_generation", "generation_checklist"),
     ),

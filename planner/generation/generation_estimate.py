@@ -224,7 +224,7 @@ def _format(
     return None
 
 
-class _Setup(NamedTuple):
+class ReplicaSetup(NamedTuple):
     """One replica in the terms of the formulas; arrays of one element."""
 
     asked: InferenceRequest
@@ -241,6 +241,16 @@ class _Setup(NamedTuple):
     def computed(self) -> int:
         """Prompt tokens that are not in the cache already."""
         return self.asked.input - self.asked.prefix
+
+    @property
+    def memory(self) -> ServingMemory:
+        """Memory of one GPU; `ScenarioError` where not one request fits."""
+        return memory_of(self)[0]
+
+    @property
+    def seats(self) -> int:
+        """Requests in flight at one time, by memory or by the engine's limit."""
+        return _in_flight(self, memory_of(self)[1])[0]
 
     def cycle(self, sequences: Any) -> Any:
         """Return the seconds of one request with so many in flight."""
@@ -264,6 +274,13 @@ def estimate_inference(
     >>> estimate_inference("llama-3.1-8b", "L40S", input=900, output=150).requests_that_fit.longest
     1
     """
+    return _estimate(*resolve_replica(architecture, gpu, library, **settings))
+
+
+def resolve_replica(
+    architecture: str | Architecture, gpu: str, library: Library | None = None, **settings: Any
+) -> tuple[ReplicaSetup, Library]:
+    """Return one replica in the terms of the formulas, and the library that it was read from; raises as an estimate."""
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
         what = f"{count} by the name of the GPU, {settings['gpus']} here"
@@ -278,8 +295,8 @@ def estimate_inference(
     calibration = library.calibrations["inference"]
     model, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], calibration.values))
     coefficients = calibration.coefficients
-    setup = _Setup(asked, served, network, card, serving, model, hardware, stack, coefficients)
-    return _estimate(setup, library)
+    setup = ReplicaSetup(asked, served, network, card, serving, model, hardware, stack, coefficients)
+    return setup, library
 
 
 def _link(asked: InferenceRequest, served: Served, gpu: GpuSpec) -> str | Network | None:
@@ -290,9 +307,9 @@ def _link(asked: InferenceRequest, served: Served, gpu: GpuSpec) -> str | Networ
     return asked_link(gpu, asked.interconnect)
 
 
-def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
+def _estimate(setup: ReplicaSetup, library: Library) -> InferenceEstimate:
     asked, served, coefficients = setup.asked, setup.served, setup.coefficients
-    memory, fits = _memory(setup)
+    memory, fits = memory_of(setup)
     flight, binds = _in_flight(setup, fits)
     cycle = float(setup.cycle(flight))
     first = _first_token(setup, flight)
@@ -342,7 +359,7 @@ def _spread(value: float, sigma: float) -> Spread:
     return Spread(expected=value, low=value * low, high=value * high)
 
 
-def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
+def memory_of(setup: ReplicaSetup) -> tuple[ServingMemory, RequestsThatFit]:
     """Return the memory of one GPU and the requests that fit; `ScenarioError` where not one does."""
     asked, served, model = setup.asked, setup.served, setup.model
     found = _replica(setup, asked.engine_release)
@@ -378,7 +395,7 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     )
 
 
-def _replica(setup: _Setup, release: str | None, bound: str = "value") -> ReplicaMemory:
+def _replica(setup: ReplicaSetup, release: str | None, bound: str = "value") -> ReplicaMemory:
     """Return the memory of one GPU with a release of the engine and a bound of what is not known of it."""
     asked = setup.asked
     start = EngineStart(release, asked.use, asked.memory_share, asked.vram_headroom or 0.0, bound)
@@ -386,7 +403,7 @@ def _replica(setup: _Setup, release: str | None, bound: str = "value") -> Replic
     return replica_memory(setup.serving, setup.architecture, setup.gpu, engine, asked.input, known, start)
 
 
-def _cache_range(setup: _Setup, cache: float, per_token: float) -> Spread:
+def _cache_range(setup: ReplicaSetup, cache: float, per_token: float) -> Spread:
     """Return the tokens of the cache: at least with the most that the engine may take besides, at most with the least.
 
     A release that is not given may be any of those that are known.
@@ -400,7 +417,7 @@ def _cache_range(setup: _Setup, cache: float, per_token: float) -> Spread:
     return Spread(expected=cache // per_token, low=low // per_token, high=high // per_token)
 
 
-def _in_flight(setup: _Setup, fits: RequestsThatFit) -> tuple[int, str]:
+def _in_flight(setup: ReplicaSetup, fits: RequestsThatFit) -> tuple[int, str]:
     """Return the sequences in flight and what holds their number."""
     most = setup.served.engine.limits_on(setup.gpu).sequences
     limits = [(fits.typical, "memory"), (most, f"default of {setup.served.engine.label}")]
@@ -411,7 +428,7 @@ def _in_flight(setup: _Setup, fits: RequestsThatFit) -> tuple[int, str]:
     return min(limits, key=lambda limit: limit[0])
 
 
-def _first_token(setup: _Setup, flight: int) -> float:
+def _first_token(setup: ReplicaSetup, flight: int) -> float:
     asked, model, hardware, stack = setup.asked, setup.model, setup.hardware, setup.stack
     computed = max(setup.computed, 1)
     alone = prefill_seconds(model, hardware, stack, computed, asked.prefix)
@@ -421,7 +438,7 @@ def _first_token(setup: _Setup, flight: int) -> float:
     return float(first_token_seconds(stack, alone, step, added, flight - 1)[0])
 
 
-def _prices(setup: _Setup, flight: int, cycle: float, library: Library) -> TokenPrices | None:
+def _prices(setup: ReplicaSetup, flight: int, cycle: float, library: Library) -> TokenPrices | None:
     """Return dollars per million tokens: the GPU-seconds of prefill and of decode, each by its tokens."""
     asked = setup.asked
     price: tuple[float, str] | None = None
@@ -444,14 +461,14 @@ def _prices(setup: _Setup, flight: int, cycle: float, library: Library) -> Token
     )
 
 
-def _priors_of(setup: _Setup) -> list[str]:
+def _priors_of(setup: ReplicaSetup) -> list[str]:
     """Return what no published measurement informs: engine, GPU, format."""
     served = setup.served
     return list(prior_parts(setup.coefficients, served.name, served.engine.label, setup.gpu.name, served.format_name))
 
 
 def _notes(
-    setup: _Setup, prior: list[str], memory: ServingMemory, fits: RequestsThatFit, flight: int
+    setup: ReplicaSetup, prior: list[str], memory: ServingMemory, fits: RequestsThatFit, flight: int
 ) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = attention_stand_ins(parts_of_card(setup.architecture))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner import generation, open_choices, services
+from planner import generation, open_choices, reinforcement, services
 from planner.report import words
 from planner.report.catalog_text import render_market
 from planner.report.estimate_text import render_estimate
@@ -46,6 +46,7 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
     Tornado: render_tornado,
     ManyVariants: render_variants,
     Estimate: render_estimate,
+    reinforcement.RlEstimate: lambda found: reinforcement.render_rl(found),
     InferenceEstimate: lambda found: generation.render_inference(found),
     Explanation: render_explanation,
     TechniqueAnswer: render_technique,

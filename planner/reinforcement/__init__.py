@@ -1,0 +1,24 @@
+"""Reinforcement learning: the door of the estimate of its steps and of its text.
+
+Others import this package alone, and take names from it: `reinforcement.estimate_rl`. A module is loaded when a name of
+it is used for the first time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from planner.reinforcement.rl_estimate import estimate_rl as estimate_rl
+    from planner.reinforcement.rl_results import RlEstimate as RlEstimate
+    from planner.reinforcement.rl_text import render_rl as render_rl
+
+_NAMES_BY_MODULE = {
+    "planner.reinforcement.rl_estimate": ("estimate_rl",),
+    "planner.reinforcement.rl_results": ("RlEstimate",),
+    "planner.reinforcement.rl_text": ("render_rl",),
+}
+
+__getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

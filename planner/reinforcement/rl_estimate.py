@@ -1,0 +1,506 @@
+"""Estimate of reinforcement learning: one step by phase, on GPUs that do both in turn or on two pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from planner import generation
+from planner.analysis.estimate_question import estimate as estimate_training
+from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
+from planner.documents.overrides import Source
+from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
+from planner.documents.validation import name_fix
+from planner.errors import Fault, ScenarioError, raise_faults
+from planner.estimates.uncertainty import display_factors
+from planner.library.names import split_count
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.loading.question import resolve_cards
+from planner.reinforcement.rl_results import PhaseMemory, RlEstimate, RlWay
+from planner.reinforcement.rl_step import LENGTH_CV, AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
+from planner.results.estimate import Estimate
+from planner.results.plan_parts import Spread
+from planner.scenario.techniques import WHERE, Configuration
+from planner.units import GB, GIB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What is known of the algorithms, and the priors of a step.
+
+
+REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
+"""Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
+CRITIC = {"ppo"}
+"""Algorithms that train a network of values next to the policy (arXiv:1707.06347); as large as the policy here."""
+SAMPLED_PER_KEPT = {"dapo": 3.0}
+"""Answers sampled for each that is trained on: DAPO drops prompts whose answers are all right or all wrong, and verl's
+recipe draws three times the prompts (verl-project/verl, recipe/dapo: gen_prompt_bsz = 3 * train_prompt_bsz)."""
+FIXED_SECONDS = 10.0
+"""A step's rewards by rule, collection and bookkeeping. Prior: what verl's published steps are longer than their
+phases, 6 to 22 s of nine runs with Qwen2.5-14B and 32B."""
+WEIGHTS_BYTES_PER_SECOND = 12.0 * GB
+"""Rate at which new weights reach engines on the same machines. Prior: 7 to 25 GB/s in verl's published runs."""
+STEP_SIGMA = 0.3
+"""Standard deviation of ln(seconds of a step). Prior: published steps lie about 0.22 around the formulas
+(`python -m benchmarks.rl_steps`), and strangers farther."""
+LONGER = 4.0
+"""The longest answer that is assumed, as a multiple of the mean."""
+KEPT_SHARE = 0.9
+"""Of a GPU's memory that the engine may have while it samples: vLLM's default."""
+ALGORITHMS = tuple(REFERENCE)
+ENGINE_GPUS = (1, 2, 4, 8)
+"""GPUs of one engine that are tried, the fewest first: more engines on fewer GPUs exchange less."""
+RL_FRAMEWORK = "fsdp"
+"""The trainer that is assumed: those of TRL, verl and OpenRLHF shard by FSDP or ZeRO-3."""
+
+_Whole = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(read_amount)]
+
+
+class RlSettings(BaseModel):
+    """The sampling side of a step, as a user asks for it; None is chosen, and said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    algorithm: Text = "grpo"
+    """grpo, dapo, rloo, ppo or reinforce++."""
+    prompts: _Whole = 128
+    """Prompts of a step."""
+    answers: _Whole = 8
+    """Answers to each prompt."""
+    input: TokenMean = 512.0
+    """Mean tokens of a prompt."""
+    output: TokenMean = 1024.0
+    """Mean tokens of an answer."""
+    longest_output: SequenceLength | None = None
+    """Tokens at which an answer is cut; None: four times the mean."""
+    output_cv: Annotated[float, Field(gt=0.0, le=5.0)] = LENGTH_CV
+    """Spread of the lengths of answers, as a share of their mean."""
+    updates: _Whole = 1
+    """Optimizer steps for the answers of one step."""
+    sampled_per_kept: Annotated[float, Field(ge=1.0, le=100.0)] | None = None
+    """Answers sampled for each that is trained on; None: that of the algorithm."""
+    reference: bool | None = None
+    """Whether a reference policy is compared with; None: as the algorithm does."""
+    rollout_gpus: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """GPUs that only sample; None: the training GPUs do both in turn."""
+    rollout_gpu: Text | None = None
+    """GPU of the engines, where it is another."""
+    rollout_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+    """GPUs that share each layer of an engine; None: the fewest that hold it."""
+    overlap: bool = False
+    """Whether answers of the next step are sampled while the trainer works."""
+    steps: _Whole = 100
+    """Steps in all."""
+    usd_per_gpu_hour: NotNegative | None = None
+    """Price of a training GPU; None: the least of the shipped market."""
+    rollout_usd_per_gpu_hour: NotNegative | None = None
+    """Price of a GPU that only samples; None: as `usd_per_gpu_hour`, or the least of the shipped market."""
+
+
+RL_FIELDS = frozenset(RlSettings.model_fields)
+
+
+def estimate_rl(
+    architecture: str | Architecture, gpu: str, library: Library | None = None, **settings: Any
+) -> RlEstimate:
+    """Return seconds, memory and dollars of one step of reinforcement learning, by phase.
+
+    `settings` are the fields of `RlSettings` (prompts, answers, lengths, how GPUs are divided) and those of
+    `planner.scenario.techniques.Configuration` for the trainer (`gpus`, `method`, `framework` and so on).
+
+    Raises `ScenarioError` for what cannot run, `LibraryError` for unknown names.
+
+    >>> estimate_rl("qwen2.5-7b", "8xH100", output=1500, longest_output=8192).step_seconds.expected > 60
+    True
+    """
+    count, gpu = split_count(gpu)
+    if count is not None and settings.setdefault("gpus", count) != count:
+        what = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+    asked = Source(WHERE).validate(RlSettings, {key: value for key, value in settings.items() if key in RL_FIELDS})
+    of_trainer = {key: value for key, value in settings.items() if key not in RL_FIELDS}
+    name = architecture if isinstance(architecture, str) else architecture.name
+    trainer = Source(WHERE).validate(
+        Configuration, {"architecture": name, "gpu": gpu, "method": "full", "framework": RL_FRAMEWORK, **of_trainer}
+    )
+    network, card, library = resolve_cards(architecture, gpu, library)
+    engines_card = resolve_cards(network, asked.rollout_gpu, library)[1] if asked.rollout_gpu else card
+    _check(asked, trainer, network)
+    step = RlStep(asked, trainer, of_trainer, network, card, engines_card, library)
+    return _build(step)
+
+
+def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> None:
+    """Raise every fault of a question."""
+    faults = [Fault(WHERE, 0, *fault) for fault in (*_length_faults(asked, network), *_division_faults(asked, trainer))]
+    if asked.algorithm not in REFERENCE:
+        what, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
+        faults.append(Fault(WHERE, 0, "algorithm", what, fix))
+    if network.image is not None:
+        faults.append(Fault(WHERE, 0, "", f"{network.name} makes images", "choose a language model"))
+    raise_faults(faults, ScenarioError)
+
+
+def _length_faults(asked: RlSettings, network: Architecture) -> Iterator[tuple[str, str, str]]:
+    """Yield place, fault and mend of lengths that do not fit each other or the model."""
+    longest = asked.longest_output or asked.output
+    if longest < asked.output:
+        what = f"{longest:,} tokens are fewer than the mean of {asked.output:,.0f}"
+        yield "longest_output", what, "give at least the mean"
+    if asked.input + longest > network.max_sequence:
+        where = "longest_output" if asked.longest_output else "output"
+        what = f"{asked.input:,.0f} + {longest:,.0f} tokens exceed the context of {network.name}"
+        yield where, what, f"at most {network.max_sequence:,} together"
+
+
+def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tuple[str, str, str]]:
+    """Yield place, fault and mend of GPUs and answers that cannot be divided so."""
+    if asked.overlap and asked.rollout_gpus is None:
+        yield "overlap", "the same GPUs cannot sample and train at one time", "give --rollout-gpus"
+    if asked.rollout_gpu is not None and asked.rollout_gpus is None:
+        yield "rollout_gpu", "engines on another GPU need GPUs of their own", "give --rollout-gpus"
+    most = asked.rollout_gpus or trainer.gpus
+    if asked.rollout_parallel and most % asked.rollout_parallel:
+        yield "rollout_parallel", f"{asked.rollout_parallel} does not divide {most} GPUs", "give a divisor"
+    if asked.prompts * asked.answers < asked.updates:
+        what = f"{asked.prompts * asked.answers:,} answers cannot be divided among {asked.updates:,} updates"
+        yield "updates", what, "give fewer"
+
+
+@dataclass(frozen=True)
+class RlStep:
+    """One step on stated GPUs: the question with its model, cards and library."""
+
+    asked: RlSettings
+    trainer: Configuration
+    of_trainer: dict[str, Any]  # what was given of it
+    network: Architecture
+    card: GpuSpec
+    engines_card: GpuSpec
+    library: Library
+
+    @property
+    def sequences(self) -> int:
+        """Answers that a step trains on."""
+        return self.asked.prompts * self.asked.answers
+
+    @property
+    def sampled(self) -> float:
+        """Answers that a step samples."""
+        per_kept = self.asked.sampled_per_kept or SAMPLED_PER_KEPT.get(self.asked.algorithm, 1.0)
+        return self.sequences * per_kept
+
+    @property
+    def longest(self) -> int:
+        """Tokens at which an answer is cut."""
+        usual = min(int(LONGER * self.asked.output), int(self.network.max_sequence - self.asked.input))
+        return self.asked.longest_output or usual
+
+    @property
+    def lengths(self) -> AnswerLengths:
+        """Tokens of answers."""
+        return AnswerLengths(self.asked.output, self.longest, self.asked.output_cv)
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is a reference policy."""
+        return REFERENCE[self.asked.algorithm] if self.asked.reference is None else self.asked.reference
+
+    @property
+    def criticises(self) -> bool:
+        """Whether a network of values is trained, too."""
+        return self.asked.algorithm in CRITIC
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights in 16 bits, which engines load."""
+        return 2.0 * self.network.parameters
+
+    @property
+    def rollout_gpus(self) -> int:
+        """GPUs with engines."""
+        return self.asked.rollout_gpus or self.trainer.gpus
+
+    def _train(self, sequence: float, **settings: Any) -> Estimate:
+        given = {"method": "full", "framework": RL_FRAMEWORK, **self.of_trainer, **settings}
+        given["gpus"] = self.trainer.gpus
+        return estimate_training(
+            self.network, self.card.name, self.library, sequence_length=max(int(sequence), 1), **given
+        )
+
+    @cached_property
+    def speed(self) -> Estimate:
+        """The trainer at the mean length: answers are packed."""
+        return self._train(self.asked.input + self.asked.output)
+
+    @cached_property
+    def largest(self) -> Estimate:
+        """The trainer with one of the longest answers in a micro-batch, which decides the memory."""
+        return self._train(self.asked.input + self.longest, micro_batch=1)
+
+    @cached_property
+    def training_seconds(self) -> float:
+        """Seconds of training on a step's answers; twice with a critic."""
+        tokens = self.sequences * (self.asked.input + self.asked.output)
+        return tokens / self.speed.tokens_per_second * (2.0 if self.criticises else 1.0)
+
+    @cached_property
+    def scoring_seconds(self) -> float:
+        """Seconds of passes forward over a step's answers: policy, reference, values."""
+        recomputes = self.speed.techniques.activation_checkpointing != "none"
+        each = self.training_seconds / (2.0 if self.criticises else 1.0) / (4.0 if recomputes else 3.0)
+        return each * (1 + self.compares + self.criticises)
+
+    @cached_property
+    def replica(self) -> generation.ReplicaSetup:
+        """The engine on the fewest GPUs that hold it; `ScenarioError` where none does."""
+        asked = self.asked
+        settings = {
+            **{"input": max(round(asked.input), 1), "output": max(round(asked.output), 1)},
+            **{"use": "offline", "memory_share": KEPT_SHARE},
+        }
+        refused: ScenarioError | None = None
+        for count in [asked.rollout_parallel] if asked.rollout_parallel else ENGINE_GPUS:
+            if self.rollout_gpus % count == 0:
+                try:
+                    found = generation.resolve_replica(
+                        self.network, self.engines_card.name, self.library, gpus=count, **settings
+                    )[0]
+                    if found.memory.kv_tokens >= asked.input + self.longest:
+                        return found
+                except ScenarioError as error:
+                    refused = error
+        if refused is not None:
+            raise refused
+        what = f"no engine on at most {count} GPUs holds an answer of {self.longest:,} tokens"
+        raise ScenarioError([Fault(WHERE, 0, "rollout_gpus", what, "give more --rollout-gpus, or a larger GPU")])
+
+    @cached_property
+    def seats(self) -> int:
+        """Answers that one engine works on at a time."""
+        return self.replica.seats
+
+    @cached_property
+    def engines(self) -> int:
+        """Replicas of the engine."""
+        return max(1, self.rollout_gpus // self.replica.asked.gpus)
+
+    @cached_property
+    def rollout(self) -> Rollout:
+        """Sampling of one step."""
+        one = self.replica
+        return rollout_seconds(
+            (one.model, one.hardware, one.stack), self.lengths, self.asked.input, self.asked.answers,
+            self.sampled, self.seats, self.engines,
+        )  # fmt: skip
+
+    @cached_property
+    def new_weights(self) -> float:
+        """Seconds until the engines have the weights of this step."""
+        rate = WEIGHTS_BYTES_PER_SECOND
+        if self.asked.rollout_gpus:
+            gbps = self.trainer.network_gbps
+            rate = min(rate, gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND)
+        return transfer_seconds(self.weight_bytes, rate)
+
+    @cached_property
+    def phases(self) -> RlPhases:
+        """Seconds of the phases of one step."""
+        return RlPhases(
+            self.rollout.seconds, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS
+        )
+
+
+# Memory of each phase, other ways, dollars, and the answer.
+
+
+STATES = ("weights", "adapters", "optimizer", "gradients")
+"""Parts of the trainer's memory that last from step to step."""
+
+
+def _memory(step: RlStep) -> tuple[PhaseMemory, ...]:
+    """Return the memory of both phases; on the same GPUs each has them while the other's states are elsewhere."""
+    run, engine = step.largest, step.replica.memory
+    parts = {name: size for name, size in run.vram_gib.parts.items() if size > 0}
+    parts["set aside"] = sum(run.vram_gib.set_aside.values())
+    states = sum(run.vram_gib.parts.get(name, 0.0) for name in STATES)
+    if step.compares and run.techniques.method == "full":
+        shards = step.trainer.gpus if run.techniques.sharding in ("zero3", "hsdp") else 1
+        parts["reference"] = step.weight_bytes / shards / GIB
+    if step.criticises:
+        parts["critic"] = states
+    peak = run.vram_gib.peak + parts.get("reference", 0.0) + parts.get("critic", 0.0)
+    usable = run.vram_gib.usable
+    sampling = {name: size for name, size in engine.parts.items() if size > 0}
+    return (
+        PhaseMemory(
+            phase="rollout", gpu=step.engines_card.name, peak=sum(sampling.values()),
+            usable=step.engines_card.usable_gib, parts=sampling, fits=True,
+        ),
+        PhaseMemory(
+            phase="training", gpu=step.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
+        ),
+    )  # fmt: skip
+
+
+def _price(step: RlStep) -> tuple[float, str] | None:
+    """Return dollars per hour of all GPUs, and what they rest on."""
+    asked = step.asked
+
+    def of(card: GpuSpec, given: float | None) -> tuple[float, str] | None:
+        if given is not None:
+            return given, "given"
+        found = generation.least_usd_per_gpu_hour(card.name, step.library)
+        return found and (found[0], f"least on demand in the shipped market: {found[1]}")
+
+    own = of(step.card, asked.usd_per_gpu_hour)
+    theirs = own
+    if asked.rollout_gpus and (asked.rollout_usd_per_gpu_hour is not None or step.engines_card != step.card):
+        theirs = of(step.engines_card, asked.rollout_usd_per_gpu_hour)
+    if own is None or theirs is None:
+        return None
+    usd = own[0] * step.trainer.gpus + theirs[0] * (asked.rollout_gpus or 0)
+    bases = dict.fromkeys((own[1], theirs[1]) if asked.rollout_gpus else (own[1],))
+    return usd, "; ".join(bases)
+
+
+def _divided(step: RlStep, training: int, rollout: int, overlap: bool) -> RlStep:
+    """Return the step with its GPUs divided otherwise."""
+    asked = step.asked.model_copy(update={"rollout_gpus": rollout or None, "overlap": overlap})
+    return replace(step, asked=asked, trainer=step.trainer.model_copy(update={"gpus": training}))
+
+
+def _ways(step: RlStep) -> tuple[RlWay, ...]:
+    """Return other ways to divide as many GPUs of one kind, that of least seconds first."""
+    total = step.trainer.gpus + (step.asked.rollout_gpus or 0)
+    if step.engines_card != step.card or step.of_trainer.get("instances"):
+        return ()
+    divisions = [(total, 0, False)] + [
+        (total - rollout, rollout, True)
+        for rollout in dict.fromkeys((total // 4, total // 2, total - total // 4))
+        if 0 < rollout < total
+    ]
+    own = (step.trainer.gpus, step.asked.rollout_gpus or 0, step.asked.overlap)
+    ways = []
+    for training, rollout, overlap in divisions:
+        try:
+            other = _divided(step, training, rollout, overlap)
+            if (training, rollout, overlap) == own or not all(phase.fits for phase in _memory(other)):
+                continue
+            seconds, price = other.phases.step_seconds(overlap), _price(other)
+        except ScenarioError:
+            continue
+        idle, share = other.phases.idle(overlap)
+        ways.append(
+            RlWay(
+                training_gpus=training,
+                rollout_gpus=rollout,
+                overlapped=overlap,
+                step_seconds=seconds,
+                idle=idle,
+                idle_share=share,
+                usd_per_100_steps=price and price[0] * seconds / HOUR * 100.0,
+            )
+        )
+    return tuple(sorted(ways, key=lambda way: way.step_seconds))
+
+
+def _changes(step: RlStep) -> dict[str, float]:
+    """Return the seconds of a step with one thing of the question changed."""
+
+    def seconds(**changed: Any) -> float:
+        other = replace(step, asked=step.asked.model_copy(update=changed))
+        return other.phases.step_seconds(step.asked.overlap)
+
+    found = {"twice the answers to each prompt": seconds(answers=2 * step.asked.answers)}
+    longest = min(2 * step.longest, int(step.network.max_sequence - step.asked.input))
+    if longest > step.longest:
+        found[f"answers up to {longest:,} tokens, of the same mean"] = seconds(longest_output=longest)
+    found["answers of twice the spread in length"] = seconds(output_cv=2.0 * step.asked.output_cv)
+    return found
+
+
+def _assumed(step: RlStep) -> tuple[str, ...]:
+    asked, given = step.asked, step.asked.model_fields_set
+    told = {
+        "algorithm": asked.algorithm,
+        "prompts": f"{asked.prompts:,} prompts",
+        "answers": f"{asked.answers:,} answers to each",
+        "input": f"prompts of {asked.input:,.0f} tokens",
+        "output": f"answers of {asked.output:,.0f} tokens",
+        "longest_output": f"answers cut at {step.longest:,}",
+        "output_cv": f"spread of lengths {asked.output_cv:g} of their mean",
+    }
+    said = [words for name, words in told.items() if name not in given]
+    if asked.sampled_per_kept is None and asked.algorithm in SAMPLED_PER_KEPT:
+        said.append(f"{SAMPLED_PER_KEPT[asked.algorithm]:g} answers sampled for each that is kept")
+    return (*said, *(word for word in step.speed.assumed if "tokens per sequence" not in word))
+
+
+def _notes(step: RlStep) -> tuple[str, ...]:
+    notes = ["rewards are by rule: a reward model or a judge takes seconds and dollars that are not in this"]
+    if not step.asked.rollout_gpus:
+        states = sum(step.largest.vram_gib.parts.get(name, 0.0) for name in STATES)
+        held = states * GIB / GB * min(step.trainer.gpus, 8)
+        notes.append(f"while the engines sample, the trainer's states lie in host memory: {held:,.0f} GB of a machine")
+    if step.asked.overlap:
+        notes.append("answers are one step off the policy")
+    return tuple(notes)
+
+
+def _build(step: RlStep) -> RlEstimate:
+    asked, phases = step.asked, step.phases
+    seconds = phases.step_seconds(asked.overlap)
+    low, high = (float(factor) for factor in display_factors(STEP_SIGMA))
+    price = _price(step)
+    idle, share = phases.idle(asked.overlap)
+
+    def spread(value: float) -> Spread:
+        return Spread(expected=value, low=value * low, high=value * high)
+
+    return RlEstimate(
+        architecture=step.network.name,
+        algorithm=asked.algorithm,
+        method=step.speed.techniques.method,
+        gpu=step.card.name,
+        training_gpus=step.trainer.gpus,
+        rollout_gpu=step.engines_card.name,
+        rollout_gpus=asked.rollout_gpus or 0,
+        overlapped=asked.overlap,
+        engine=step.replica.served.name,
+        engines=step.engines,
+        gpus_per_engine=step.replica.asked.gpus,
+        sequences=step.sequences,
+        sampled=round(step.sampled),
+        seats=step.seats,
+        input_tokens=asked.input,
+        output_tokens=asked.output,
+        longest_output=step.longest,
+        step_seconds=spread(seconds),
+        phases={
+            "rollout": phases.rollout,
+            "log_probabilities": phases.log_probabilities,
+            "training": phases.training,
+            "new_weights": phases.new_weights,
+            "fixed": phases.fixed,
+        },
+        tail_seconds=step.rollout.tail_seconds,
+        tail_free_share=step.rollout.tail_share,
+        idle=idle,
+        idle_share=share,
+        steps=asked.steps,
+        hours=spread(seconds * asked.steps / HOUR),
+        usd_per_100_steps=price and spread(price[0] * seconds / HOUR * 100.0),
+        price_basis=price[1] if price else "",
+        changes=_changes(step),
+        memory=_memory(step),
+        ways=_ways(step),
+        evidence="prior",
+        sigma=STEP_SIGMA,
+        assumed=_assumed(step),
+        notes=_notes(step),
+    )

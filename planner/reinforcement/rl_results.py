@@ -1,0 +1,91 @@
+"""What the estimate of a step of reinforcement learning says: phases, memory of each, ways to divide the GPUs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from planner.results.plan_parts import EvidenceWord, Part, Spread
+from planner.results.result_tables import Result
+
+
+class PhaseMemory(Part):
+    """GiB of one GPU in one phase; `parts` sum to `peak`."""
+
+    phase: Literal["rollout", "training"]
+    gpu: str
+    peak: float
+    usable: float
+    parts: dict[str, float]
+    fits: bool
+
+
+class RlWay(Part):
+    """One way to divide the GPUs between training and rollout."""
+
+    training_gpus: int
+    rollout_gpus: int
+    """0: all GPUs do both in turn."""
+    overlapped: bool
+    """Whether answers of the next step are sampled while the trainer works, one step off the policy."""
+    step_seconds: float
+    idle: str
+    """The side that waits; empty where none does."""
+    idle_share: float
+    """Of a step."""
+    usd_per_100_steps: float | None
+
+
+class RlEstimate(Result):
+    """Seconds, memory and dollars of the steps of reinforcement learning on stated GPUs."""
+
+    architecture: str
+    algorithm: str
+    method: str
+    gpu: str
+    training_gpus: int
+    rollout_gpu: str
+    rollout_gpus: int
+    """0: the training GPUs do both in turn."""
+    overlapped: bool
+    engine: str
+    engines: int
+    gpus_per_engine: int
+    sequences: int
+    """Answers that a step trains on."""
+    sampled: int
+    """Answers that a step samples, those that are filtered out included."""
+    seats: int
+    """Answers that one engine works on at a time."""
+    input_tokens: float
+    output_tokens: float
+    longest_output: int
+    step_seconds: Spread
+    """From one step to the next, with its 80 % interval."""
+    phases: dict[str, float]
+    """Seconds of each phase by itself: where they overlap, the step is shorter than their sum."""
+    tail_seconds: float
+    """Of the rollout: from the first free seat to the last answer."""
+    tail_free_share: float
+    """Of the engines' seats in that time, the mean that is free."""
+    idle: str
+    idle_share: float
+    steps: int
+    hours: Spread
+    """Of all steps."""
+    usd_per_100_steps: Spread | None
+    price_basis: str
+    changes: dict[str, float]
+    """Seconds of a step with one thing changed, such as twice the answers."""
+    memory: tuple[PhaseMemory, ...]
+    ways: tuple[RlWay, ...]
+    """Other ways to divide as many GPUs, that of least seconds first; those that do not fit are left out."""
+    evidence: EvidenceWord
+    sigma: float
+    """Standard deviation of ln(seconds of a step)."""
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether every phase fits."""
+        return all(phase.fits for phase in self.memory)

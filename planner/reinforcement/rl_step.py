@@ -1,0 +1,204 @@
+"""Seconds of one step of reinforcement learning: rollout, log-probabilities, training, new weights for the engines.
+
+A step samples `sequences` answers with engines, passes them through policy and reference for their log-probabilities,
+trains on them, and sends the new weights to the engines. In turn the phases add up; apart, and at least one step off
+the policy, rollout and training overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.estimates.generation import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
+    decode_step_seconds,
+    mean_seen_tokens,
+    prompt_seconds,
+    seen_tokens,
+)
+
+# Lengths of answers: a lognormal distribution, cut at the longest answer that the engine gives.
+
+
+LENGTH_CV = 0.8
+"""Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
+POINTS = 400
+"""Stretches of equal length, up to the longest answer, in which the ages of answers are counted."""
+LIKE_FROM_ROUND = 3.0
+"""Rounds of waiting answers that are followed by age; by then the ages are those of a steady state."""
+LEFT = 0.01
+"""Expected answers alive at which a rollout counts as done."""
+
+
+@dataclass(frozen=True)
+class AnswerLengths:
+    """Tokens of answers: lognormal before they are cut at `longest`; `mean` is that of the cut ones."""
+
+    mean: float
+    longest: float
+    cv: float = LENGTH_CV
+    """Standard deviation over mean, before the cut."""
+    scale: float = field(init=False, default=0.0)  # the logarithm of the median before the cut
+
+    def __post_init__(self) -> None:
+        """Find the median whose cut distribution has the stated mean, by bisection."""
+        low, high = math.log(self.mean) - 8.0, math.log(self.longest) + 8.0
+        for _ in range(80):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self._cut_mean(middle) < self.mean else (low, middle)
+        object.__setattr__(self, "scale", (low + high) / 2.0)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm."""
+        return math.sqrt(math.log1p(self.cv**2))
+
+    def _cut_mean(self, scale: float) -> float:
+        """Return E[min(X, longest)]: the part below the cut, and the cut for the rest."""
+        z = (math.log(self.longest) - scale) / self.sigma
+        below = math.exp(scale + self.sigma**2 / 2.0) * _normal(z - self.sigma)
+        return below + self.longest * (1.0 - _normal(z))
+
+    def longer_than(self, tokens: Floats) -> Floats:
+        """Return the share of answers with more than so many tokens; 0 from `longest` on."""
+        z = (np.log(np.maximum(tokens, 1e-9)) - self.scale) / self.sigma
+        share = np.array([1.0 - _normal(value) for value in np.atleast_1d(z)])
+        return np.where(np.atleast_1d(tokens) < self.longest, share, 0.0)
+
+
+def _normal(z: float) -> float:
+    """Return the distribution function of the standard normal."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+# Rollout: the slowest answers decide.
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Seconds of the sampling of one step, and what they consist of."""
+
+    seconds: float
+    full_seconds: float
+    """With every seat taken: answers wait for their turn."""
+    tail_seconds: float
+    """From the first free seat to the last answer: ever fewer answers share an engine."""
+    tail_share: float
+    """Of the seats: the mean that is free in the tail."""
+
+
+def rollout_seconds(
+    engine: tuple[ServedModel, ServingHardware, ServingStack],
+    lengths: AnswerLengths,
+    prompt: float,
+    answers_per_prompt: float,
+    sequences: float,
+    seats: float,
+    engines: int,
+) -> Rollout:
+    """Return the seconds until the last of `sequences` answers that start together on `engines` replicas.
+
+    Parameters
+    ----------
+    engine
+        One replica in the terms of the formulas of generation.
+    prompt
+        Tokens of a prompt; its cache is shared by the `answers_per_prompt` answers.
+    seats
+        Answers that one replica works on at a time, by memory or by the engine's limit.
+
+    Answers are a fluid, by the tokens that they have: in each stretch of `longest / POINTS` steps the share of an age
+    that ends is that of its hazard, and whoever waits takes the free seats. A step takes as long as the answers that
+    are alive need, with their mean context. Some answer still runs with probability 1 - exp(-alive), over all engines:
+    the slowest decides. Rounds beyond the third are alike.
+    """
+    model, hardware, stack = engine
+    engines = min(engines, max(int(sequences), 1))
+    each = sequences / engines
+    seated = min(each, seats)
+    waiting = each - seated
+    taken_in = float(np.ravel(prompt_seconds(model, hardware, prompt) / answers_per_prompt + stack.request_seconds)[0])
+    width = lengths.longest / POINTS
+    longer = lengths.longer_than(np.arange(POINTS + 1) * width)
+    hazard = 1.0 - longer[1:] / np.maximum(longer[:-1], 1e-300)
+    ages = prompt + (np.arange(POINTS) + 0.5) * width
+    alike = max(waiting / seated - LIKE_FROM_ROUND, 0.0)
+    context = float(np.ravel(mean_seen_tokens(model, prompt, lengths.mean))[0])
+    step = float(np.ravel(decode_step_seconds(model, hardware, stack, seated, context))[0])
+    full = alike * (lengths.mean * step + seated * taken_in)
+    waiting -= alike * seated
+    alive = np.zeros(POINTS)
+    alive[0] = seated
+    counts, contexts, started = [], [], [seated]
+    while waiting > 0.0 or alive.sum() * engines > LEFT:
+        counts.append(alive.sum())
+        contexts.append(float(alive @ ages) / counts[-1])
+        ends = alive * hazard
+        alive[1:], alive[0] = (alive - ends)[:-1], 0.0
+        fresh = min(waiting, seated - alive.sum())
+        alive[0], waiting = fresh, waiting - fresh
+        started.append(fresh)
+    count = np.array(counts)
+    steps = decode_step_seconds(model, hardware, stack, np.maximum(count, 1.0), seen_tokens(model, np.array(contexts)))
+    seconds = np.ravel(steps) * width * -np.expm1(-count * engines) + np.array(started[:-1]) * taken_in
+    busy = count >= seated * 0.999
+    tail = float(seconds[~busy].sum())
+    free = float((seconds * (1.0 - count / seated))[~busy].sum()) / max(tail, 1e-12)
+    return Rollout(full + float(seconds.sum()), full + float(seconds[busy].sum()), tail, free)
+
+
+# The other phases, and the step.
+
+
+FORWARD_SHARE = 1.0 / 3.0
+"""Of the arithmetic of a training step without recomputation: one pass forward of three (arXiv:2001.08361, 2.1)."""
+
+
+@dataclass(frozen=True)
+class RlPhases:
+    """Seconds of the phases of one step."""
+
+    rollout: float
+    log_probabilities: float
+    """Of the policy that sampled, and of the reference where there is one."""
+    training: float
+    new_weights: float
+    """From the trainer to the engines."""
+    fixed: float = 0.0
+    """Rewards by rule, collection, bookkeeping."""
+
+    @property
+    def trainer(self) -> float:
+        """Seconds that the trainer works on one step."""
+        return self.log_probabilities + self.training
+
+    def step_seconds(self, overlapped: bool) -> float:
+        """Return the seconds from one step to the next: in turn their sum, overlapped the longer side.
+
+        The engines stop for new weights in both.
+        """
+        if overlapped:
+            return max(self.rollout, self.trainer) + self.new_weights + self.fixed
+        return self.rollout + self.trainer + self.new_weights + self.fixed
+
+    def idle(self, overlapped: bool) -> tuple[str, float]:
+        """Return which side waits, and for which share of a step; of phases in turn on the same GPUs none does."""
+        if not overlapped:
+            return "", 0.0
+        step = self.step_seconds(True)
+        side = "trainer" if self.rollout > self.trainer else "rollout"
+        return side, abs(self.rollout - self.trainer) / step
+
+
+def transfer_seconds(weight_bytes: float, link_bytes_per_second: float) -> float:
+    """Return the seconds of sending the weights to the engines.
+
+    A broadcast in a ring or tree moves all weights once through each link, whatever the number of engines.
+    """
+    return weight_bytes / link_bytes_per_second

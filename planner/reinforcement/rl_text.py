@@ -1,0 +1,118 @@
+"""An estimate of reinforcement learning as text: the step as a strip of phases, memory, ways to divide the GPUs."""
+
+from __future__ import annotations
+
+from planner.reinforcement.rl_results import PhaseMemory, RlEstimate, RlWay
+from planner.report import words
+from planner.report.estimate_text import draw_bar
+from planner.report.words import line_room
+from planner.results.plan_parts import Spread
+
+RL_PHASE_NAMES = {
+    "rollout": "rollout",
+    "log_probabilities": "log-probabilities",
+    "training": "training",
+    "new_weights": "new weights to engines",
+    "fixed": "rewards by rule, rest",
+}
+NAMED_PARTS = 4
+"""Parts of a memory that are named; the rest is one figure."""
+
+
+def render_rl(estimate: RlEstimate) -> str:
+    """Return the text without a final newline."""
+    lines = [
+        _summary(estimate),
+        *(_does_not_fit(phase) for phase in estimate.memory if not phase.fits),
+        "! formulas with three guessed figures: run two steps and compare before you rent for all",
+        "",
+        *words.section("Sample", words.wrap_all(_sample(estimate), line_room(), 2)),
+        *words.section("Step", _step(estimate)),
+        *words.section("Memory", words.wrap_all([_memory(phase) for phase in estimate.memory], line_room(), 2)),
+        *words.section("Cost", words.wrap_all(_cost(estimate), line_room(), 2)),
+        *words.section("Ways", _ways(estimate)),
+        *words.section("Changes", [f"{what}: {_seconds(seconds)}" for what, seconds in estimate.changes.items()]),
+        *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3)),
+        *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 3)),
+    ]
+    return "\n".join(lines)
+
+
+def _summary(estimate: RlEstimate) -> str:
+    """Return model, GPUs, seconds of a step and hours of all."""
+    place = words.gpus(estimate.training_gpus, estimate.gpu)
+    if estimate.rollout_gpus:
+        place += f" + {words.gpus(estimate.rollout_gpus, estimate.rollout_gpu)} for rollouts"
+    what = f"{estimate.algorithm} of {words.sanitise(estimate.architecture)} on {place}"
+    hours = f"{estimate.steps:,} steps {_range(estimate.hours)} h"
+    return f"{what}: {_range(estimate.step_seconds)} s per step, {hours}"
+
+
+def _does_not_fit(phase: PhaseMemory) -> str:
+    short = words.gib(phase.peak - phase.usable)
+    return f"! {phase.phase} does not fit: {short} GiB short of {words.gib(phase.usable)} GiB"
+
+
+def _sample(estimate: RlEstimate) -> list[str]:
+    drawn = f"{estimate.sequences:,} answers a step"
+    if estimate.sampled > estimate.sequences:
+        drawn += f", {estimate.sampled:,} sampled"
+    lengths = f"{estimate.input_tokens:,.0f} tokens in, {estimate.output_tokens:,.0f} out, cut at"
+    engines = f"{estimate.engines} x {estimate.engine} of {words.gpus(estimate.gpus_per_engine, estimate.rollout_gpu)}"
+    return [f"{drawn}, {lengths} {estimate.longest_output:,}", f"{engines}, {estimate.seats:,} answers at a time each"]
+
+
+def _step(estimate: RlEstimate) -> list[str]:
+    """Return a bar for each phase, the tail of the rollout, and who waits."""
+    scale = max(estimate.phases.values())
+    bars = [
+        draw_bar(RL_PHASE_NAMES[name], seconds, scale, words.significant, "#")
+        for name, seconds in estimate.phases.items()
+        if seconds > 0
+    ]
+    whole = estimate.tail_seconds >= 0.999 * estimate.phases["rollout"]
+    when = "in the rollout" if whole else f"in the last {_seconds(estimate.tail_seconds)} of the rollout"
+    tail = f"{when} {words.percent(estimate.tail_free_share)} of the engines' seats are free: short answers end first"
+    together = "rollout and training overlap" if estimate.overlapped else "the phases follow one another"
+    waits = f", the {estimate.idle} waits {words.percent(estimate.idle_share)} of a step" if estimate.idle else ""
+    return [*bars, *words.wrap_all([tail, together + waits], line_room(), 2)]
+
+
+def _memory(phase: PhaseMemory) -> str:
+    largest = sorted(phase.parts.items(), key=lambda part: -part[1])
+    named = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in largest[:NAMED_PARTS]]
+    rest = sum(size for _, size in largest[NAMED_PARTS:])
+    named += [f"rest {words.gib(rest)}"] if rest >= 0.05 else []
+    room = f"{words.gib(phase.peak)} of {words.gib(phase.usable)} GiB per {phase.gpu}"
+    return f"{phase.phase}: {room} ({', '.join(named)})"
+
+
+def _cost(estimate: RlEstimate) -> list[str]:
+    if estimate.usd_per_100_steps is None:
+        return ["no price: the shipped market does not rent this GPU; give --usd-per-gpu-hour"]
+    return [f"${_range(estimate.usd_per_100_steps)} for each 100 steps ({estimate.price_basis})"]
+
+
+def _ways(estimate: RlEstimate) -> list[str]:
+    """Return a line for each other way to divide as many GPUs."""
+    return [_way(way) for way in estimate.ways]
+
+
+def _way(way: RlWay) -> str:
+    place = (
+        f"{way.training_gpus} train, {way.rollout_gpus} sample"
+        if way.rollout_gpus
+        else f"all {way.training_gpus} in turn"
+    )
+    waits = f"{way.idle} waits {words.percent(way.idle_share)}" if way.idle else ""
+    usd = f"${words.significant(way.usd_per_100_steps)} per 100" if way.usd_per_100_steps else ""
+    return f"{place:<22}{_seconds(way.step_seconds):>9} a step  {usd:<16}  {waits}".rstrip()
+
+
+def _seconds(value: float) -> str:
+    return f"{words.significant(value)} s"
+
+
+def _range(spread: Spread) -> str:
+    figures = (words.significant(value) for value in (spread.expected, spread.low, spread.high))
+    return "{} ({} to {})".format(*figures)

@@ -1,0 +1,129 @@
+"""The estimate of reinforcement learning: parts that add up, roles with their memory, faults, and its text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import planner
+from planner.cli.estimate_command import estimate as command
+from planner.cli.output import Commands
+from planner.errors import ScenarioError
+from planner.library.reading import read_library
+
+LIBRARY = read_library(["qwen2.5-7b", "llama-3.1-70b"])
+
+
+def run(*arguments: str) -> Result:
+    """Run `planner estimate` as the command line does, faults included."""
+    top = click.version_option("0")(Commands("planner", commands=[command]))
+    return CliRunner().invoke(top, ["estimate", *arguments])
+
+
+def estimate(gpu: str = "8xH100", model: str = "qwen2.5-7b", **given: Any) -> planner.RlEstimate:
+    """Return the estimate of answers of 1,500 tokens, at most 8,192, with some settings changed."""
+    settings = {"output": 1500, "longest_output": 8192, **given}
+    return planner.estimate_rl(model, gpu, LIBRARY, **settings)
+
+
+def test_phases_sum_to_the_step_and_steps_to_hours_and_dollars() -> None:
+    """Worked: at $2 per GPU-hour eight GPUs cost 16 * seconds / 3600 a step, 100 steps a hundred times that."""
+    found = estimate(usd_per_gpu_hour=2.0, steps=250)
+    step = found.step_seconds.expected
+    assert sum(found.phases.values()) == pytest.approx(step)
+    assert found.hours.expected == pytest.approx(step * 250 / 3600)
+    assert found.usd_per_100_steps is not None
+    assert found.usd_per_100_steps.expected == pytest.approx(16.0 * step / 36.0)
+
+
+def test_scoring_is_a_quarter_of_training_with_recomputation_for_each_network() -> None:
+    """Policy and reference each pass forward once; a step with recomputation has four passes."""
+    two, one = estimate(), estimate(reference=False)
+    assert two.phases["log_probabilities"] == pytest.approx(two.phases["training"] / 2)
+    assert one.phases["log_probabilities"] == pytest.approx(one.phases["training"] / 4)
+
+
+def test_dapo_samples_three_answers_for_each_that_it_trains_on() -> None:
+    """1,024 answers are trained on; the filter costs rollout alone, and there is no reference."""
+    dapo, grpo = estimate(algorithm="dapo"), estimate(reference=False)
+    assert (dapo.sequences, dapo.sampled) == (1024, 3072)
+    assert dapo.phases["rollout"] > grpo.phases["rollout"]
+    assert dapo.phases["training"] == pytest.approx(grpo.phases["training"])
+
+
+def test_a_reference_and_a_critic_take_memory_of_the_trainer() -> None:
+    """The reference shards 15.2 GB over eight GPUs: 1.77 GiB; an adapter is switched off in place of one."""
+    training = {phase.phase: phase for phase in estimate().memory}["training"]
+    assert training.parts["reference"] == pytest.approx(7_615_616_512 * 2 / 8 / 2**30)
+    assert training.peak == pytest.approx(sum(training.parts.values()), rel=1e-6)
+    lora = {phase.phase: phase for phase in estimate(method="lora").memory}["training"]
+    assert "reference" not in lora.parts
+    critic = {phase.phase: phase for phase in estimate(algorithm="ppo").memory}["training"]
+    states = sum(critic.parts.get(name, 0.0) for name in ("weights", "optimizer", "gradients"))
+    assert critic.parts["critic"] == pytest.approx(states)
+
+
+def test_other_ways_divide_as_many_gpus_and_the_fastest_comes_first() -> None:
+    """Each is what asking for it finds."""
+    found = estimate()
+    seconds = [way.step_seconds for way in found.ways]
+    assert found.ways and seconds == sorted(seconds)
+    for way in found.ways:
+        assert way.training_gpus + way.rollout_gpus == 8
+        asked = estimate("H100", gpus=way.training_gpus, rollout_gpus=way.rollout_gpus, overlap=True)
+        assert asked.step_seconds.expected == pytest.approx(way.step_seconds)
+        assert (asked.idle, asked.idle_share) == (way.idle, pytest.approx(way.idle_share))
+
+
+def test_a_network_that_does_not_fit_is_an_answer() -> None:
+    """70B in full on eight H100 lacks memory for training; the engine takes several GPUs."""
+    found = estimate(model="llama-3.1-70b")
+    assert found.gpus_per_engine > 1
+    assert not found.fits
+    assert "! training does not fit" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"algorithm": "pop"}, "algorithm"),
+        ({"overlap": True}, "overlap"),
+        ({"rollout_gpu": "L4"}, "rollout_gpu"),
+        ({"longest_output": 100}, "longest_output"),
+        ({"longest_output": 200_000}, "longest_output"),
+        ({"rollout_parallel": 3}, "rollout_parallel"),
+        ({"prompts": 1, "answers": 2, "updates": 3}, "updates"),
+        ({"input": -1}, "input"),
+        ({"stepz": 3}, "stepz"),
+    ],
+)
+def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], where: str) -> None:
+    """One line each: place, what is wrong, what would be right."""
+    with pytest.raises(ScenarioError) as caught:
+        estimate(**given)
+    (fault,) = caught.value.faults
+    assert fault.where == where
+    assert fault.fix
+
+
+def test_the_command_prints_the_text_of_the_result_and_its_json() -> None:
+    """The same figures in both; what belongs to other estimates is refused."""
+    arguments = ["qwen2.5-7b", "8xH100", "--rl", "grpo", "--output", "1500", "--longest-output", "8192"]
+    shown = run(*arguments)
+    assert shown.exit_code == 0
+    assert "s per step, 100 steps" in shown.output.splitlines()[0]
+    document = json.loads(run(*arguments, "--json").output)
+    assert document["longest_output"] == 8192
+    assert planner.RlEstimate.model_validate(document).phases == estimate().phases
+    for wrong, said in (
+        (["--sequence-length", "4096"], "--sequence-length does not go with --rl"),
+        (["--inference"], "--inference does not go with --rl"),
+    ):
+        refused = run(*arguments, *wrong)
+        assert refused.exit_code == 2
+        assert said in refused.output
+    assert "--prompts needs --rl" in run("qwen2.5-7b", "H100", "--prompts", "8").output
