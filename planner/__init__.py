@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from planner.errors import TimeIsUpError as TimeIsUpError
     from planner.evaluation.comparison import Violation as Violation
     from planner.generation import estimate_inference as estimate_inference
-    from planner.reinforcement import RlEstimate as RlEstimate
-    from planner.reinforcement import estimate_rl as estimate_rl
     from planner.library.schema import Architecture as Architecture
     from planner.library.schema import GpuSpec as GpuSpec
     from planner.library.schema import Library as Library
@@ -67,6 +65,8 @@ if TYPE_CHECKING:
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.open_choices import calibrate_losses as calibrate_losses
     from planner.open_choices import loss_frontier as loss_frontier
+    from planner.reinforcement import RlEstimate as RlEstimate
+    from planner.reinforcement import estimate_rl as estimate_rl
     from planner.report.figures.result_figures import Picture as Picture
     from planner.report.figures.result_figures import plot as plot
     from planner.report.result_text import text as text

@@ -42,8 +42,6 @@ recipe draws three times the prompts (verl-project/verl, recipe/dapo: gen_prompt
 FIXED_SECONDS = 10.0
 """A step's rewards by rule, collection and bookkeeping. Prior: what verl's published steps are longer than their
 phases, 6 to 22 s of nine runs with Qwen2.5-14B and 32B."""
-WEIGHTS_BYTES_PER_SECOND = 12.0 * GB
-"""Rate at which new weights reach engines on the same machines. Prior: 7 to 25 GB/s in verl's published runs."""
 STEP_SIGMA = 0.3
 """Standard deviation of ln(seconds of a step). Prior: published steps lie about 0.22 around the formulas
 (`python -m benchmarks.rl_steps`), and strangers farther."""
@@ -301,11 +299,9 @@ class RlStep:
     @cached_property
     def new_weights(self) -> float:
         """Seconds until the engines have the weights of this step."""
-        rate = WEIGHTS_BYTES_PER_SECOND
-        if self.asked.rollout_gpus:
-            gbps = self.trainer.network_gbps
-            rate = min(rate, gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND)
-        return transfer_seconds(self.weight_bytes, rate)
+        gbps = self.trainer.network_gbps
+        network = gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND
+        return transfer_seconds(self.weight_bytes, network if self.asked.rollout_gpus else None)
 
     @cached_property
     def phases(self) -> RlPhases:
