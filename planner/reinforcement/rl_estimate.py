@@ -20,7 +20,15 @@ from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_results import PhaseMemory, RlEstimate, RlWay
-from planner.reinforcement.rl_step import LENGTH_CV, AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_step import (
+    LENGTH_CV,
+    AnswerLengths,
+    RlPhases,
+    Rollout,
+    forward_share,
+    rollout_seconds,
+    transfer_seconds,
+)
 from planner.results.estimate import Estimate
 from planner.results.plan_parts import Spread
 from planner.scenario.techniques import WHERE, Configuration
@@ -249,8 +257,9 @@ class RlStep:
     @cached_property
     def scoring_seconds(self) -> float:
         """Seconds of passes forward over a step's answers: policy, reference, values."""
-        recomputes = self.speed.techniques.activation_checkpointing != "none"
-        each = self.training_seconds / (2.0 if self.criticises else 1.0) / (4.0 if recomputes else 3.0)
+        told = self.speed.techniques
+        share = forward_share(told.method == "full", told.activation_checkpointing != "none")
+        each = self.training_seconds / (2.0 if self.criticises else 1.0) * share
         return each * (1 + self.compares + self.criticises)
 
     @cached_property

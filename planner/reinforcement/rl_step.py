@@ -157,8 +157,13 @@ def rollout_seconds(
 # The other phases, and the step.
 
 
-FORWARD_SHARE = 1.0 / 3.0
-"""Of the arithmetic of a training step without recomputation: one pass forward of three (arXiv:2001.08361, 2.1)."""
+def forward_share(all_weights: bool, recomputes: bool) -> float:
+    """Return what one pass forward takes of a training step, by its matrix products.
+
+    Backward takes two such passes, for the gradients of inputs and of weights (arXiv:2001.08361, section 2.1); frozen
+    weights of a LoRA base need the first alone. Recomputed activations are one more pass forward.
+    """
+    return 1.0 / (1.0 + (2.0 if all_weights else 1.0) + (1.0 if recomputes else 0.0))
 
 
 @dataclass(frozen=True)
