@@ -65,7 +65,9 @@ if TYPE_CHECKING:
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.open_choices import calibrate_losses as calibrate_losses
     from planner.open_choices import loss_frontier as loss_frontier
+    from planner.reinforcement import PreferenceEstimate as PreferenceEstimate
     from planner.reinforcement import RlEstimate as RlEstimate
+    from planner.reinforcement import estimate_preference as estimate_preference
     from planner.reinforcement import estimate_rl as estimate_rl
     from planner.report.figures.result_figures import Picture as Picture
     from planner.report.figures.result_figures import plot as plot
@@ -155,7 +157,7 @@ _NAMES_BY_MODULE = {
     "planner.loading.building": ("build_scenario", "scenario_yaml"),
     "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
     "planner.open_choices": ("calibrate_losses", "loss_frontier"),
-    "planner.reinforcement": ("RlEstimate", "estimate_rl"),
+    "planner.reinforcement": ("PreferenceEstimate", "RlEstimate", "estimate_preference", "estimate_rl"),
     "planner.report.figures.result_figures": ("Picture", "plot"),
     "planner.report.result_text": ("text",),
     "planner.results.chosen_model": ("LossCalibration", "LossFrontier"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from planner import generation, reinforcement
 from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
 from planner.cli.output import Output
 from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
@@ -69,6 +72,13 @@ RL: OptionTable = {
 }
 """Options of --rl, next to --input, --output and --usd-per-gpu-hour, which are means there, and those of training."""
 
+PREFERENCE_OPTIONS: OptionTable = {
+    "pairs": (str, "N", "Examples: a prompt with a chosen and a rejected answer [10,000]"),
+    "pairs-at-once": (int, None, "Examples on one GPU in one pass [1]"),
+    "compared-with": (None, "model|adapter|precomputed|none", "The reference [adapter; model in full training]"),
+}
+"""Options of --preference, next to --input, --output, --longest-output and --usd-per-gpu-hour."""
+
 
 @click.command()
 @click.argument("model", required=False)
@@ -97,6 +107,8 @@ RL: OptionTable = {
 @table_options(RL)
 @click.option("--overlap", is_flag=True, default=None, help="Sample the next step's answers while the trainer works.")
 @click.option("--reference/--no-reference", default=None, help="Whether a reference policy is compared with.")
+@click.option("--preference", metavar="OBJECTIVE", help="Estimate tuning on pairs by dpo, kto, orpo or simpo.")
+@table_options(PREFERENCE_OPTIONS)
 @click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
@@ -120,6 +132,10 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     serves, algorithm = given.pop("inference"), given.pop("rl", None)
     if algorithm is not None:
         return _reinforcement(as_json, lora_targets, {**given, "algorithm": algorithm}, serves)
+    if (objective := given.pop("preference", None)) is not None:
+        return _preference(as_json, lora_targets, {**given, "objective": objective}, serves)
+    if stray := sorted(PREFERENCE_NAMES & given.keys()):
+        raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --preference", click.get_current_context())
     if stray := sorted(RL_NAMES & given.keys()):
         raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --rl", click.get_current_context())
     if serves:
@@ -137,6 +153,9 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
 RL_NAMES = {*(name.replace("-", "_") for name in RL), "overlap", "reference"}
+PREFERENCE_NAMES = {name.replace("-", "_") for name in PREFERENCE_OPTIONS}
+FOLLOWING = {"sequence_length", "tokens_per_sample", "packing", "global_batch"}
+"""Options of training that follow from the answers."""
 RL_ALSO = {"input", "output", "usd_per_gpu_hour"}
 """Options that generation and reinforcement learning share."""
 INFERENCE_ALSO = {
@@ -172,20 +191,42 @@ def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -
 
 def _reinforcement(as_json: bool, lora_targets: str | None, given: dict[str, Any], serves: bool) -> None:
     """Print the estimate of steps of reinforcement learning; what it does not read is a fault."""
-    stray = {name for name in ("largest_batch", "longest_sequence") if given.pop(name)}
-    stray |= {name for name in given if name in INFERENCE_NAMES - RL_ALSO} | ({"inference"} if serves else set())
-    stray |= {name for name in ("sequence_length", "tokens_per_sample", "packing", "global_batch") if name in given}
+    _refuse_others(given, "--rl", RL_NAMES | RL_ALSO, serves)
+    _print_answer(as_json, lora_targets, given, reinforcement.estimate_rl, reinforcement.render_rl)
+
+
+def _preference(as_json: bool, lora_targets: str | None, given: dict[str, Any], serves: bool) -> None:
+    """Print the estimate of preference tuning; what it does not read is a fault."""
+    _refuse_others(given, "--preference", PREFERENCE_NAMES | RL_ALSO | {"longest_output", "packing"}, serves)
+    _print_answer(as_json, lora_targets, given, reinforcement.estimate_preference, reinforcement.render_preference)
+
+
+def _refuse_others(given: dict[str, Any], option: str, own: set[str], serves: bool) -> None:
+    """Raise a fault for options of other estimates, and for lengths and batches, which follow from the answers."""
+    flags = {name for name in ("largest_batch", "longest_sequence") if given.pop(name)}
+    others = INFERENCE_NAMES | RL_NAMES | PREFERENCE_NAMES | FOLLOWING
+    stray = flags | ((others - own) & given.keys()) | ({"inference"} if serves else set())
     if stray:
         raise click.UsageError(
-            f"--{min(stray).replace('_', '-')} does not go with --rl: leave it out", click.get_current_context()
+            f"--{min(stray).replace('_', '-')} does not go with {option}: leave it out", click.get_current_context()
         )
+
+
+def _print_answer(
+    as_json: bool,
+    lora_targets: str | None,
+    given: dict[str, Any],
+    ask: Callable[..., Any],
+    render: Callable[[Any], str],
+) -> None:
+    """Print an estimate of what follows supervised tuning."""
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
-        found = reinforcement.estimate_rl(**given)
+        found = ask(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(found, reinforcement.render_rl, color=True)
+    Output(as_json).write(found, render, color=True)
 
 
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:
@@ -210,8 +251,17 @@ def _targets(text: str) -> str | list[str]:
     return find_name(text, get_args(TargetSet)) or [part.strip() for part in text.split(",")]
 
 
+OTHER_NAMES = {"algorithm": "rl", "objective": "preference"}
+"""Settings whose option has another name."""
+
+
 def _as_option(fault: Fault) -> Fault:
     """Return the fault with the name of the option instead of that of the setting."""
-    option = fault.where.replace("lora.", "lora_").partition(".")[0].replace("algorithm", "rl")
+    option = (
+        fault.where.replace("lora.", "lora_")
+        .partition(".")[0]
+        .replace("algorithm", "rl")
+        .replace("objective", "preference")
+    )
     where = f"--{option.replace('_', '-')}" if option else ""
     return fault._replace(file="planner estimate", where=where)

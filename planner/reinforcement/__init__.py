@@ -1,4 +1,4 @@
-"""Reinforcement learning: the door of the estimate of its steps and of its text.
+"""Reinforcement learning and preference tuning: the door of their estimates and of their text.
 
 Others import this package alone, and take names from it: `reinforcement.estimate_rl`. A module is loaded when a name of
 it is used for the first time.
@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from planner.reinforcement.preference_estimate import estimate_preference as estimate_preference
     from planner.reinforcement.rl_estimate import estimate_rl as estimate_rl
+    from planner.reinforcement.rl_results import PreferenceEstimate as PreferenceEstimate
     from planner.reinforcement.rl_results import RlEstimate as RlEstimate
+    from planner.reinforcement.rl_text import render_preference as render_preference
     from planner.reinforcement.rl_text import render_rl as render_rl
 
 _NAMES_BY_MODULE = {
     "planner.reinforcement.rl_estimate": ("estimate_rl",),
-    "planner.reinforcement.rl_results": ("RlEstimate",),
-    "planner.reinforcement.rl_text": ("render_rl",),
+    "planner.reinforcement.preference_estimate": ("estimate_preference",),
+    "planner.reinforcement.rl_results": ("PreferenceEstimate", "RlEstimate"),
+    "planner.reinforcement.rl_text": ("render_preference", "render_rl"),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

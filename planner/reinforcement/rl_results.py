@@ -89,3 +89,40 @@ class RlEstimate(Result):
     def fits(self) -> bool:
         """Whether every phase fits."""
         return all(phase.fits for phase in self.memory)
+
+
+class PreferenceEstimate(Result):
+    """Memory, hours and dollars of preference tuning on stated GPUs."""
+
+    architecture: str
+    objective: str
+    method: str
+    gpu: str
+    gpus: int
+    reference: Literal["model", "adapter", "precomputed", "none"]
+    pairs: int
+    pairs_at_once: int
+    """Examples on one GPU in one pass."""
+    sequences_per_pair: int
+    """Answers of an example that are trained on."""
+    input_tokens: float
+    output_tokens: float
+    longest_output: int
+    packing: str
+    peak_gib: float
+    """Of one GPU with the longest answers, the reference included."""
+    usable_gib: float
+    reference_gib: float
+    """Of a copy of the model; 0 where there is none."""
+    fits: bool
+    parts: dict[str, float]
+    """GiB of the peak without the reference."""
+    hours: Spread
+    """Of all pairs, with the 80 % interval."""
+    shares: dict[str, float]
+    """Of the hours: training, and passes forward of the reference and of what estimates a divergence."""
+    usd: Spread | None
+    price_basis: str
+    evidence: EvidenceWord
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from planner.reinforcement.rl_results import PhaseMemory, RlEstimate, RlWay
+from typing import TYPE_CHECKING
+
+from planner.reinforcement.rl_results import PhaseMemory, PreferenceEstimate, RlEstimate, RlWay
 from planner.report import words
 from planner.report.estimate_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RL_PHASE_NAMES = {
     "rollout": "rollout",
@@ -79,12 +84,16 @@ def _step(estimate: RlEstimate) -> list[str]:
 
 
 def _memory(phase: PhaseMemory) -> str:
-    largest = sorted(phase.parts.items(), key=lambda part: -part[1])
+    room = f"{words.gib(phase.peak)} of {words.gib(phase.usable)} GiB per {phase.gpu}"
+    return f"{phase.phase}: {room} ({_largest(phase.parts)})"
+
+
+def _largest(parts: Mapping[str, float]) -> str:
+    """Return the largest parts of a memory in GiB, and the rest."""
+    largest = sorted(parts.items(), key=lambda part: -part[1])
     named = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in largest[:NAMED_PARTS]]
     rest = sum(size for _, size in largest[NAMED_PARTS:])
-    named += [f"rest {words.gib(rest)}"] if rest >= 0.05 else []
-    room = f"{words.gib(phase.peak)} of {words.gib(phase.usable)} GiB per {phase.gpu}"
-    return f"{phase.phase}: {room} ({', '.join(named)})"
+    return ", ".join([*named, f"rest {words.gib(rest)}"] if rest >= 0.05 else named)
 
 
 def _cost(estimate: RlEstimate) -> list[str]:
@@ -116,3 +125,61 @@ def _seconds(value: float) -> str:
 def _range(spread: Spread) -> str:
     figures = (words.significant(value) for value in (spread.expected, spread.low, spread.high))
     return "{} ({} to {})".format(*figures)
+
+
+# Preference tuning.
+
+
+REFERENCES = {
+    "model": "a copy of the model",
+    "adapter": "the model with its adapter switched off",
+    "precomputed": "log-probabilities of an earlier pass",
+    "none": "none",
+}
+
+
+def render_preference(estimate: PreferenceEstimate) -> str:
+    """Return the text without a final newline."""
+    lines = [
+        _preference_summary(estimate),
+        "! a prior: no published run informs preference tuning; try twenty steps first",
+        "",
+        *words.section("Pairs", words.wrap_all(_pairs(estimate), line_room(), 2)),
+        *words.section("Memory", words.wrap_all(_preference_memory(estimate), line_room(), 2)),
+        *words.section("Time", words.wrap_all(_preference_time(estimate), line_room(), 2)),
+        *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3)),
+        *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 3)),
+    ]
+    return "\n".join(lines)
+
+
+def _preference_summary(estimate: PreferenceEstimate) -> str:
+    place = words.gpus(estimate.gpus, estimate.gpu)
+    what = f"{estimate.objective} of {words.sanitise(estimate.architecture)}, {estimate.method}, on {place}"
+    room = f"{words.gib(estimate.peak_gib)} of {words.gib(estimate.usable_gib)} GiB"
+    if not estimate.fits:
+        return f"{what}: does not fit, {room}"
+    usd = f", ${_range(estimate.usd)}" if estimate.usd else ""
+    return f"{what}: fits, {room}, {_range(estimate.hours)} h{usd}"
+
+
+def _pairs(estimate: PreferenceEstimate) -> list[str]:
+    each = "chosen and rejected answers" if estimate.sequences_per_pair == 2 else "single answers"
+    lengths = f"{estimate.input_tokens:,.0f} tokens in, {estimate.output_tokens:,.0f} out, at most"
+    return [
+        f"{estimate.pairs:,} with {each}, {estimate.pairs_at_once:,} at once on a GPU, {estimate.packing}",
+        f"{lengths} {estimate.longest_output:,}; reference: {REFERENCES[estimate.reference]}",
+    ]
+
+
+def _preference_memory(estimate: PreferenceEstimate) -> list[str]:
+    parts = dict(estimate.parts)
+    if estimate.reference_gib:
+        parts["reference"] = estimate.reference_gib
+    return [f"{words.gib(estimate.peak_gib)} GiB per GPU with the longest answers ({_largest(parts)})"]
+
+
+def _preference_time(estimate: PreferenceEstimate) -> list[str]:
+    shares = ", ".join(f"{name} {words.percent(share)}" for name, share in estimate.shares.items() if share)
+    cost = "no price: give --usd-per-gpu-hour" if estimate.usd is None else f"price: {estimate.price_basis}"
+    return [shares, cost]

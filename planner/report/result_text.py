@@ -46,6 +46,7 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
     Tornado: render_tornado,
     ManyVariants: render_variants,
     Estimate: render_estimate,
+    reinforcement.PreferenceEstimate: lambda found: reinforcement.render_preference(found),
     reinforcement.RlEstimate: lambda found: reinforcement.render_rl(found),
     InferenceEstimate: lambda found: generation.render_inference(found),
     Explanation: render_explanation,

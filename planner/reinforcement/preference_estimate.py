@@ -1,0 +1,197 @@
+"""Estimate of preference tuning: pairs of answers in one pass, and the reference that they are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from planner import generation
+from planner.analysis.estimate_question import estimate as estimate_training
+from planner.documents.overrides import Source
+from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
+from planner.documents.validation import name_fix
+from planner.errors import Fault, ScenarioError, raise_faults
+from planner.estimates.uncertainty import display_factors
+from planner.library.names import split_count
+from planner.library.schema import Architecture, Library
+from planner.loading.question import resolve_cards
+from planner.reinforcement.rl_results import PreferenceEstimate
+from planner.reinforcement.rl_step import forward_share
+from planner.results.plan_parts import Spread
+from planner.scenario.techniques import WHERE, Configuration
+from planner.units import GIB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.results.estimate import Estimate
+
+SEQUENCES = {"dpo": 2, "orpo": 2, "simpo": 2, "kto": 1}
+"""Answers of one example that are trained on: chosen and rejected ones in one batch; KTO judges each alone."""
+HAS_REFERENCE = {"dpo": True, "kto": True, "orpo": False, "simpo": False}
+"""Whether there is a reference: ORPO (arXiv:2403.07691) and SimPO (arXiv:2405.14734) do without."""
+ESTIMATING_PASSES = {"kto": 1}
+"""Further passes forward of policy and reference: KTO estimates the divergence on mismatched answers
+(arXiv:2402.01306, section 4.2)."""
+OBJECTIVES = tuple(SEQUENCES)
+LONGEST_OF_MEAN = 4.0
+"""The longest answer that is assumed, as a multiple of the mean."""
+SPREAD_MORE = 0.15
+"""Added in squares to the spread of the training speed: no published run informs preference tuning. Prior."""
+
+_Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_amount)]
+
+
+class PreferenceSettings(BaseModel):
+    """Pairs and their reference, as a user asks for them; None is chosen, and said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    objective: Text = "dpo"
+    """dpo, kto, orpo or simpo."""
+    pairs: _Count = 10_000
+    """Examples in all: a prompt with a chosen and a rejected answer; for KTO one with a single answer."""
+    pairs_at_once: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Examples on one GPU in one pass."""
+    input: TokenMean = 256.0
+    """Mean tokens of a prompt."""
+    output: TokenMean = 256.0
+    """Mean tokens of an answer."""
+    longest_output: SequenceLength | None = None
+    """Tokens of the longest answer; None: four times the mean."""
+    compared_with: Literal["model", "adapter", "precomputed", "none"] | None = None
+    """A copy of the model, the model with its adapter switched off, log-probabilities of an earlier pass, or none."""
+    usd_per_gpu_hour: NotNegative | None = None
+    """Price of a GPU; None: the least of the shipped market."""
+
+
+PREFERENCE_FIELDS = frozenset(PreferenceSettings.model_fields)
+
+
+def estimate_preference(
+    architecture: str | Architecture, gpu: str, library: Library | None = None, **settings: Any
+) -> PreferenceEstimate:
+    """Return memory, seconds and dollars of preference tuning on pairs of answers.
+
+    `settings` are the fields of `PreferenceSettings` and those of `planner.scenario.techniques.Configuration` but
+    lengths and micro-batch, which follow from the pairs.
+
+    Raises `ScenarioError` for what cannot run, `LibraryError` for unknown names.
+
+    >>> estimate_preference("qwen3-4b", "A100-80GB", objective="dpo").reference
+    'adapter'
+    """
+    count, gpu = split_count(gpu)
+    if count is not None and settings.setdefault("gpus", count) != count:
+        what = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+    own = {key: value for key, value in settings.items() if key in PREFERENCE_FIELDS}
+    asked = Source(WHERE).validate(PreferenceSettings, own)
+    of_trainer = {key: value for key, value in settings.items() if key not in PREFERENCE_FIELDS}
+    network, card, library = resolve_cards(architecture, gpu, library)
+    named = {"architecture": network.name, "gpu": card.name}
+    method = Source(WHERE).validate(Configuration, {**named, **of_trainer}).method or "lora"
+    raise_faults([Fault(WHERE, 0, *fault) for fault in _faults(asked, method, network)], ScenarioError)
+    longest = asked.longest_output or min(
+        round(LONGEST_OF_MEAN * asked.output), network.max_sequence - int(asked.input)
+    )
+    run = estimate_training(
+        network, card.name, library,
+        **{"packing": "padded", "micro_batch": asked.pairs_at_once * SEQUENCES[asked.objective], **of_trainer},
+        sequence_length=int(asked.input) + longest, tokens_per_sample=asked.input + asked.output,
+    )  # fmt: skip
+    return _answer(asked, run, network, longest, library)
+
+
+def _faults(asked: PreferenceSettings, method: str, network: Architecture) -> Iterator[tuple[str, str, str]]:
+    """Yield place, fault and mend of what cannot be so."""
+    if asked.objective not in SEQUENCES:
+        yield "objective", f"unknown objective {asked.objective!r}", name_fix(asked.objective, OBJECTIVES)
+    elif asked.compared_with not in (None, "none") and not HAS_REFERENCE[asked.objective]:
+        yield "compared_with", f"{asked.objective} has no reference", "leave it out"
+    if asked.compared_with == "adapter" and method == "full":
+        yield "compared_with", "full training has no adapter to switch off", "give model or precomputed"
+    if asked.longest_output is not None and asked.longest_output < asked.output:
+        what = f"{asked.longest_output:,} tokens are fewer than the mean of {asked.output:,.0f}"
+        yield "longest_output", what, "give at least the mean"
+    if asked.input + (asked.longest_output or asked.output) > network.max_sequence:
+        what = (
+            f"{asked.input:,.0f} + {asked.longest_output or asked.output:,.0f} tokens exceed {network.name}'s context"
+        )
+        yield "longest_output" if asked.longest_output else "output", what, f"at most {network.max_sequence:,} together"
+
+
+def _reference_of(asked: PreferenceSettings, method: str) -> Literal["model", "adapter", "precomputed", "none"]:
+    """Return what is compared with: an adapter is switched off where there is one, else a copy is held."""
+    if not HAS_REFERENCE[asked.objective]:
+        return "none"
+    return asked.compared_with or ("model" if method == "full" else "adapter")
+
+
+def _answer(
+    asked: PreferenceSettings, run: Estimate, network: Architecture, longest: int, library: Library
+) -> PreferenceEstimate:
+    techniques = run.techniques
+    reference = _reference_of(asked, techniques.method)
+    training = asked.pairs * SEQUENCES[asked.objective] * (asked.input + asked.output) / run.tokens_per_second
+    each = training * forward_share(techniques.method == "full", techniques.activation_checkpointing != "none")
+    more = ESTIMATING_PASSES.get(asked.objective, 0)
+    passes = more + (0 if reference == "none" else 1 + more)
+    seconds = training + passes * each
+    copy = 0.0
+    if reference == "model":
+        shards = run.gpus if techniques.sharding in ("zero3", "hsdp") else 1
+        copy = 2.0 * network.parameters / shards / GIB
+    low, high = (float(factor) for factor in display_factors((run.sigma**2 + SPREAD_MORE**2) ** 0.5))
+    price = asked.usd_per_gpu_hour
+    basis = "given"
+    if price is None and (found := generation.least_usd_per_gpu_hour(run.gpu, library)):
+        price, basis = found[0], f"least on demand in the shipped market: {found[1]}"
+    hours = seconds / HOUR
+    usd = None if price is None else price * run.gpus * hours
+    vram = run.vram_gib
+    sum(vram.set_aside.values())
+
+    def spread(value: float) -> Spread:
+        return Spread(expected=value, low=value * low, high=value * high)
+
+    return PreferenceEstimate(
+        architecture=network.name,
+        objective=asked.objective,
+        method=techniques.method,
+        gpu=run.gpu,
+        gpus=run.gpus,
+        reference=reference,
+        pairs=asked.pairs,
+        pairs_at_once=asked.pairs_at_once,
+        sequences_per_pair=SEQUENCES[asked.objective],
+        input_tokens=asked.input,
+        output_tokens=asked.output,
+        longest_output=longest,
+        packing=run.packing,
+        peak_gib=vram.peak + copy,
+        usable_gib=vram.usable,
+        reference_gib=copy,
+        fits=vram.peak + copy <= vram.usable,
+        parts={
+            **{name: size for name, size in vram.parts.items() if size > 0},
+            "set aside": sum(vram.set_aside.values()),
+        },
+        hours=spread(hours),
+        shares={"training": training / seconds, "passes forward alone": passes * each / seconds},
+        usd=None if usd is None else spread(usd),
+        price_basis="" if usd is None else basis,
+        evidence="prior",
+        assumed=run.assumed,
+        notes=_notes(reference),
+    )
+
+
+def _notes(reference: str) -> tuple[str, ...]:
+    notes = []
+    if reference == "precomputed":
+        notes.append("the pass that computes the log-probabilities once is in the hours; a second epoch needs none")
+    if reference == "model":
+        notes.append("the copy takes no memory with --compared-with precomputed")
+    return tuple(notes)
