@@ -152,4 +152,4 @@ def served(*arguments: str, cwd: Path | None = None) -> Iterator[tuple[str, subp
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-            process.wait(20)
+            process.wait(200)
