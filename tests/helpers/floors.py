@@ -80,8 +80,10 @@ def lowest_versions(project: dict[str, Any]) -> list[str]:
 def chosen_tests(name: str) -> list[list[str]]:
     """Return the arguments of Python that run the tests of an environment; none where it only solves."""
     paths = sorted({path for found in TESTS.values() for path in found})
-    asked = [(FAST, *paths)] * (name in RUN) + [("slow and not long", *SLOWER)] * (name == "floor")
-    return [["-m", "pytest", "-n0", "-p", "no:cacheprovider", "-m", marks, *files] for marks, *files in asked]
+    asked = [[FAST, *paths]] if name in RUN else []
+    if name == "floor":
+        asked.append(["slow and not long", *SLOWER])
+    return [["-m", "pytest", "-n0", "-p", "no:cacheprovider", "-m", *words] for words in asked]
 
 
 def find_python(version: str) -> str | None:
