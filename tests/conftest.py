@@ -18,14 +18,24 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 
-FIRST = ("tests/laws", "tests/independent", "tests/end_to_end", "tests/analysis")
-"""Folders of the files that take longest: where a file stays in one process, none of them is the last one alone."""
+FIRST = (
+    *("benchmarks/test_mutations.py", "end_to_end/test_documents.py", "end_to_end/test_shipped_scenarios.py"),
+    *("end_to_end/test_public_names.py", "catalogs/test_renewed_list.py", "benchmarks/test_spot_groups.py"),
+    *("laws/", "independent/", "end_to_end/", "analysis/", "services/", "timetable/"),
+)
+"""What takes longest, the longest first: where a file stays in one process, none of these is the last one alone."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files that take longest first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+    def place(item: pytest.Item) -> int:
+        return next(
+            (number for number, path in enumerate(FIRST) if item.nodeid.startswith(f"tests/{path}")), len(FIRST)
+        )
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from tests.helpers.floors import TESTS, chosen_tests, lowest_versions
+from tests.helpers.floors import FAST, SLOWER, TESTS, chosen_tests, lowest_versions
 from tests.helpers.frozen_data import ROOT
 
 WITHOUT_TESTS = {"playwright", "axe-playwright-python", "mcp"}
@@ -32,8 +32,9 @@ def test_every_dependency_that_is_imported_has_tests_under_its_lowest_version() 
 
 
 def test_environments_in_between_only_solve() -> None:
-    """The lowest versions also run slow tests, the newest Python the fast ones of the same folders."""
+    """The lowest versions and the newest Python run the same fast tests, the former the recorded plans and more too."""
     assert chosen_tests("3.12") == []
-    floor, newest = chosen_tests("floor"), chosen_tests("3.13")
-    assert "tests/spot" in floor and "tests/estimates" in floor
-    assert {*newest} - {*floor} == {"not slow and not long and not fuzz and not ecosystem"}
+    (fast, slow), newest = chosen_tests("floor"), chosen_tests("3.13")
+    assert newest == [fast] and {"tests/spot", "tests/estimates", FAST} <= {*fast}
+    assert slow[-len(SLOWER) :] == [*SLOWER] and SLOWER[0] == "tests/end_to_end/test_shipped_scenarios.py"
+    assert [path for path in SLOWER if not (ROOT / path.partition("::")[0]).exists()] == []

@@ -84,12 +84,12 @@ def run_mutations(
 
 
 def _copy(target: Path) -> Path:
-    """Return a copy of what the tests need."""
+    """Return a copy of what the tests need, and of what is compiled: it is valid there, as time stamps stay."""
     target.mkdir()
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("*.pyc.*"))  # half written
         elif source.is_file():
             shutil.copy2(source, target / name)
     return target

@@ -14,7 +14,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import product
 from pathlib import Path
-from time import perf_counter
+from threading import Thread
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -141,13 +142,20 @@ def failed(values: tuple[str, ...], error: BaseException) -> Variant:
 
 
 def solve_chunk(question: SweepQuestion, chunk: Sequence[Places]) -> list[Variant]:
-    """Return the variants of a chunk, which are neighbours; a worker whose parent has ended ends too."""
-    chain, found, parent = Chain(question), list[Variant](), os.environ.get(PARENT)
-    for places in chunk:
-        if parent is not None and parent != str(os.getppid()):
-            os._exit(1)  # nobody waits for the rest, and a pool has no other way to notice
-        found.append(chain.solve(places))
-    return found
+    """Return the variants of a chunk, which are neighbours."""
+    chain = Chain(question)
+    return [chain.solve(places) for places in chunk]
+
+
+def end_with_parent() -> None:
+    """End this worker soon after its parent has ended, also while it waits for a chunk: a pool does not notice."""
+
+    def watch() -> None:
+        while os.environ[PARENT] == str(os.getppid()):
+            sleep(ASKED_EVERY_SECONDS)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 # Solve every variant of a scenario along several ranges, on many workers, into a file.
@@ -184,7 +192,8 @@ def loky_executor(workers: int) -> Iterator[Executor]:
     """Open processes on this machine; leaving ends them at once."""
     from loky import ProcessPoolExecutor
 
-    executor: Any = ProcessPoolExecutor(max_workers=workers, env={**ONE_THREAD, PARENT: str(os.getpid())})
+    environment = {**ONE_THREAD, PARENT: str(os.getpid())}
+    executor: Any = ProcessPoolExecutor(max_workers=workers, initializer=end_with_parent, env=environment)
     try:
         yield executor
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,16 @@ from planner.documents.strict_yaml import parse_document
 from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table, read_offers
-from planner.loading.scenario_file import shipped_scenarios
+from planner.loading.scenario_file import read_scenario, shipped_scenarios
+from planner.scenario.offer import Offer
 from tests.helpers.shipped_catalogs import write_shipped_catalogs
 
 AS_OF = "2026-11-28"
+PLANNED = (
+    *("quickstart", "infeasible", "spot-heavy", "three-jobs-one-budget", "bill-aws-adapter", "bill-runpod-trials"),
+    *("label-2m-documents", "own-or-api", "loss-frontier", "serve-office-hours", "tune-then-serve"),
+)
+"""Scenarios of each structure: one job, no plan, spot, several jobs, whole bills, generation, open choice, services."""
 
 
 def _on_the_market() -> list[str]:
@@ -78,26 +85,35 @@ def test_a_written_list_is_read_as_it_was() -> None:
     assert [one.model_dump() for one in read] == [one.model_dump() for one in hourly] and not faults
 
 
+def _facts(offers: Iterable[Offer]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return what a plan is made of, by the place of each offer; spot prices of a catalog have four digits."""
+    apart = ("date", "dates", "source", "notes", "stock_status", "instance", "spot_usd_per_hour", "zones")
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for offer in offers:
+        instance = offer.instance.removesuffix("_SECURE").removesuffix("_COMMUNITY")
+        data = {key: value for key, value in offer.model_dump().items() if key not in apart}
+        spot = {"spot": pytest.approx(offer.spot_usd_per_hour, abs=1e-4), "zones": offer.zones}
+        found[offer.provider, offer.region, instance] = data | (spot if offer.has_spot else {})
+    return found
+
+
 @pytest.mark.slow
 def test_a_renewed_list_has_the_facts_of_the_shipped_one(renewed: Path) -> None:
     """Terms, links, hosts, zones and most machines come from the library; prices of no discount are left out."""
-    apart = ("date", "dates", "source", "notes", "stock_status", "instance", "spot_usd_per_hour", "zones")
+    assert _facts(read_market(str(renewed / "list.yaml"))) == _facts(read_market(None))
 
-    def facts(path: str | None) -> dict[tuple[Any, ...], dict[str, Any]]:
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for offer in read_market(path):
-            instance = offer.instance.removesuffix("_SECURE").removesuffix("_COMMUNITY")
-            data = {key: value for key, value in offer.model_dump().items() if key not in apart}
-            spot = {"spot": pytest.approx(offer.spot_usd_per_hour, abs=1e-4), "zones": offer.zones}
-            found[offer.provider, offer.region, instance] = data | (spot if offer.has_spot else {})
-        return found
 
-    assert facts(str(renewed / "list.yaml")) == facts(None)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _on_the_market())
+def test_a_scenario_has_the_same_offers_on_a_renewed_list(renewed: Path, name: str) -> None:
+    """With all that a plan is made of, in every shipped scenario."""
+    offers = _facts(read_scenario(name, ["inventory=[prices]"]).offers)
+    assert offers and offers == _facts(read_scenario(name).offers)
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", _on_the_market())
+@pytest.mark.parametrize("name", PLANNED)
 def test_a_renewed_list_plans_the_same_machine_at_the_same_cost(renewed: Path, name: str) -> None:
-    """To a cent, in every shipped scenario."""
+    """To a cent, in a shipped scenario of each structure; the others have the same offers."""
     assert _plan(name, "--set", "inventory=[prices]") == _plan(name)

@@ -14,7 +14,7 @@ from tests.helpers.frozen_data import ROOT
 pytestmark = pytest.mark.ecosystem
 
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
-SECONDS = 300
+SECONDS = 3000
 """For one cell."""
 
 

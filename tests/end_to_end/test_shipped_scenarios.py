@@ -19,10 +19,8 @@ from planner.report.plan_text import render
 from planner.report.words import WIDTH
 from planner.results.plan import Plan
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job
-from planner.scenario.service_load import ServeJob
-from planner.solving.prepare import prepare
-from planner.solving.solve import solve, solve_prepared
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
+from planner.solving.solve import solve
 from tests.helpers.costs import AS_OF, COSTS, machines_of, plan_of
 from tests.helpers.frozen_data import FROZEN_MARKET, ROOT, frozen_scenarios
 from tests.helpers.shown_arithmetic import check_shown_arithmetic
@@ -114,7 +112,7 @@ def _check_timetable(name: str, plan: Plan) -> None:
 @pytest.mark.parametrize("name", SOLVED_TWICE)
 def test_solver_of_another_family_finds_the_same_optimum(name: str) -> None:
     """CBC (branch and cut of its own) agrees with HiGHS on status and objective, and the plan is the same."""
-    one, other = _plans(read_scenario(frozen_scenarios()[name]))
+    one, other = plan_of(name), _plan_of_cbc(read_scenario(frozen_scenarios()[name]))
     assert other.status == one.status
     if one.services and one.objective is not None and one.gap is not None:  # a path through a pool, within its gap
         assert other.objective == pytest.approx(one.objective, rel=one.gap + 1e-6)
@@ -124,13 +122,9 @@ def test_solver_of_another_family_finds_the_same_optimum(name: str) -> None:
         assert [job.offer for job in other.jobs] == [job.offer for job in one.jobs]
 
 
-def _plans(scenario: Scenario) -> list[Plan]:
-    """Return the plans of HiGHS and of CBC, of candidates that are computed once where a scenario is one program."""
-    by_solver = [SolveOptions(solver=solver, as_of=AS_OF) for solver in ("highs", "cbc")]  # type: ignore[arg-type]
-    if open_job(scenario) is not None or any(isinstance(job, ServeJob) for job in scenario.jobs):
-        return [solve(scenario, options, explains=False) for options in by_solver]
-    prepared = prepare(scenario.on_day(AS_OF))
-    return [solve_prepared(prepared, options, explains=False) for options in by_solver]
+def _plan_of_cbc(scenario: Scenario) -> Plan:
+    """Return the plan of CBC; where there is none, nothing says why."""
+    return solve(scenario, SolveOptions(solver="cbc", as_of=AS_OF), explains=False)
 
 
 def test_llama_2_70b_from_scratch_takes_about_the_reported_gpu_hours() -> None:

@@ -34,6 +34,12 @@ def machine(tmp_path: Path) -> FakeMachine:
     return FakeMachine(tmp_path, files_of(solved("quickstart")))
 
 
+def is_asleep(number: int) -> bool:
+    """Return whether a process waits for something, as a shell for its child."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(number)], capture_output=True, text=True, check=True)
+    return listed.stdout.startswith("S")
+
+
 def has_trained(calls: list[str]) -> bool:
     """Return whether the trainer was started."""
     return any(call.startswith("trl sft") for call in calls)
@@ -85,15 +91,15 @@ def test_a_trainer_that_fails_is_not_at_its_end(machine: FakeMachine) -> None:
 
 def test_the_script_outlives_a_worker_that_saves_after_its_launcher_has_ended(machine: FakeMachine) -> None:
     """The launcher ends at SIGTERM at once, as torchrun's does under a command line; its worker takes half a second."""
-    worker = f'trap "sleep 0.5; echo saved >> {machine.calls}; exit 0" TERM; while :; do sleep 0.05; done'
-    machine.tool("trl", f"sh -c '{worker}' & trap 'exit 1' TERM; echo up > {machine.folder}/pid; wait")
+    saves = f'trap "sleep 0.5; echo saved >> {machine.calls}; exit 0" TERM'
+    worker = f"{saves}; touch {machine.folder}/up; while :; do sleep 0.05; done"
+    machine.tool("trl", f"trap 'exit 1' TERM; sh -c '{worker}' & wait")
     process = machine.start(UPLOAD_TO="me/model")
-    while not (machine.folder / "pid").exists():
+    while not (machine.folder / "up").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    code = process.wait(timeout=60)  # not until its output is closed: the worker holds that
+    code = process.wait(timeout=600)  # not until its output is closed: the worker holds that
     assert code == 143 and machine.calls.read_text().splitlines()[-1] == "saved"
     machine.ended(process)
 
@@ -127,7 +133,7 @@ def test_a_failure_comes_through_an_interactive_shell_on_a_terminal(machine: Fak
     program = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
     done = subprocess.run(
         [sys.executable, "-c", program, shell, "-i", "-c", command], cwd=machine.run, stdin=subprocess.DEVNULL,
-        env=machine.environment(), capture_output=True, timeout=60, check=False,
+        env=machine.environment(), capture_output=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 7, done.stdout[-600:]
     assert not (machine.out / "quickstart" / "finished.txt").exists()
@@ -248,11 +254,10 @@ def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path
     lines = "\n".join(script_lines("run_once.sh"))
     script.write_text(f"set -e\n{lines}\n{slow}run_to_its_end {tmp_path}/last sh -c '{trained}'\n")
     process = subprocess.Popen(["bash", str(script)], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "last").exists():
+    while not (tmp_path / "last").exists() or not is_asleep(process.pid):  # until it waits
         time.sleep(0.02)
-    time.sleep(0.2)  # until it waits
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
 
 
 def test_slurm_gives_each_node_its_number_and_its_own_environment(tmp_path: Path) -> None:

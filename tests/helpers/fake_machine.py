@@ -39,7 +39,7 @@ def get_world_size():
 
 
 def all_gather(every, mine):
-    place, until = pathlib.Path(os.environ["MEETING_PLACE"]), time.monotonic() + 30
+    place, until = pathlib.Path(os.environ["MEETING_PLACE"]), time.monotonic() + 300
     part = place / (os.environ["RANK"] + ".part")
     part.write_text(json.dumps(mine))
     part.rename(part.with_suffix(".json"))
@@ -126,7 +126,7 @@ class FakeMachine:
 
     def ended(self, process: subprocess.Popen[str]) -> Ended:
         """Wait for a script and return how it ended."""
-        said, wrong = process.communicate(timeout=60)
+        said, wrong = process.communicate(timeout=600)  # only a hang takes so long
         return Ended(process.returncode, self.calls.read_text().splitlines(), said + wrong)
 
     def run_script(self, script: str = "run.sh", *words: str, shell: str = "bash", **more: str) -> Ended:

@@ -5,8 +5,8 @@
     python -m tests.helpers.floors 3.13     the newest versions on that Python
 
 Each environment installs the package and solves the quickstart with every solver. The lowest versions and the newest
-Python also run the tests of `TESTS`. What works on both ends works on the Pythons between, which only solve. A Python
-that the machine lacks is left out.
+Python also run the fast tests of `TESTS`, and the lowest versions the slow ones of `SLOWER`. What works on both ends
+works on the Pythons between, which only solve. A Python that the machine lacks is left out.
 
 **What this proves.** Every function of a dependency that we call exists in its lowest version and gives the same
 results: numpy computes its functions by other code from version to version, so estimates, spot policies and the
@@ -59,11 +59,15 @@ TESTS = {
 """Tests that reach each dependency: those of the modules that import it."""
 APART = {"mcp"}
 """Extras that go with no lowest version: the SDK asks for a newer uvicorn and Starlette than `web` does."""
-MARKS = {
-    "floor": "not long and not fuzz and not ecosystem",
-    NEWER[-1]: "not slow and not long and not fuzz and not ecosystem",
-}
-"""Marks of the tests that an environment runs; any other environment runs none."""
+RUN = {"floor", NEWER[-1]}
+"""Environments that run tests; any other one only solves."""
+FAST = "not slow and not long and not fuzz and not ecosystem"
+SLOWER = (
+    *("tests/end_to_end/test_shipped_scenarios.py", "tests/laws/test_last_bit.py", "tests/analysis/sweep"),
+    "tests/benchmarks/test_calibrate.py::test_rows_that_say_nothing_leave_the_prior",
+)
+"""Slow tests for the lowest versions: recorded plans, last digits of another numpy, and packages that no fast test has.
+"""
 
 
 def lowest_versions(project: dict[str, Any]) -> list[str]:
@@ -73,12 +77,13 @@ def lowest_versions(project: dict[str, Any]) -> list[str]:
     return sorted({re.sub(r"\s*>=\s*([^,;\s]+)[^;]*", r"==\1", one) for one in declared})
 
 
-def chosen_tests(name: str) -> list[str]:
+def chosen_tests(name: str) -> list[list[str]]:
     """Return the arguments of Python that run the tests of an environment; none where it only solves."""
-    if name not in MARKS:
-        return []
     paths = sorted({path for found in TESTS.values() for path in found})
-    return ["-m", "pytest", "-n0", "-p", "no:cacheprovider", "-m", MARKS[name], *paths]
+    asked = [[FAST, *paths]] if name in RUN else []
+    if name == "floor":
+        asked.append(["slow and not long", *SLOWER])
+    return [["-m", "pytest", "-n0", "-p", "no:cacheprovider", "-m", *words] for words in asked]
 
 
 def find_python(version: str) -> str | None:
@@ -91,12 +96,12 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def commands(python: str, folder: str, packages: list[str], tests: list[str]) -> list[list[str]]:
+def commands(python: str, folder: str, packages: list[str], tests: list[list[str]]) -> list[list[str]]:
     """Return what makes an environment in a folder and tries it, with the quickstart alone where there are no tests."""
     inside = str(Path(folder, "bin", "python"))
     solves = [[inside, "-m", "planner", "solve", "quickstart", "--solver", solver] for solver in SOLVERS]
     install = [inside, "-m", "pip", "install", "--quiet", *packages]
-    return [[python, "-m", "venv", folder], install, *solves, *([[inside, *tests]] if tests else [])]
+    return [[python, "-m", "venv", folder], install, *solves, *([inside, *asked] for asked in tests)]
 
 
 def attempt(name: str) -> bool:

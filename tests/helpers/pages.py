@@ -124,7 +124,7 @@ class Page:
 
 
 @contextmanager
-def client_of(scenario: OpenedScenario, limit_seconds: float = 120.0) -> Iterator[Page]:
+def client_of(scenario: OpenedScenario, limit_seconds: float = 1200.0) -> Iterator[Page]:
     """Yield the page of a server in this process; what it solves runs in processes of its own."""
     from starlette.testclient import TestClient
 
@@ -152,4 +152,4 @@ def served(*arguments: str, cwd: Path | None = None) -> Iterator[tuple[str, subp
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-            process.wait(20)
+            process.wait(200)

@@ -14,7 +14,7 @@ from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 
-SHARES = (0.5, 0.75, 0.9, 0.98, 1.0, 1.02, 1.1, 1.5, 4.0)
+SHARES = (0.5, 0.9, 0.98, 1.0, 1.02, 1.5)
 """Budgets over what the plan without one costs at the confidence of the budget."""
 QUESTIONS = {
     "quickstart": ("limits.providers.allow=[aws, gcp, runpod-community]",),

@@ -24,6 +24,7 @@ from planner.scenario.scenario import scenario_data
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.probes import probed, write_probe_file
 from tests.helpers.services import desk
+from tests.services.test_jobs_and_services import both
 
 OPTIONS = planner.SolveOptions(as_of=datetime.date(2026, 11, 21))
 LOG = "step,elapsed_seconds\n" + "".join(f"{step},{20 * step}\n" for step in range(1, 101))
@@ -76,7 +77,7 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "tornado": lambda _: planner.tornado("quickstart", OPTIONS),
     "what if": lambda _: planner.what_if("quickstart", {"jobs.0.deadline": "2h"}, OPTIONS),
     "explanation": lambda _: planner.explain("quickstart", why_not="gpu=RTX4090", options=OPTIONS),
-    "explanation of both": lambda _: planner.explain("tune-then-serve", options=OPTIONS),
+    "explanation of both": lambda _: planner.explain(both(), options=OPTIONS),
     "answer on a technique": lambda _: planner.explain_technique("quickstart", "shared_layers"),
     "simulation": lambda _: planner.simulate("quickstart", options=OPTIONS, runs=20),
     "simulation of a service": lambda _: planner.simulate_service(desk(), options=OPTIONS, runs=100),

@@ -198,7 +198,7 @@ def solve() -> float:
 before = solve()
 if child := os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # without its threads a solver waits at full speed
+resource.setrlimit(resource.RLIMIT_CPU, (600, 600))  # without its threads a solver waits at full speed
 os._exit(0 if solve() == before else 1)
 """
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,20 +19,39 @@ from tests.helpers.pages import opened
 from tests.helpers.reports import OPTIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
+LIMIT_SECONDS = 600.0
+"""Of a request: far longer than any takes on a busy machine."""
 
 
 def request(*settings: str) -> dict[str, Any]:
     return {"task": "plan", "settings": settings, "reference": (), "width": 700}
 
 
+def never_answer(setting: str, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Halt the process that is asked with a setting; return what says that it was asked."""
+    ask, asked = workers.Worker.ask, threading.Event()
+
+    def halted(self: workers.Worker, request: dict[str, Any], limit_seconds: float) -> dict[str, Any]:
+        if setting in request["settings"]:
+            with contextlib.suppress(ProcessLookupError):  # it has been ended already
+                os.kill(self._process.pid, signal.SIGSTOP)
+            asked.set()
+        return ask(self, request, limit_seconds)
+
+    monkeypatch.setattr(workers.Worker, "ask", halted)
+    return asked
+
+
 def test_a_superseded_solve_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without grace the process of the first request is ended, and the second gets its own answer."""
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.0)
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, 60.0)
+    asked = never_answer("limits.budget_usd=3", monkeypatch)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
 
     async def two() -> list[Any]:
         first = asyncio.create_task(queue.ask(request("limits.budget_usd=3")))
-        await asyncio.sleep(0.05)
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
         second = asyncio.create_task(queue.ask(request("limits.budget_usd=4")))
         return await asyncio.gather(first, second, return_exceptions=True)
 
@@ -42,7 +65,7 @@ def test_a_superseded_solve_is_stopped(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_process_that_ends_is_replaced(tmp_path: Path) -> None:
     """Whoever waits for it is answered with an error, and the next request starts another process."""
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, 60.0)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
 
     async def killed() -> tuple[Any, Any]:
         await queue.ask(request())
@@ -86,18 +109,18 @@ def test_a_request_whose_process_ends_gets_its_answer_from_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page sees no error of a process that the system killed once."""
-    found = ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, 60.0), 1, monkeypatch)
+    found = ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS), 1, monkeypatch)
     assert found["usd"] > 0
 
 
 def test_a_request_that_ends_two_processes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is an error and not a wait for ever."""
-    assert isinstance(ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, 60.0), 2, monkeypatch), Broken)
+    assert isinstance(ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS), 2, monkeypatch), Broken)
 
 
 def test_a_closed_queue_answers_at_once_and_starts_nothing(tmp_path: Path) -> None:
     """Also while its first process starts, which takes a second: Ctrl-C waits for nobody."""
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, 60.0)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
 
     async def closed() -> list[Any]:
         running = asyncio.create_task(queue.ask(request()))
@@ -110,7 +133,7 @@ def test_a_closed_queue_answers_at_once_and_starts_nothing(tmp_path: Path) -> No
 
 def test_processes_that_hold_too_much_memory_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the page unused for longest first; a page whose process ended is answered by another."""
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, 60.0)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
 
     async def two() -> list[bool]:
         await sessions.ask("a", request())
@@ -143,7 +166,7 @@ def test_a_process_is_replaced_after_so_many_answers(tmp_path: Path, monkeypatch
 def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page more than allowed takes the place of an idle one; where none is idle it has to wait."""
     monkeypatch.setattr(workers, "MOST_SESSIONS", 1)
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, 60.0)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
 
     async def three() -> list[Any]:
         await sessions.ask("a", request())
@@ -160,16 +183,18 @@ def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pyt
     assert isinstance(refused, Busy) and answer["usd"] > 0
 
 
-def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
+def test_what_nobody_waits_for_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve that is not wanted any more ends with its process, and the next request has an answer."""
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, 60.0)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
     curve = {**request(), "task": "frontier"}
+    asked = never_answer("limits.budget_usd=3", monkeypatch)
 
     async def dropped() -> list[Any]:
         sessions.drop("a", "frontier")  # a page that asked for nothing yet
         await sessions.ask("a", curve)
         running = asyncio.create_task(sessions.ask("a", {**curve, "settings": ("limits.budget_usd=3",)}))
-        await asyncio.sleep(0.01)
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
         sessions.drop("a", "frontier")
         return [*await asyncio.gather(running, return_exceptions=True), await sessions.ask("a", curve)]
 

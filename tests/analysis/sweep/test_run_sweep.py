@@ -164,22 +164,26 @@ def test_workers_end_with_the_sweep(tmp_path: Path) -> None:
     vary = ["--vary", "jobs.bot.work.tokens=1e6:9e8:1e6"]
     asked = ["sweep", str(path), *vary, "--workers", "2", "-o", str(out)]
     process = subprocess.Popen([sys.executable, "-m", "planner", *asked], cwd=ROOT)
-    workers = _wait_until(lambda: _children(process.pid), 60)
+    workers = _wait_until(lambda: _children(process.pid))
     process.kill()
     process.wait()
-    assert _wait_until(lambda: not any(map(_is_running, workers)), 60)
+    assert len(workers) == 2
+    assert _wait_until(lambda: not any(map(_is_running, workers)))
 
 
-def _wait_until(condition: Callable[[], Any], seconds: float) -> Any:
-    stop = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < stop:
+def _wait_until(condition: Callable[[], Any], seconds: int = 600) -> Any:
+    """Wait until something holds; far longer than it takes on a busy machine."""
+    for _ in range(5 * seconds):
+        if found := condition():
+            break
         time.sleep(0.2)
     return found
 
 
 def _children(parent: int) -> list[int]:
     """Return the worker processes of a process, once there are two."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    every = ["ps", "-ewwo", "pid=,ppid=,args="]  # not cut to the width of a terminal
+    listed = subprocess.run(every, capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=2) for line in listed.splitlines()]
     found = [int(pid) for pid, ppid, args in rows if int(ppid) == parent and "LokyProcess" in args]
     return found if len(found) == 2 else []
