@@ -256,7 +256,9 @@ def names_offered(source: Source) -> list[str]:
         for node in source.tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NAMES_BY_MODULE"
     )
-    return [name for table in tables for names in ast.literal_eval(table).values() for name in names]
+    # A long tuple may be written in parts (`*("a", "b")`), which `ast.literal_eval` refuses.
+    names = (name for table in tables if isinstance(table, ast.Dict) for name in ast.walk(ast.Tuple(table.values)))
+    return [name.value for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
 
 
 def asks_for_a_kind(node: ast.AST) -> bool:
