@@ -100,6 +100,8 @@ class Fleet(Part):
     """Of the requests that each limit holds for, as asked."""
     limits: tuple[LatencyLimit, ...]
     baselines: tuple[FleetBaseline, ...] = ()
+    any_mix: FleetBaseline | None = None
+    """What any number of kinds would cost; None where it saves nothing, or where the scenario allows it."""
     api: tuple[ApiPrice, ...] = ()
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 

@@ -26,7 +26,7 @@ from planner.scenario.service_load import ServeJob
 from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
 from planner.services.evaluated_kind import EvaluatedKind, NamedKind
 from planner.services.fleet_kinds import ReplicaKind, ServedKinds
-from planner.services.fleet_optimise import SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
+from planner.services.fleet_optimise import FLEET_GAP, SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of
 from planner.services.replica_traffic import Traffic
 from planner.solving.break_even import bracket
@@ -75,12 +75,13 @@ def build_service(
         raise AuditError(f"the plan is not the fleet that the search chose: {differences}")
     month = MONTH_HOURS / problem.hours
     baselines = tuple(_baseline(served, market, simple, month) for simple in found.simple)
+    any_mix = _any_mix(served, market, found, month)
     others = {
         "assumed": (*_default_limits(job), *_conversions(served, used, library)),
         "bound_usd": min(made.cost_usd, found.solved.bound * cycle_of(job.for_hours, problem.hours)),
         "kinds_made": len(served.kinds),
         "kinds_left": found.solved.kept,
-        "fleet": made.fleet.model_copy(update={"baselines": baselines}),
+        "fleet": made.fleet.model_copy(update={"baselines": baselines, "any_mix": any_mix}),
         "notes": _notes(served, used, library),
     }
     return made.model_copy(update=others)
@@ -202,15 +203,16 @@ def compare_with_search(
     able, usd = fleets @ problem.capacity, problem.cost(fleets) * cycle_of(served.job.for_hours, problem.hours)
     use = np.divide(problem.load, able, out=np.zeros_like(able), where=able > 0)
     share = served_on_average(_of_used(served, problem, used), fleets)
-    figures: list[Compared] = [
+    rows = [served.kinds[place] for place in used]
+    figures: list[Compared] = []
+    for row, kind, evaluated in zip(rows, made.fleet.kinds, fleet.kinds, strict=True):
+        figures += _compared_kind(served, row, kind, evaluated)
+    figures += [
         ("cost_usd", usd, made.cost_usd),
         ("fleet.served_share", share, made.fleet.served_share),
         ("fleet.use_by_hour", tuple(use.tolist()), made.fleet.use_by_hour),
         ("fleet.replicas_by_hour", tuple((fleets @ problem.replicas).tolist()), _floats(made.fleet.replicas_by_hour)),
     ]
-    rows = [served.kinds[place] for place in used]
-    for row, kind, evaluated in zip(rows, made.fleet.kinds, fleet.kinds, strict=True):
-        figures += _compared_kind(served, row, kind, evaluated)
     latencies = zip(*_latencies(served, np.asarray([row.which for row in rows]), float(np.max(use))), strict=True)
     of_latency: list[Compared] = [
         (f"fleet.{kind.offer}.latency", both, (kind.ttft_seconds, kind.tpot_seconds))
@@ -260,6 +262,20 @@ def _baseline(served: ServedKinds, market: Market, one: SimpleFleet, month: floa
     """Return a simpler fleet with its dollars of a month, `month` cycles long."""
     machines = "" if one.kind < 0 else _machines(served, market, one)
     return FleetBaseline(name=one.name, usd_per_month=None if one.usd is None else one.usd * month, machines=machines)
+
+
+def _any_mix(served: ServedKinds, market: Market, found: FoundFleet, month: float) -> FleetBaseline | None:
+    """Return the fleet of any number of kinds with its dollars of a month; None where the plan costs no more."""
+    fleets, plan = found.solved.any_mix, found.solved.fleets
+    if fleets is None or plan is None:
+        return None
+    usd, most = found.problem.cost(fleets) * month, found.problem.cost(plan) * month
+    if usd >= most * (1.0 - FLEET_GAP):
+        return None
+    kinds = [served.kinds[place] for place in np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()]
+    providers = sorted({market.offers[kind.offer].provider for kind in kinds})
+    machines = f"{len(kinds):,} kinds at {', '.join(providers)}"
+    return FleetBaseline(name="any mix of kinds", usd_per_month=usd, machines=machines)
 
 
 def _machines(served: ServedKinds, market: Market, one: SimpleFleet) -> str:
@@ -347,6 +363,7 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
         stock={index: offer.stock for index, offer in enumerate(market.offers) if offer.stock is not None},
         quota={providers[name]: most for name, most in limits.quota.items() if name in providers},
         min_replicas=job.replicas.min,
+        most_kinds=job.most_kinds,
         peaks=tuple(_peak(limit, most, kinds, market) for limit, most in given_peaks(limits)),
         budget_usd=None if limits.budget_usd is None else limits.budget_usd / cycle_of(job.for_hours, len(load)),
         most_on_spot=limits.spot_share.max,
