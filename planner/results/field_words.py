@@ -135,7 +135,6 @@ FIELD_WORDS = {
     "fleet": "Replicas of every hour, and their cost.",
     "baseline": "Cost of the obvious plan; None where there is none.",
     "baselines": "Cost of the obvious fleets.",
-    "any_mix": "Cost of a fleet of any number of kinds of machines.",
     # Techniques, in the spelling of a scenario.
     "weight_bits": "Bits of a base weight.",
     "weight_format": "Format of the weights.",

@@ -14,7 +14,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.scenario.service_load import LEAST_REPLICA_SHARE
 from planner.services.fleet_problem import LOAD_TOLERANCE, FleetProblem, most_machines
 
-MOST_LISTED = 10
+MOST_OF_A_PAIR = 10
 """Machines of a kind whose number is tried in full for a bound; more of both kinds are bounded as if divisible."""
 MOST_ON_GRID = 200
 """Different numbers of machines of a kind that are listed; where more may be needed they are listed in steps."""
@@ -34,7 +34,7 @@ def least_dollars_of_pairs(problem: FleetProblem) -> Floats:
     found = np.zeros((problem.kinds, problem.kinds))
     for load, times in zip(loads.tolist(), hours.tolist(), strict=True):
         needed = np.ceil(np.maximum(load / problem.capacity, problem.min_replicas / pairs.replicas))
-        are_many = needed > MOST_LISTED  # of a pair the numbers of one kind suffice, those of the other follow
+        are_many = needed > MOST_OF_A_PAIR  # of a pair the numbers of one kind suffice, those of the other follow
         least = np.where(np.logical_and.outer(are_many, are_many), pairs.divisible * load, np.inf)
         for count in range(int(np.max(needed[~are_many], initial=-1)) + 1):
             some = np.flatnonzero((needed >= count) & ~are_many)
