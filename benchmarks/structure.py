@@ -241,10 +241,10 @@ def measure(root: Path) -> dict[str, int]:
 
 
 def names_a_service(source: Source) -> bool:
-    """Return whether a name of the module (not its prose) speaks of a service."""
+    """Return whether a name of the module (not its prose) speaks of a service; a managed one is another notion."""
     for node in source.nodes:
         word = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
-        if isinstance(word, str) and "service" in word.lower():
+        if isinstance(word, str) and "service" in word.lower() and "managed" not in word.lower():
             return True
     return False
 

@@ -149,6 +149,16 @@ class Service(Part):
         return self.fleet.kinds
 
     @property
+    def machines_named(self) -> set[tuple[str, str]]:
+        """Providers with their GPUs, as a job names them."""
+        return {(kind.provider, kind.gpu) for kind in self.rented}
+
+    @property
+    def offers_named(self) -> set[str]:
+        """Labels of the offers that its machines and the services by the token are."""
+        return {kind.offer for kind in self.rented} | {hosted.offer for hosted in self.fleet.api}
+
+    @property
     def gap(self) -> float:
         """How far the cost may lie above the least one, as a share of it."""
         return max(0.0, self.cost_usd - self.bound_usd) / max(self.cost_usd, 1e-9)

@@ -105,8 +105,7 @@ def fleets_of_few(problem: FleetProblem, hours: Integers) -> Floats | None:
 
     The cheapest ones that each hour may have, those on one kind alone among them.
     """
-    counts = [_numbers(int(most)) for most in most_machines(problem)]
-    fleets = np.stack(np.meshgrid(*counts, indexing="ij"), axis=-1).reshape(-1, problem.kinds)
+    fleets = listed_fleets(problem)
     order = np.argsort(fleets @ problem.usd, kind="stable")
     fleets = fleets[order]
     alone = np.count_nonzero(fleets, axis=1) == 1
@@ -116,6 +115,12 @@ def fleets_of_few(problem: FleetProblem, hours: Integers) -> Floats | None:
             return None
         found += [fleets[fits][:CHEAPEST_LISTED], fleets[fits & alone][:1]]
     return np.unique(np.concatenate(found), axis=0)
+
+
+def listed_fleets(problem: FleetProblem) -> Floats:
+    """Return fleets (f, kinds) of one or two kinds: all numbers of machines, in steps where there are very many."""
+    counts = [_numbers(int(most)) for most in most_machines(problem)]
+    return np.stack(np.meshgrid(*counts, indexing="ij"), axis=-1).reshape(-1, problem.kinds)
 
 
 def _numbers(most: int) -> Floats:

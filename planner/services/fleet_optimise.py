@@ -14,10 +14,17 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.records import record
 from planner.scenario.scenario import SolveOptions
-from planner.services.few_kinds import fleets_of_few, is_listed_whole, least_dollars_of_pairs
+from planner.services.few_kinds import fleets_of_few, is_listed_whole, least_dollars_of_pairs, listed_fleets
 from planner.services.fleet_problem import FleetProblem, first_rows, served_of, undominated_kinds
 from planner.services.fleet_program import hour_classes, hour_prices
-from planner.services.fleet_refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment
+from planner.services.fleet_refine import (
+    bound_of_fleets,
+    central_multipliers,
+    enriched,
+    fleets_at_prices,
+    has_passed,
+    latest_moment,
+)
 
 # Simpler fleets for the same load: one kind for the peak, one kind by the hour, the mix of the peak always on.
 
@@ -208,7 +215,9 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | 
 MOST_PAIRS = 1000
 """Pairs of kinds that are searched, those with the least bound first."""
 MOST_PAIR_PROOFS = 12
-"""Pairs whose bound is made closer by programs: most of the others' bounds lie above the fleet that is known."""
+"""Pairs whose bound is made closer by a program: most of the others' bounds lie above the fleet that is known."""
+MOST_BOUNDED = 2000
+"""Fleets of a pair up to which that program has them all."""
 
 
 def _of_few_kinds(problem: FleetProblem, mixed: SolvedFleet, options: SolveOptions, until: float | None) -> SolvedFleet:
@@ -252,9 +261,17 @@ def _of_a_pair(problem: FleetProblem, options: SolveOptions, until: float | None
     for place in order[:MOST_PAIR_PROOFS]:
         if least[place] >= usd * (1.0 - max(options.gap, WANTED_GAP)) or has_passed(until):
             break
-        pair = replace(problem, most_kinds=None).choosing(np.unique([first[place], second[place]]))
-        least[place] = max(least[place], _of_any_mix(pair, options, until).bound)
+        least[place] = max(least[place], _bound_of_pair(problem.choosing(np.unique([first[place], second[place]]))))
     return fleets, float(np.min(least))
+
+
+def _bound_of_pair(pair: FleetProblem) -> float:
+    """Return dollars below which no fleet of a pair of kinds costs, starts among them; 0 where there are too many."""
+    fleets = listed_fleets(pair)
+    if len(fleets) > MOST_BOUNDED or not is_listed_whole(pair):
+        return 0.0
+    small = pair.with_costly_starts()
+    return bound_of_fleets(small, hour_classes(small.load, small.room), fleets)
 
 
 def _of_more_kinds(
