@@ -36,6 +36,9 @@ def test_a_replica_that_carries_too_little_of_its_even_share_is_none() -> None:
     fleets = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [1.0, 0.0, 2.0], [0.0, 0.0, 2.0], [1.0, 1.0, 1.0]])
     assert problem.carries(fleets, 1.0).tolist() == [True, False, True, True, False]
     assert replace(problem, most_kinds=None).carries(fleets, 1.0).all()
+    equal = fleet([1.0], [1.0] * 3, [1.0] * 3, [0.0] * 3, most_kinds=2)
+    three = np.ones((1, 3))
+    assert not equal.carries(three, 1.0)[0] and replace(equal, most_kinds=3).carries(three, 1.0)[0]
 
 
 def test_a_tiny_replica_no_longer_stands_in_for_a_second_one() -> None:

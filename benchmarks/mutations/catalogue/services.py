@@ -1,6 +1,6 @@
 """Bugs in the figures of services: in their search, their evaluation, the queues that both share, and their audit."""
 
-from benchmarks.mutations.catalogue.tests import FLEET, KINDS, QUEUES, SERVED
+from benchmarks.mutations.catalogue.tests import FEW, FLEET, KINDS, QUEUES, SERVED
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -83,6 +83,21 @@ AREA.of("planner/services/evaluated_fleet.py", SERVED)
 AREA.add("an hour is used half", "use_by_hour=tuple(self.use)", "use_by_hour=tuple(use / 2 for use in self.use)")
 AREA.add("an hour has a replica more", "round(standing) for standing", "round(standing) + 1 for standing")
 AREA.add("latency is that of the mean use", "min(max(self.use), 1.0)", "min(self.mean_by_load(self.use), 1.0)")
+
+AREA.of("planner/services/fleet_problem.py", FEW)
+AREA.add("a tiny replica counts", "return np.asarray(is_even & (np", "return np.asarray((np")
+AREA.add("an hour may have any kinds", "is_even & (np.count_nonzero(used, axis=1) <=", "is_even & (0 <=")
+
+AREA.of("planner/services/few_kinds.py", FEW)
+AREA.add("a pair stands on no replicas", "np.maximum(carried, standing / self.replicas)", "carried")
+AREA.add(
+    "a pair carries a load without the row",
+    "load - count * problem.capacity[some], 0.0",
+    "load - 0 * problem.capacity[some], 0.0",
+)
+
+AREA.of("planner/services/audited_fleet.py", FEW)
+AREA.add("the audit counts no kinds", "most_kinds, len(fleet.kinds)", "most_kinds, 0")
 
 AREA.of("planner/services/audited_fleet.py", SERVED)
 AREA.add("an hour may have no replica", '("replicas", job.replicas.min,', '("replicas", 0,')
