@@ -241,10 +241,10 @@ def measure(root: Path) -> dict[str, int]:
 
 
 def names_a_service(source: Source) -> bool:
-    """Return whether a name of the module (not its prose) speaks of a service."""
+    """Return whether a name of the module (not its prose) speaks of a service; a managed one is another notion."""
     for node in source.nodes:
         word = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
-        if isinstance(word, str) and "service" in word.lower():
+        if isinstance(word, str) and "service" in word.lower() and "managed" not in word.lower():
             return True
     return False
 
@@ -256,7 +256,9 @@ def names_offered(source: Source) -> list[str]:
         for node in source.tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NAMES_BY_MODULE"
     )
-    return [name for table in tables for names in ast.literal_eval(table).values() for name in names]
+    # A long tuple may be written in parts (`*("a", "b")`), which `ast.literal_eval` refuses.
+    names = (name for table in tables if isinstance(table, ast.Dict) for name in ast.walk(ast.Tuple(table.values)))
+    return [name.value for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
 
 
 def asks_for_a_kind(node: ast.AST) -> bool:

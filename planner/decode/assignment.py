@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_quick_market
+from planner.decode.notes import build_generation_notes, build_managed_notes, build_notes, on_quick_market
 from planner.errors import AuditError
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
 from planner.evaluation.evaluate import evaluate
@@ -117,7 +117,7 @@ def _notes(
     chosen: ChosenCandidate, made: Assignment, limits: Limits, library: Library, as_of: datetime.date
 ) -> tuple[str, ...]:
     if chosen.candidates.is_managed_service[chosen.row]:
-        return build_service_notes(chosen, limits, as_of)
+        return build_managed_notes(chosen, limits, as_of)
     quick = on_quick_market(made, chosen.job)
     if made.inference is not None:
         return (*quick, *build_generation_notes(chosen, made.inference, limits, as_of))

@@ -19,8 +19,7 @@ from planner.configurations.recipe import Recipe
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
 from planner.records import record
-from planner.results.fleet import Service
-from planner.results.plan import Assignment, Inputs
+from planner.results.plan import Inputs, Planned
 from planner.results.plan_parts import Pause
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, offer_data, offer_labels
@@ -142,49 +141,14 @@ class ChosenCandidate:
 # What a plan was made from: the scenario as it was read, and the offers that the plan names.
 
 
-def build_inputs(scenario: Scenario, jobs: Sequence[Assignment], solvers: Mapping[str, str]) -> Inputs:
+def build_inputs(scenario: Scenario, planned: Sequence[Planned], solvers: Mapping[str, str]) -> Inputs:
     """Return the inputs of a plan; `solvers` has the version of each solver package.
 
     Of each machine that the plan rents or names as the next best, all offers are included: the plan says in how many
     regions it is offered.
     """
-    return _inputs(scenario, *_of_jobs(jobs), solvers)
-
-
-def build_service_inputs(scenario: Scenario, services: Sequence[Service], solvers: Mapping[str, str]) -> Inputs:
-    """Return the inputs of a plan of services: the offers of each machine of a fleet, and the APIs that it names."""
-    return _inputs(scenario, *_of_services(services), solvers)
-
-
-def build_joint_inputs(
-    scenario: Scenario, jobs: Sequence[Assignment], services: Sequence[Service], solvers: Mapping[str, str]
-) -> Inputs:
-    """Return the inputs of a plan of jobs and services."""
-    (named, rented), (served, answered) = _of_jobs(jobs), _of_services(services)
-    return _inputs(scenario, named | served, rented | answered, solvers)
-
-
-def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]]:
-    """Return providers with their GPUs, and the labels of offers, that jobs name."""
-    named = {(job.provider, job.gpu) for job in jobs}
-    named |= {(runner_up.provider, runner_up.gpu) for job in jobs for runner_up in job.runner_up}
-    named |= {(fallback.provider, fallback.gpu) for job in jobs for fallback in job.fallbacks}
-    rented = {job.offer for job in jobs} | {machine.offer for job in jobs for machine in job.beside}
-    rented |= {hosted.offer for job in jobs if job.inference for hosted in job.inference.api}
-    for way in (way for job in jobs for fallback in job.fallbacks for way in fallback.jobs):
-        others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
-        rented |= {str(part["offer"]) for part in (way, *others)}
-    return named, rented
-
-
-def _of_services(services: Sequence[Service]) -> tuple[set[tuple[str, str]], set[str]]:
-    """Return providers with their GPUs, and the labels of offers, that services name."""
-    kinds = [kind for service in services for kind in service.fleet.kinds]
-    api = {hosted.offer for service in services for hosted in service.fleet.api}
-    return {(kind.provider, kind.gpu) for kind in kinds}, api | {kind.offer for kind in kinds}
-
-
-def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str], solvers: Mapping[str, str]) -> Inputs:
+    named = {machine for part in planned for machine in part.machines_named}
+    rented = {label for part in planned for label in part.offers_named}
     labels = offer_labels(scenario.offers)
     kept = [
         offer_data(offer)

@@ -228,11 +228,11 @@ def on_quick_market(made: Assignment, job: Job) -> tuple[str, ...]:
     )
 
 
-def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:
+def build_managed_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:
     """Return the notes of a plan that a managed service carries out, and what it is assumed to do in the stages."""
-    job, fees, service = chosen.job, chosen.offer.fees, chosen.offer.managed
+    job, fees, managed = chosen.job, chosen.offer.fees, chosen.offer.managed
     notes = {
-        "the service states no speed: its hours are a guess": service is None or service.tokens_per_second is None,
+        "the service states no speed: its hours are a guess": managed is None or managed.tokens_per_second is None,
         **dict.fromkeys(_on_price_age(chosen.offer, as_of), True),
         "the cost excludes transfers to and from the service: their fees are unknown": (
             all(fee.rate(fees) is None for fee in fees_that_count("GB in", "GB out"))

@@ -83,6 +83,7 @@ def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) 
 _OF_JOBS = {
     "replicas.min": "least replicas",
     "latency.share": "share of the requests in time",
+    "most_kinds": "most kinds of machines",
     "trials.at_once": "trials at once",
     "trials.split": "trials",
 }

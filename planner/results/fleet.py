@@ -100,6 +100,8 @@ class Fleet(Part):
     """Of the requests that each limit holds for, as asked."""
     limits: tuple[LatencyLimit, ...]
     baselines: tuple[FleetBaseline, ...] = ()
+    any_mix: FleetBaseline | None = None
+    """What any number of kinds would cost; None where it saves nothing, or where the scenario allows it."""
     api: tuple[ApiPrice, ...] = ()
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
@@ -145,6 +147,16 @@ class Service(Part):
     def rented(self) -> tuple[FleetKind, ...]:
         """Its machines by kind; a job has one."""
         return self.fleet.kinds
+
+    @property
+    def machines_named(self) -> set[tuple[str, str]]:
+        """Providers with their GPUs, as a job names them."""
+        return {(kind.provider, kind.gpu) for kind in self.rented}
+
+    @property
+    def offers_named(self) -> set[str]:
+        """Labels of the offers that its machines and the services by the token are."""
+        return {kind.offer for kind in self.rented} | {hosted.offer for hosted in self.fleet.api}
 
     @property
     def gap(self) -> float:

@@ -238,6 +238,21 @@ class Assignment(Part):
         return (self,)
 
     @property
+    def machines_named(self) -> set[tuple[str, str]]:
+        """Providers with their GPUs, of the plan and of its other ways."""
+        return {(part.provider, part.gpu) for part in (self, *self.runner_up, *self.fallbacks)}
+
+    @property
+    def offers_named(self) -> set[str]:
+        """Labels of the offers that its machines, services by the token and further ways are."""
+        found = {self.offer, *(machine.offer for machine in self.beside)}
+        found |= {hosted.offer for hosted in (self.inference.api if self.inference else ())}
+        for way in (way for fallback in self.fallbacks for way in fallback.jobs):
+            others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
+            found |= {str(part["offer"]) for part in (way, *others)}
+        return found
+
+    @property
     def tokens_per_step(self) -> float:
         """Real tokens (images) of one optimizer step, over all GPUs of one run."""
         return self.tokens_per_second * self.step_seconds
@@ -354,6 +369,10 @@ TieStep = Literal["own", "host", "evidence", "stock", "machines", "pauses", "hou
 """A step of a near tie, in their order, see `planner.candidates.preference`; only runs of a timetable pause."""
 
 
+Planned = Assignment | Service
+"""Whatever a plan has: a job of training or generation, or a service."""
+
+
 class Plan(TabledResult):
     """The result of `solve`."""
 
@@ -438,7 +457,7 @@ class Plan(TabledResult):
         return bool(self.baseline or self.reservations or any(job.start_at_hours > job.lead_hours for job in self.jobs))
 
     @property
-    def planned(self) -> "tuple[Assignment | Service, ...]":
+    def planned(self) -> tuple[Planned, ...]:
         """Whatever the plan has, in the order of its JSON: jobs of training and generation, then services."""
         return (*self.jobs, *self.services)
 
@@ -494,7 +513,7 @@ class Plan(TabledResult):
 # A plan as tables.
 
 
-def _job_row(part: "Assignment | Service") -> Row:
+def _job_row(part: Planned) -> Row:
     """Return the figures of a job or a service as one row; memory in GiB, what depends on its kind may be missing."""
     if isinstance(part, Service):
         fleet = part.fleet

@@ -238,6 +238,9 @@ class ReplicaBounds(StrictModel):
     """Fewest replicas at any hour."""
 
 
+LEAST_REPLICA_SHARE = 0.5
+"""Of its even share of an hour that each replica carries where `most_kinds` limits the kinds of machines."""
+
 Headroom = Annotated[NotNegative, Field(le=10)]
 
 
@@ -258,6 +261,11 @@ class ServeJob(InferenceJob):
     for_hours: Hours = Field(default=DEFAULT_HOURS, alias="for", description="How long the service runs.")
     replicas: ReplicaBounds = ReplicaBounds()
     """Fewest and most replicas."""
+    most_kinds: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        default=2,
+        description="Most kinds of machines: an offer in one market with one engine and format. Each replica then "
+        "carries at least half of its even share of every hour. null: any mix.",
+    )
     headroom: Headroom = Field(default=0.0, description="Share of the load that there is room for on top of it.")
     cold_start_hours: Hours | None = Field(
         default=None,

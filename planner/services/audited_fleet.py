@@ -21,7 +21,7 @@ from planner.results.plan import Plan
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, services_of
-from planner.scenario.service_load import ServeJob
+from planner.scenario.service_load import LEAST_REPLICA_SHARE, ServeJob
 from planner.services.audited_kind import choices_of_kind
 from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
 from planner.services.evaluated_kind import NamedKind
@@ -71,6 +71,7 @@ def _audit_service(
             found += compare(name, f"number of fleet.{lines}", mine, others, tolerance)
         found += [Violation(name, *broken) for broken in _hours(fleet, made.fleet, scenario, library)]
         found += [Violation(name, *broken) for broken in _beyond_limits(made.fleet)]
+        found += [Violation(name, *broken) for broken in _mixture(made.fleet, job.most_kinds)]
         found += [
             Violation(name, *broken)
             for broken in at_most("bound_usd", made.cost_usd, service.bound_usd, CLOSE * made.cost_usd)
@@ -89,7 +90,8 @@ NOT_EVALUATED = ("bound_usd", "starts_at_hours", "kinds_made", "kinds_left", "lo
 
 def _completed(made: Service, stated: Service) -> Service:
     """Return the evaluated service with what a plan says beside it."""
-    fleet = made.fleet.model_copy(update={"baselines": stated.fleet.baselines})
+    update = {"baselines": stated.fleet.baselines, "any_mix": stated.fleet.any_mix}
+    fleet = made.fleet.model_copy(update=update)
     return made.model_copy(update={"fleet": fleet, **{name: getattr(stated, name) for name in NOT_EVALUATED}})
 
 
@@ -110,6 +112,20 @@ def _hours(fleet: EvaluatedFleet, made: Fleet, scenario: Scenario, library: Libr
                 yield f"{place}: {what}", f"at least {wanted:.6g}", found
         machines = [(kind, kind.by_hour[hour]) for kind in made.kinds]
         yield from _machines_of_hour(place, machines, scenario, fleet.offers, library)
+
+
+def _mixture(fleet: Fleet, most_kinds: int | None) -> Iterator[Broken]:
+    """Yield where a fleet is of more kinds than asked for, or a replica carries too little of its even share."""
+    if most_kinds is None:
+        return
+    yield from at_most("fleet.kinds: most_kinds", most_kinds, len(fleet.kinds))
+    for hour, replicas in enumerate(fleet.replicas_by_hour):
+        there = [(kind.capacity, kind.replicas, kind.by_hour[hour]) for kind in fleet.kinds if kind.by_hour[hour]]
+        able = math.fsum(capacity * count for capacity, _, count in there)
+        for capacity, each, _ in there:
+            share = capacity / each / (able / replicas)
+            if not share >= LEAST_REPLICA_SHARE - CLOSE:
+                yield f"fleet.hour {hour}: share of a replica", f"at least {LEAST_REPLICA_SHARE:g}", share
 
 
 def _beyond_limits(fleet: Fleet) -> Iterator[Broken]:

@@ -14,9 +14,17 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.records import record
 from planner.scenario.scenario import SolveOptions
+from planner.services.few_kinds import fleets_of_few, is_listed_whole, least_dollars_of_pairs, listed_fleets
 from planner.services.fleet_problem import FleetProblem, first_rows, served_of, undominated_kinds
 from planner.services.fleet_program import hour_classes, hour_prices
-from planner.services.fleet_refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment
+from planner.services.fleet_refine import (
+    bound_of_fleets,
+    central_multipliers,
+    enriched,
+    fleets_at_prices,
+    has_passed,
+    latest_moment,
+)
 
 # Simpler fleets for the same load: one kind for the peak, one kind by the hour, the mix of the peak always on.
 
@@ -88,7 +96,10 @@ def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
     if not problem.kinds:
         return None
     peak = np.array([np.max(problem.load)])
-    hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds))
+    hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds), budget_usd=None)
+    if problem.most_kinds is not None:
+        found = optimise_fleet(hour, options).fleets
+        return None if found is None else hour.cost(found)
     hour = hour.choosing(undominated_kinds(hour))
     losses = first_rows(hour.availability, hour.served_share)
     fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], np.zeros(1, dtype=np.int64), options.solver, losses)
@@ -173,6 +184,7 @@ class SolvedFleet:
     impossible_loads: tuple[float, ...] = ()
     kept: int = 0  # kinds that dominance left
     over_budget_usd: float | None = None  # dollars of the cheapest fleet, where that is over the budget
+    any_mix: Floats | None = None  # (hours, kinds), of any number of kinds, where that costs less
 
     def gap(self, usd: float) -> float:
         """Return how far the dollars are above the bound, as their share."""
@@ -180,11 +192,130 @@ class SolvedFleet:
 
 
 def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | None = None) -> SolvedFleet:
-    """Return the fleet of each hour; the kinds that others replace are left out first.
+    """Return the fleet of each hour, of as few kinds as the problem asks for.
 
     The search ends at the moment `until`, left out at the time limit of `options` from now on, once it has a fleet.
     """
     until = latest_moment(options) if until is None else until
+    free = replace(problem, most_kinds=None)
+    mixed = _of_any_mix(free, options, until)
+    if problem.most_kinds is None or (mixed.fleets is None and mixed.over_budget_usd is None):
+        return mixed
+    if mixed.fleets is not None and problem.keeps_kinds(mixed.fleets):
+        return mixed
+    if mixed.fleets is None:  # over the budget: so are few kinds, whose dollars are said
+        mixed = _of_any_mix(replace(free, budget_usd=None), options, until)
+    found = _of_few_kinds(replace(problem, budget_usd=None), mixed, options, until)
+    usd = np.inf if found.fleets is None else problem.cost(found.fleets)
+    if problem.budget_usd is not None and problem.budget_usd * (1.0 + FLEET_GAP) < usd < np.inf:
+        return SolvedFleet(None, found.bound, (), found.kept, usd)
+    return found
+
+
+MOST_PAIRS = 1000
+"""Pairs of kinds that are searched, those with the least bound first."""
+MOST_PAIR_PROOFS = 12
+"""Pairs whose bound is made closer by a program: most of the others' bounds lie above the fleet that is known."""
+MOST_BOUNDED = 2000
+"""Fleets of a pair up to which that program has them all."""
+
+
+def _of_few_kinds(problem: FleetProblem, mixed: SolvedFleet, options: SolveOptions, until: float | None) -> SolvedFleet:
+    """Return the cheapest fleet of few kinds, and next to it the best one of any mix.
+
+    Pairs of kinds come by the least that they may cost, until that is more than a fleet that is known. Where more
+    kinds are allowed, those of the mix join while they save dollars. The bound of any mix holds for few kinds, too.
+    """
+    assert mixed.fleets is not None
+    used = np.flatnonzero(np.any(mixed.fleets > 0, axis=0))
+    keep = np.union1d(undominated_kinds(problem), used).astype(np.int64)
+    small = problem.choosing(keep)
+    fleets, bound = _of_a_pair(small, options, until)
+    if problem.most_kinds is not None and problem.most_kinds > 2:
+        fleets, bound = _of_more_kinds(small, np.searchsorted(keep, used), fleets, options, until), 0.0
+    if fleets is None:
+        return SolvedFleet(None, mixed.bound, (), mixed.kept)
+    whole = np.zeros((problem.hours, problem.kinds))
+    whole[:, keep] = fleets
+    bound = min(max(bound, mixed.bound), problem.cost(whole))
+    return SolvedFleet(whole, bound, (), mixed.kept, any_mix=mixed.fleets)
+
+
+def _of_a_pair(problem: FleetProblem, options: SolveOptions, until: float | None) -> tuple[Floats | None, float]:
+    """Return the cheapest fleet (hours, kinds) of one kind or, where allowed, two, and a bound on its dollars."""
+    first, second = np.triu_indices(problem.kinds)
+    least = least_dollars_of_pairs(problem)[first, second]
+    if problem.most_kinds == 1:
+        least = np.where(first == second, least, np.inf)
+    fleets, usd = None, np.inf
+    order = np.argsort(least, kind="stable")[:MOST_PAIRS].tolist()
+    for place in order:
+        if least[place] >= usd * (1.0 - FLEET_GAP) or (fleets is not None and has_passed(until)):
+            break
+        kinds = [int(first[place]), int(second[place])]
+        found, dollars = _among(problem, kinds, options, until)
+        if found is None and is_listed_whole(problem.choosing(np.unique(kinds))):
+            least[place] = np.inf
+        if dollars < usd * (1.0 - FLEET_GAP):
+            fleets, usd = found, dollars
+    for place in order[:MOST_PAIR_PROOFS]:
+        if least[place] >= usd * (1.0 - max(options.gap, WANTED_GAP)) or has_passed(until):
+            break
+        least[place] = max(least[place], _bound_of_pair(problem.choosing(np.unique([first[place], second[place]]))))
+    return fleets, float(np.min(least))
+
+
+def _bound_of_pair(pair: FleetProblem) -> float:
+    """Return dollars below which no fleet of a pair of kinds costs, starts among them; 0 where there are too many."""
+    fleets = listed_fleets(pair)
+    if len(fleets) > MOST_BOUNDED or not is_listed_whole(pair):
+        return 0.0
+    small = pair.with_costly_starts()
+    return bound_of_fleets(small, hour_classes(small.load, small.room), fleets)
+
+
+def _of_more_kinds(
+    problem: FleetProblem, mixed: Integers, pair: Floats | None, options: SolveOptions, until: float | None
+) -> Floats | None:
+    """Return a cheap fleet (hours, kinds) of three or more kinds: of a pair and kinds of the mix that join it.
+
+    Where no pair has a fleet, the kinds of the mix that come first begin.
+    """
+    most = problem.most_kinds or 0
+    kinds = mixed.tolist()[:most] if pair is None else np.flatnonzero(np.any(pair > 0, axis=0)).tolist()
+    fleets, usd = _among(problem, kinds, options, until)
+    while len(kinds) < most and not has_passed(until):
+        joined = [[*kinds, kind] for kind in mixed.tolist() if kind not in kinds]
+        tried = [_among(problem, more, options, until) for more in joined]
+        if not tried or min(dollars for _, dollars in tried) >= usd * (1.0 - FLEET_GAP):
+            break
+        best = int(np.argmin([dollars for _, dollars in tried]))
+        kinds, (fleets, usd) = joined[best], tried[best]
+    return fleets
+
+
+def _among(
+    problem: FleetProblem, kinds: list[int], options: SolveOptions, until: float | None
+) -> tuple[Floats | None, float]:
+    """Return a cheap fleet (hours, kinds) of some of the kinds, and its dollars; None where they have none."""
+    place = np.unique(kinds)
+    part = problem.choosing(place).with_costly_starts()
+    pool = fleets_of_few(part, _hours_that_decide(part)) if len(place) <= 2 else None
+    if pool is None and len(place) > 2:
+        pool, _ = first_fleets(part, options, first_rows(part.availability, part.served_share))
+    hours = np.arange(part.hours)
+    if pool is None or not bool(np.all(np.any(part.fits(pool, hours), axis=1))):
+        return None, np.inf
+    pool = enriched(part, hour_classes(part.load, part.room), pool, np.ones(part.kinds, dtype=bool), until)
+    _, fleets, usd = _best_path(part, pool, until)
+    fleets, usd = _standing_by(part, fleets, usd, 0.0, until)
+    whole = np.zeros((problem.hours, problem.kinds))
+    whole[:, place] = fleets
+    return (whole, usd) if np.isfinite(usd) else (None, np.inf)
+
+
+def _of_any_mix(problem: FleetProblem, options: SolveOptions, until: float | None) -> SolvedFleet:
+    """Return the fleet of each hour of any number of kinds; the kinds that others replace are left out first."""
     keep = undominated_kinds(problem) if problem.kinds else np.zeros(0, dtype=np.int64)
     small = problem.choosing(keep).with_costly_starts()
     if not small.kinds:

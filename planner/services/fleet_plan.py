@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Floats
+from planner.arrays import Floats, Integers
 from planner.candidates.market import Market
 from planner.configurations.recipe import weights_to_make
 from planner.decode.assignment import SEARCH_TOLERANCE
@@ -17,23 +17,24 @@ from planner.errors import AuditError
 from planner.evaluation.comparison import Violation, compare, unit_of
 from planner.formulation.program import Peak
 from planner.library.schema import Library
-from planner.results.fleet import FleetBaseline, Service
+from planner.results.fleet import FleetBaseline, FleetKind, Service
 from planner.results.plan_parts import Option
 from planner.results.service_results import seconds_text
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
-from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
-from planner.services.evaluated_kind import NamedKind
+from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
+from planner.services.evaluated_kind import EvaluatedKind, NamedKind
 from planner.services.fleet_kinds import ReplicaKind, ServedKinds
-from planner.services.fleet_optimise import SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
+from planner.services.fleet_optimise import FLEET_GAP, SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of
+from planner.services.replica_traffic import Traffic
 from planner.solving.break_even import bracket
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,17 +70,18 @@ def build_service(
     used = np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
     fleet = evaluate_fleet(named_kinds(served, market, fleets, used), job, scenario, library)
     made = evaluate_service(fleet, as_of)
-    if wrong := compare_with_search(made, served, problem, fleets):
+    if wrong := compare_with_search(fleet, made, served, problem, fleets):
         differences = "; ".join(str(violation) for violation in wrong[:5])
         raise AuditError(f"the plan is not the fleet that the search chose: {differences}")
     month = MONTH_HOURS / problem.hours
     baselines = tuple(_baseline(served, market, simple, month) for simple in found.simple)
+    any_mix = _any_mix(served, market, found, month)
     others = {
         "assumed": (*_default_limits(job), *_conversions(served, used, library)),
         "bound_usd": min(made.cost_usd, found.solved.bound * cycle_of(job.for_hours, problem.hours)),
         "kinds_made": len(served.kinds),
         "kinds_left": found.solved.kept,
-        "fleet": made.fleet.model_copy(update={"baselines": baselines}),
+        "fleet": made.fleet.model_copy(update={"baselines": baselines, "any_mix": any_mix}),
         "notes": _notes(served, used, library),
     }
     return made.model_copy(update=others)
@@ -181,29 +183,71 @@ def named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Seque
     return found
 
 
+Compared = tuple[str, "float | str | tuple[float, ...]", "float | str | tuple[float, ...]"]
+"""A figure's name, what the search has, and what the plan has."""
 COMPARED_FIGURES = ("replicas", "capacity", "usd_per_hour", "start_hours", "start_usd", "availability")
 """Figures that the search and a plan have of each kind."""
+LATENCY_TOLERANCE = replace(SEARCH_TOLERANCE, hours=1e-5)
+"""How far a latency may be off: a capacity, and from it the load at which latency is predicted, is found by halving."""
 
 
-def compare_with_search(made: Service, served: ServedKinds, problem: FleetProblem, fleets: Floats) -> list[Violation]:
-    """Return where a plan has other figures of its kinds, other dollars or another share that is served."""
+def compare_with_search(
+    fleet: EvaluatedFleet, made: Service, served: ServedKinds, problem: FleetProblem, fleets: Floats
+) -> list[Violation]:
+    """Return where a plan has other figures than the kinds and the fleet (hours, kinds) that the search chose.
+
+    Of each kind its replicas, capacity, dollars, start, latency and bytes; of the fleet its dollars, its replicas and
+    use of each hour, and the share that is served.
+    """
     used = np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
-    pairs: list[tuple[str, float | str, float | str]] = []
-    for place, kind in zip(used, made.fleet.kinds, strict=True):
-        row, where = served.kinds[place], f"fleet.{kind.offer}"
-        pairs.append((f"{where}.binds", served.binding(row), kind.binds))
-        pairs += [
-            (f"{where}.{name}", float(getattr(row, name)), float(getattr(kind, name))) for name in COMPARED_FIGURES
-        ]
-    usd = problem.cost(fleets) * cycle_of(served.job.for_hours, problem.hours)
-    pairs.append(("cost_usd", usd, made.cost_usd))
+    able, usd = fleets @ problem.capacity, problem.cost(fleets) * cycle_of(served.job.for_hours, problem.hours)
+    use = np.divide(problem.load, able, out=np.zeros_like(able), where=able > 0)
     share = served_on_average(_of_used(served, problem, used), fleets)
-    pairs.append(("fleet.served_share", share, made.fleet.served_share))
+    rows = [served.kinds[place] for place in used]
+    figures: list[Compared] = []
+    for row, kind, evaluated in zip(rows, made.fleet.kinds, fleet.kinds, strict=True):
+        figures += _compared_kind(served, row, kind, evaluated)
+    figures += [
+        ("cost_usd", usd, made.cost_usd),
+        ("fleet.served_share", share, made.fleet.served_share),
+        ("fleet.use_by_hour", tuple(use.tolist()), made.fleet.use_by_hour),
+        ("fleet.replicas_by_hour", tuple((fleets @ problem.replicas).tolist()), _floats(made.fleet.replicas_by_hour)),
+    ]
+    latencies = zip(*_latencies(served, np.asarray([row.which for row in rows]), float(np.max(use))), strict=True)
+    of_latency: list[Compared] = [
+        (f"fleet.{kind.offer}.latency", both, (kind.ttft_seconds, kind.tpot_seconds))
+        for kind, both in zip(made.fleet.kinds, latencies, strict=True)
+    ]
     return [
         broken
-        for what, row, plan in pairs
-        for broken in compare(made.name, what, row, plan, SEARCH_TOLERANCE, unit_of(what))
+        for compared, tolerance in ((figures, SEARCH_TOLERANCE), (of_latency, LATENCY_TOLERANCE))
+        for what, searched, planned in compared
+        for broken in compare(made.name, what, searched, planned, tolerance, unit_of(what))
     ]
+
+
+def _floats(counts: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(count) for count in counts)
+
+
+def _compared_kind(
+    served: ServedKinds, row: ReplicaKind, kind: FleetKind, evaluated: EvaluatedKind
+) -> Iterator[Compared]:
+    """Yield the figures of one kind: of its machine, and the bytes on one GPU of a replica."""
+    where = f"fleet.{kind.offer}"
+    yield f"{where}.binds", served.binding(row), kind.binds
+    for name in COMPARED_FIGURES:
+        yield f"{where}.{name}", float(getattr(row, name)), float(getattr(kind, name))
+    searched = served.speeds.memory[row.which]
+    for part, size in evaluated.replica.memory.items():
+        yield f"{where}.{part}_bytes", float(getattr(searched, part)), float(size)
+
+
+def _latencies(served: ServedKinds, which: Integers, use: float) -> tuple[Floats, Floats]:
+    """Return TTFT and TPOT (k,) of some recipes (k,) at a share of their capacity, as the search computes them."""
+    traffic = Traffic.of(served.job, served.speeds, served.capacities.slow).choosing(which)
+    rate = min(use, 1.0) * served.capacities.rate[which]
+    return traffic.ttft(rate), traffic.tpot(rate)
 
 
 def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) -> FleetProblem:
@@ -218,6 +262,20 @@ def _baseline(served: ServedKinds, market: Market, one: SimpleFleet, month: floa
     """Return a simpler fleet with its dollars of a month, `month` cycles long."""
     machines = "" if one.kind < 0 else _machines(served, market, one)
     return FleetBaseline(name=one.name, usd_per_month=None if one.usd is None else one.usd * month, machines=machines)
+
+
+def _any_mix(served: ServedKinds, market: Market, found: FoundFleet, month: float) -> FleetBaseline | None:
+    """Return the fleet of any number of kinds with its dollars of a month; None where the plan costs no more."""
+    fleets, plan = found.solved.any_mix, found.solved.fleets
+    if fleets is None or plan is None:
+        return None
+    usd, most = found.problem.cost(fleets) * month, found.problem.cost(plan) * month
+    if usd >= most * (1.0 - FLEET_GAP):
+        return None
+    kinds = [served.kinds[place] for place in np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()]
+    providers = sorted({market.offers[kind.offer].provider for kind in kinds})
+    machines = f"{len(kinds):,} kinds at {', '.join(providers)}"
+    return FleetBaseline(name="any mix of kinds", usd_per_month=usd, machines=machines)
 
 
 def _machines(served: ServedKinds, market: Market, one: SimpleFleet) -> str:
@@ -305,6 +363,7 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
         stock={index: offer.stock for index, offer in enumerate(market.offers) if offer.stock is not None},
         quota={providers[name]: most for name, most in limits.quota.items() if name in providers},
         min_replicas=job.replicas.min,
+        most_kinds=job.most_kinds,
         peaks=tuple(_peak(limit, most, kinds, market) for limit, most in given_peaks(limits)),
         budget_usd=None if limits.budget_usd is None else limits.budget_usd / cycle_of(job.for_hours, len(load)),
         most_on_spot=limits.spot_share.max,

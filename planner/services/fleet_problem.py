@@ -12,6 +12,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import Peak
 from planner.records import record
+from planner.scenario.service_load import LEAST_REPLICA_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,6 +179,7 @@ class FleetProblem:
     budget_usd: float | None = None  # of one cycle
     most_on_spot: float = 1.0  # share of the load
     least_on_spot: float = 0.0
+    most_kinds: int | None = None  # kinds of machines of all hours; None: any mix
     room: Integers | None = None  # (hours,), place in `rooms` of each hour; None: the limits above hold in all hours
     rooms: tuple[Room, ...] = ()
 
@@ -274,7 +276,24 @@ class FleetProblem:
             fine &= np.sum(fleets[:, self.offer == offer], axis=1) <= most + LOAD_TOLERANCE
         for provider, most in self.quota.items():
             fine &= (fleets * self.gpus)[:, self.provider == provider].sum(axis=1) <= most + LOAD_TOLERANCE
-        return np.asarray(fine)
+        return np.asarray(fine if self.most_kinds is None else fine & self._are_alike(fleets))
+
+    def _are_alike(self, fleets: Floats) -> Flags:
+        """Return which fleets (f, kinds) are of few kinds whose replicas each carry enough of an even share.
+
+        Load is spread by capacity. Example: next to a replica of 4 one of 1.5 carries 1.5 / 5.5 of the load, which is
+        55 % of its even share, and one of 0.1 carries 5 % of it.
+        """
+        used, each = fleets > 0, self.capacity / np.maximum(self.replicas, 1)
+        weakest = np.min(np.where(used, each, np.inf), axis=1, initial=np.inf)
+        even = (fleets @ self.capacity) / np.maximum(fleets @ self.replicas, 1)
+        is_even = weakest >= LEAST_REPLICA_SHARE * even * (1.0 - LOAD_TOLERANCE)
+        return np.asarray(is_even & (np.count_nonzero(used, axis=1) <= (self.most_kinds or 0)))
+
+    def keeps_kinds(self, fleets: Floats) -> bool:
+        """Return whether the fleets of all hours (hours, kinds) are of as few kinds as asked for."""
+        kinds = int(np.count_nonzero(np.any(fleets > 0, axis=0)))
+        return self.most_kinds is None or (kinds <= self.most_kinds and bool(np.all(self._are_alike(fleets))))
 
     def carries(self, fleets: Floats, load: float) -> Flags:
         """Return which of some fleets (f, kinds) keep every limit of an hour with a load."""
@@ -316,9 +335,10 @@ def undominated_kinds(problem: FleetProblem) -> Integers:
     more, with their starts; a has no stock that could run out, and is lost only when b is: it is on demand, or on
     spot in the group of b. What a machine carries beyond the peak, and replicas beyond those that must stand, count
     for nothing. Kinds leave one after the other, the most expensive per capacity first, so that of equal kinds the
-    first stays.
+    first stays. Where a fleet is of few kinds, a machine replaces one of the same replicas alone: others next to it
+    carry another share.
     """
-    rules = _Rules(problem.as_needed())
+    rules = _Rules(problem.as_needed() if problem.most_kinds is None else problem)
     order = np.lexsort((-np.arange(problem.kinds), -problem.start_usd, -problem.usd / rules.problem.capacity))
     left = np.ones(problem.kinds, dtype=bool)
     for b in order.tolist():
@@ -347,6 +367,9 @@ class _Rules:
         may = ~np.isin(problem.offer[a], list(problem.stock))
         may &= ~problem.committed[a] | problem.committed[b]  # a commitment is in all hours, wanted or not
         may &= ~np.isin(problem.provider[a], list(problem.quota)) | (problem.provider[a] == problem.provider[b])
+        if problem.most_kinds is not None:
+            may &= np.isclose(problem.capacity[a], problem.capacity[b], rtol=LOAD_TOLERANCE, atol=0.0)
+            may &= problem.replicas[a] == problem.replicas[b]
         if problem.least_on_spot > 0:
             may &= problem.is_spot[a] == problem.is_spot[b]
         if not problem.is_spot[b]:

@@ -164,6 +164,11 @@ def _serving_enough(
         losses.append(weights)
 
 
+def bound_of_fleets(problem: FleetProblem, classes: HourClasses, pool: Floats) -> float:
+    """Return dollars of a cycle below which no fleets of a pool cost, starts among them; each hour may have one."""
+    return _multipliers(problem, classes, pool, 0.0)[1] * (1.0 - PRICED_HOUR_GAP)
+
+
 def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, preference: float) -> tuple[Floats, float]:
     """Return the best multipliers (classes, kinds) for the fleets of a pool, and the dollars that they promise."""
     pairs = len(classes.first)

@@ -130,6 +130,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         *((limit.path, most, problem.without_peak(limit.key)) for limit, most in given_peaks(limits)),
         ("limits.quota", limits.quota or None, replace(problem, quota={})),
         (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, served_share=0.0)),
+        (f"jobs.{job.name}.most_kinds", job.most_kinds, replace(problem, most_kinds=None)),
         ("limits.spot_share.min", limits.spot_share.min or None, replace(problem, least_on_spot=0.0)),
     ]
     found: list[Relaxation] = []
@@ -404,15 +405,7 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
     if share >= LEAST_LATENCY_SHARE:
         path = f"{where}.latency.share"
         yield _Change(path, job.latency.share, share, f"{path}={share:g}", scenario, with_latency(job, share=share))
-    if job.replicas.min > 1:
-        fewer = job.replicas.min - 1
-        other = job.model_copy(update={"replicas": job.replicas.model_copy(update={"min": fewer})})
-        yield _Change(
-            f"{where}.replicas.min", job.replicas.min, fewer, f"{where}.replicas.min={fewer}", scenario, other
-        )
-    if job.headroom > 0:
-        other = job.model_copy(update={"headroom": 0.0})
-        yield _Change(f"{where}.headroom", job.headroom, 0.0, f"{where}.headroom=0", scenario, other)
+    yield from _changes_of_fleet(scenario, job)
     plain = type(limits)()
     for name in ("providers", "gpus", "regions", "quota", *(limit.key for limit in PEAK_LIMITS)):
         if getattr(limits, name) != getattr(plain, name):
@@ -426,3 +419,20 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
             yield _Change("limits.spot", "false", "true", "limits.spot=true", changed, job)
         else:
             yield _Change("limits.spot_share.max", limits.spot_share.max, 1.0, "limits.spot_share.max=1", changed, job)
+
+
+def _changes_of_fleet(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
+    """Yield a looser value of what the job asks of its machines: replicas, kinds, headroom."""
+    where = f"jobs.{job.name}"
+    if job.replicas.min > 1:
+        fewer = job.replicas.min - 1
+        other = job.model_copy(update={"replicas": job.replicas.model_copy(update={"min": fewer})})
+        yield _Change(
+            f"{where}.replicas.min", job.replicas.min, fewer, f"{where}.replicas.min={fewer}", scenario, other
+        )
+    if job.most_kinds is not None:
+        path, other = f"{where}.most_kinds", job.model_copy(update={"most_kinds": None})
+        yield _Change(path, job.most_kinds, "any", f"{path}=null", scenario, other)
+    if job.headroom > 0:
+        other = job.model_copy(update={"headroom": 0.0})
+        yield _Change(f"{where}.headroom", job.headroom, 0.0, f"{where}.headroom=0", scenario, other)

@@ -334,7 +334,7 @@ def _simpler(fleet: Fleet) -> list[str]:
     if not fleet.baselines:
         return ["not computed within the time limit"]
     lines = []
-    for baseline in fleet.baselines:
+    for baseline in (*fleet.baselines, *([fleet.any_mix] if fleet.any_mix else [])):
         machines = f" ({words.sanitise(baseline.machines)})" if baseline.machines else ""
         usd = (
             "impossible within the limits"

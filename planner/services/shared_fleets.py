@@ -153,6 +153,7 @@ def _keeps_loads(found: SharedFleets, fleets: Mapping[str, Floats]) -> bool:
     """Return whether fleets of single hours are fleets of the services: of as many hours, each carrying its load."""
     return all(
         len(fleets[name]) == problem.hours
+        and problem.keeps_kinds(fleets[name])
         and bool(np.all(np.diag(problem.fits(fleets[name], np.arange(problem.hours)))))
         for name, problem in found.problems.items()
     )

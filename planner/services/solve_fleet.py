@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner import generation
 from planner.candidates.market import Market, build_market
-from planner.decode.chosen import build_joint_inputs, build_service_inputs
+from planner.decode.chosen import build_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
@@ -123,7 +123,7 @@ def solve_services(
         budget_usd=budget,
         services=services,
         warnings=tuple(dict.fromkeys((*sharing_notes(found, market), *notes))),
-        inputs=build_service_inputs(scenario, services, solver_versions()),
+        inputs=build_inputs(scenario, services, solver_versions()),
     )
 
 
@@ -367,7 +367,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "services": services,
         "shared_bound_usd": served.shared_bound_usd,
         "warnings": tuple(dict.fromkeys((*plan.warnings, *served.warnings))),
-        "inputs": build_joint_inputs(scenario, plan.jobs, services, solver_versions()),
+        "inputs": build_inputs(scenario, (*plan.jobs, *services), solver_versions()),
     }
     return plan.model_copy(update=update)
 

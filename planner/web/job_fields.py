@@ -208,6 +208,9 @@ def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
     hint = "0.95: of 100 requests 95 keep each limit"
     yield fields.make("share", "Share within the limits", "text", "latency.share", latency.share, hint)
     yield fields.make("replicas", "Replicas at the least", "text", "replicas.min", job.replicas.min)
+    hint = "an offer with one engine and format; empty: any mix"
+    most = "" if job.most_kinds is None else job.most_kinds
+    yield fields.make("kinds", "Kinds of machines at the most", "text", "most_kinds", most, hint, may_be_empty=True)
     hint = "0.2: room for a fifth more than the load"
     yield fields.make("headroom", "Headroom", "text", "headroom", job.headroom, hint)
     yield fields.make("for", "Runs for", "text", "for", days_text(job.for_hours), "such as 30d")

@@ -12,6 +12,7 @@ from benchmarks.structure import (
     import_graph,
     longest_chain,
     names_a_service,
+    names_offered,
     package_graph,
     read,
     typed_for_ours,
@@ -62,3 +63,12 @@ def test_lines_names_and_imports_of_a_small_tree(tree: Path) -> None:
 def test_a_circle_counts_as_one_module() -> None:
     """Of three that import each other in a circle and a fourth, the chain has two."""
     assert longest_chain({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == 2
+
+
+def test_a_door_may_offer_names_in_parts(tmp_path: Path) -> None:
+    """A long tuple of names that is written as `*("a", "b")` is read like any other."""
+    door = tmp_path / "planner" / "door" / "__init__.py"
+    door.parent.mkdir(parents=True)
+    door.write_text('_NAMES_BY_MODULE = {"planner.door.x": ("one", *("two", "three"))}\n')
+    (source,) = read(tmp_path)
+    assert names_offered(source) == ["one", "two", "three"]

@@ -67,7 +67,7 @@ OFFICE_MOVES: dict[str, str] = {
     **{"model": "qwen2.5-7b", "per_second": "8", "profile": "flat", "input_tokens": "900", "output_tokens": "300"},
     **{"prefix_tokens": "200", "ttft": "1500ms", "tpot": "40ms", "share": "0.9", "replicas": "2", "headroom": "0.2"},
     **{"for": "10d", "engine": "sglang", "weight_bits": "16", "budget": "2000", "max_gpus": "3", "spot": "off"},
-    **{"prices": "1.5", "gpus": "!L40S", "providers": "other"},
+    **{"kinds": "3", "prices": "1.5", "gpus": "!L40S", "providers": "other"},
 }
 """A value for every field of the small service, but for requests in flight, which take the place of those a second."""
 

@@ -36,8 +36,9 @@ def differences(scenario: Scenario) -> tuple[int, list[str]]:
     served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
     fleets = np.ones((24, len(served.kinds)))
     named = named_kinds(served, market, fleets, range(len(served.kinds)))
-    made = evaluate_service(evaluate_fleet(named, job, scenario, library), datetime.date(2026, 11, 21))
-    wrong = compare_with_search(made, served, fleet_problem(served, market, scenario), fleets)
+    fleet = evaluate_fleet(named, job, scenario, library)
+    made = evaluate_service(fleet, datetime.date(2026, 11, 21))
+    wrong = compare_with_search(fleet, made, served, fleet_problem(served, market, scenario), fleets)
     return len(served.kinds), [str(one) for one in wrong]
 
 

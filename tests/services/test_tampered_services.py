@@ -45,7 +45,7 @@ NOT_RECOMPUTED = {
     # how many kinds and offers the search saw
     ("candidates", "made"), ("candidates", "offers"), ("candidates", "outdated_offers"),
     # other fleets than that of the plan
-    ("jobs", "fleet", "baselines", "usd_per_month"),
+    ("jobs", "fleet", "baselines", "usd_per_month"), ("jobs", "fleet", "any_mix", "usd_per_month"),
     ("jobs", "looser", "cost_usd"), ("jobs", "looser", "hours"), ("jobs", "looser", "way"),
     # found by solving for other loads: tests/solving/test_break_even.py solves on both sides of it
     ("jobs", "fleet", "api", "pays_from_requests"), ("jobs", "fleet", "api", "pays_on", "spot_share"),

@@ -1,6 +1,6 @@
 """Bugs in the figures of services: in their search, their evaluation, the queues that both share, and their audit."""
 
-from benchmarks.mutations.catalogue.tests import FLEET, KINDS, QUEUES, SERVED
+from benchmarks.mutations.catalogue.tests import FEW, FLEET, KINDS, QUEUES, SERVED
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -35,13 +35,23 @@ AREA.add("starts cost twice", "self.hourly_usd * self.billed_hours[1]", "2 * sel
 AREA.add("spot is paid while it is lost", "share * (1.0 + self.start_hours / up)", "(1.0 + self.start_hours / up)")
 AREA.add("a machine has one replica", "self.offer.gpus // self.named.gpus_per_replica", "2")
 AREA.add("latency is that of an idle replica", "rate = use * self.queue.capacity[0]", "rate = 0.01", QUEUES)
+AREA.add("latency is that of half the use", "rate = use * self.queue.capacity[0]", "rate = use * self.load * 0.5")
+
+AREA.of("planner/generation/evaluated_replica.py", SERVED)
+AREA.add("an engine's own memory is free", "usable - weights - active - overhead", "usable - weights - active")
+AREA.add("activations are no part of a replica", '"activations": active,', '"activations": 0.0,')
+AREA.add(
+    "an engine takes all memory of a GPU", "share, weights, active + overhead)", "1.0, weights, active + overhead)"
+)
 
 AREA.of("planner/services/evaluated_queue.py", SERVED, QUEUES)
 AREA.add("times are expected, not with confidence", "return certain / (self.job", "return 1.0 / (self.job")
 AREA.add("prompts take as long as estimated", "stack.request_seconds) * self.slow", "stack.request_seconds)")
 AREA.add("a place is held for the arrival too", "seconds[0] * self.slow - self.arrival", "seconds[0] * self.slow")
-AREA.add("the first token has no arrival", "quantile[0]) + self.arrival", "quantile[0])", QUEUES)
+AREA.add("the first token has no arrival", "quantile[0]) + self.arrival", "quantile[0])")
 AREA.add("requests wait for no place", "places = self.waits(rate) if waits else (", "places = (", QUEUES)
+AREA.add("a step lasts as long as estimated", "return np.asarray(seconds * self.slow, dtype=float)", "return seconds")
+AREA.add("a fleet of the plan halves four times", "range(CAPACITY_HALVINGS)", "range(4)")
 
 AREA.of("planner/estimates/request_arrivals.py", QUEUES)
 AREA.add("the first free place is no wait", "return first + more * mean,", "return more * mean,")
@@ -68,6 +78,26 @@ AREA.add("requests answer at full pace", "kind.pace * kind.capacity", "kind.capa
 AREA.add(
     "a month is billed for all hours", "fleet.usd * job.for_hours / fleet.hours", "fleet.usd * job.for_hours / 730"
 )
+
+AREA.of("planner/services/evaluated_fleet.py", SERVED)
+AREA.add("an hour is used half", "use_by_hour=tuple(self.use)", "use_by_hour=tuple(use / 2 for use in self.use)")
+AREA.add("an hour has a replica more", "round(standing) for standing", "round(standing) + 1 for standing")
+AREA.add("latency is that of the mean use", "min(max(self.use), 1.0)", "min(self.mean_by_load(self.use), 1.0)")
+
+AREA.of("planner/services/fleet_problem.py", FEW)
+AREA.add("a tiny replica counts", "return np.asarray(is_even & (np", "return np.asarray((np")
+AREA.add("an hour may have any kinds", "is_even & (np.count_nonzero(used, axis=1) <=", "is_even & (0 <=")
+
+AREA.of("planner/services/few_kinds.py", FEW)
+AREA.add("a pair stands on no replicas", "np.maximum(carried, standing / self.replicas)", "carried")
+AREA.add(
+    "a pair carries a load without the row",
+    "load - count * problem.capacity[some], 0.0",
+    "load - 0 * problem.capacity[some], 0.0",
+)
+
+AREA.of("planner/services/audited_fleet.py", FEW)
+AREA.add("the audit counts no kinds", "most_kinds, len(fleet.kinds)", "most_kinds, 0")
 
 AREA.of("planner/services/audited_fleet.py", SERVED)
 AREA.add("an hour may have no replica", '("replicas", job.replicas.min,', '("replicas", 0,')

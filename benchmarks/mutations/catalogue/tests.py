@@ -16,6 +16,7 @@ QUEUES = "tests/independent/test_service_queue.py::test_drawn_replicas_agree_wit
 STAGES = "tests/audit/test_stages.py"
 SERVED = "tests/services/test_solve_services.py"
 KINDS = "tests/services/test_kinds_of_a_search.py"
+FEW = "tests/services/test_few_kinds.py"
 FLEET = "tests/services/test_fleet_by_hand.py"
 PAYMENTS = "tests/audit/test_payments.py"
 OPTIMUM = "tests/formulation/test_optimum.py"
