@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.loop.cases import CASES
+from benchmarks.loop.cases import CASES, OF_SCRIPTS
 from benchmarks.loop.missing_gpu import BY_TRAINER, COMMON, IN_PROCESS
 from benchmarks.loop.run_case import Result, run_case
 from tests.helpers.export_table import python_of
@@ -38,8 +38,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(given.keep or made).absolute()
         for number, case in enumerate(cases):
-            python = Path(python_of(case.trainer, pythons))
-            model = folder / f"model-{case.trainer}"
+            packages = "trl" if case.trainer in OF_SCRIPTS else case.trainer
+            python, model = Path(python_of(packages, pythons)), folder / f"model-{packages}"
             if not model.exists():
                 model.mkdir(parents=True)
                 subprocess.run([str(python), str(HERE / "tiny_model.py"), str(model)], check=True, capture_output=True)

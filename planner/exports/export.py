@@ -199,6 +199,8 @@ def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched:
             if tool.format == "python":
                 settings = {name: value for part in settings.values() for name, value in part.items()}
             found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
+            if tool.elsewhere:
+                found.append(f"training script: train.py is yours, and sets what the head of {tool.file} lists")
     task = launch_maps()["skypilot"].file
     if task in files:
         found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]

@@ -13,11 +13,20 @@ from typing import Any
 
 
 def shard_on_cpus(state: Any) -> None:
-    """Make the state of several CPU processes one of FSDP where the trainer asked for it."""
+    """Make the state of several CPU processes one of FSDP or DeepSpeed where the trainer asked for it."""
     kinds, original = state.DistributedType, state.AcceleratorState.__init__
 
     def changed(self: Any, *given: Any, **named: Any) -> None:
         original(self, *given, **named)
+        zero = named.get("deepspeed_plugin") or getattr(self, "deepspeed_plugins", None)
+        if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and zero is not None and self._cpu:
+            plugins = zero if isinstance(zero, dict) else {"default": zero}
+            if self.distributed_type != kinds.DEEPSPEED:
+                self.distributed_type, self.deepspeed_plugins = kinds.DEEPSPEED, plugins
+                for each in plugins.values():
+                    each.set_mixed_precision(self._mixed_precision)
+                next(iter(plugins.values())).select(_from_accelerator_state=True)
+            return
         plugin = named.get("fsdp_plugin") or getattr(self, "fsdp_plugin", None)  # every further one shares the first's
         if plugin is not None and self.distributed_type == kinds.MULTI_CPU:
             self.distributed_type = kinds.FSDP
