@@ -129,6 +129,9 @@ def _own_script(case: Case, text: str, rank: int, place: Path, given: dict[str, 
     for word, value in said.items():
         start = start.replace(word, value)
     (place / "run.sh").write_text(f"exec {start}\n")
+    if "hosts.txt" in start:
+        hosts = [f"machine-{number} slots={case.gpus}" for number in range(case.machines)]
+        (place / "hosts.txt").write_text("\n".join(hosts) + "\n")
 
 
 def _head_of(text: str) -> str:

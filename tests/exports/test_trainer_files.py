@@ -279,11 +279,36 @@ def test_the_rest_of_a_run_saves_checkpoints_as_the_run_did() -> None:
 
 
 def test_the_file_of_deepspeed_says_how_a_script_is_started_with_it() -> None:
-    """On one machine and on several."""
+    """On one machine, and on several without a shell of one on another, which rented machines do not have."""
     two = changed(solved("zero2"), instances=2, gpus_per_instance=4, gpus=8)
-    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, "HOST slots=4")):
+    on_two = (
+        "start on each of 2 machines, K from 0: deepspeed --hostfile hosts.txt --no_ssh --node_rank K "
+        "--master_addr IP_OF_MACHINE_0 train.py, with a line NAME slots=4 for each"
+    )
+    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, on_two)):
         (text,) = texts(plan, "deepspeed").values()
-        assert command in " ".join(text.replace('"', "").replace(",", "").split())
+        assert command in " ".join(" ".join(json.loads(text)["_comment"]).split())
+
+
+@pytest.mark.parametrize(("target", "plan"), [("accelerate", "fsdp"), ("deepspeed", "zero2")])
+def test_a_file_for_a_script_of_ones_own_says_all_that_the_script_sets(target: str, plan: str) -> None:
+    """What no field of it has: of adapters their alpha too, length and packing of rows, steps, and checkpoints."""
+    job = solved(plan).jobs[0]
+    (text,) = texts(solved(plan), target).values()
+    is_json = target == "deepspeed"
+    lines = json.loads(text)["_comment"] if is_json else [line[1:] for line in text.splitlines() if line[:1] == "#"]
+    said = " ".join(" ".join(lines).split())
+    wanted = [f"sequence_length {job.sequence_length}", f"packing {job.packing}", f"steps {job.steps}"]
+    if job.techniques.method == "lora":
+        wanted += [f"lora_rank {job.techniques.lora_rank}", f"lora_alpha {2 * (job.techniques.lora_rank or 0)}"]
+    if target == "accelerate":
+        wanted += [
+            f"micro_batch {job.techniques.micro_batch}",
+            f"accumulation_steps {job.techniques.accumulation_steps}",
+        ]
+    assert all(f"{setting}" in said.partition("must set what this file cannot: ")[2] for setting in wanted), said
+    saving = settings(solved(plan), "trl")
+    assert (f"save_steps {saving.get('save_steps')}" in said) == (saving["save_strategy"] == "steps")
 
 
 FSDP_2 = ("trl", "axolotl", "accelerate")
