@@ -203,6 +203,7 @@ def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched:
             if tool.elsewhere:
                 found.append(f"training script: train.py is yours, and sets what the head of {tool.file} lists")
     task = launch_maps()["skypilot"].file
+    found += [f"{path}: next to these files on each machine" for path in local_paths(facts) if is_launched]
     for launcher in (tool for tool in launch_maps().values() if tool.file in files):
         missing = " and ".join(name for name in launcher.starts if name not in files)
         found += [f"{launcher.file}: {missing}: --all writes them"] if missing else []
