@@ -52,7 +52,11 @@ BY_TRAINER: dict[str, tuple[Change, ...]] = {
 }
 IN_PROCESS = {
     "sharded on CPUs": (
-        "Accelerate shards over GPUs only: `on_a_cpu/sitecustomize.py` tells its state that CPUs are sharded over, too"
+        "Accelerate runs FSDP and DeepSpeed on GPUs only: `on_a_cpu/sitecustomize.py` changes its state for CPUs"
+    ),
+    "DeepSpeed on CPUs": (
+        "DS_ACCELERATOR=cpu and LOCAL_SIZE=2: it starts one process for each group of memory of a machine without GPUs; "
+        "reductions of PyTorch, as its own for CPUs are compiled for minutes: the same file"
     ),
     "states loaded onto cpu:0": (
         "Transformers 5.6 names devices of processes as of GPUs; PyTorch loads onto `cpu` alone: the same file"

@@ -86,7 +86,10 @@ def test_the_batch_of_every_export_is_that_of_the_plan() -> None:
         plan = solved(name)
         found = settings(plan, "trl")
         each = found["per_device_train_batch_size"] * found["gradient_accumulation_steps"]
-        assert each * settings(plan, "accelerate")["num_processes"] == plan.jobs[0].global_batch
+        launched = settings(plan, "accelerate")
+        assert each * launched["num_processes"] == plan.jobs[0].global_batch
+        alone = plan.jobs[0].techniques.sharding == "none"
+        assert (launched["distributed_type"] == "NO") == alone
 
 
 def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp() -> None:
@@ -108,6 +111,11 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
     assert (launched["distributed_type"], launched["mixed_precision"]) == ("FSDP", "bf16")
     assert launched["fsdp_config"]["fsdp_version"] == 2
     assert launched["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert launched["fsdp_config"]["fsdp_state_dict_type"] == "FULL_STATE_DICT", "else nothing loads the result"
+    assert (
+        "Run: accelerate launch --config_file accelerate.yaml train.py\n"
+        in texts(solved("fsdp"), "accelerate")["accelerate.yaml"]
+    )
 
 
 def test_no_machine_of_several_is_machine_0_in_silence() -> None:
@@ -119,7 +127,12 @@ def test_no_machine_of_several_is_machine_0_in_silence() -> None:
     with pytest.raises(ValueError, match="machine_rank"):
         int(rank)
     said = " ".join(texts(plan, "accelerate")["accelerate.yaml"].replace("#", "").split())
-    assert "on each of 2 machines, K from 0: accelerate launch --config_file accelerate.yaml --machine_rank K" in said
+    flags = "--machine_rank K --main_process_ip IP_OF_MACHINE_0 --main_process_port 29500"
+    command = f"accelerate launch --config_file accelerate.yaml {flags} train.py"
+    assert f"on each of 2 machines, K from 0: {command}" in said
+    hybrid = settings(changed(plan, {"sharding": "hsdp"}), "accelerate")["parallelism_config"]
+    sizes = {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 8}
+    assert hybrid == sizes, "shards inside of a machine"
     assert settings(changed(plan, instances=1, gpus=8), "accelerate")["machine_rank"] == 0
 
 
@@ -133,6 +146,16 @@ def test_zero_stages_are_those_of_deepspeed_in_all_three_files() -> None:
     assert alone["train_batch_size"] == plan.jobs[0].global_batch
     assert alone["zero_optimization"]["stage"] == 2 and alone["bf16"] == {"enabled": True}
     assert settings(plan, "accelerate")["deepspeed_config"]["zero_stage"] == 2
+    job = plan.jobs[0]
+    assert alone["train_micro_batch_size_per_gpu"] == job.techniques.micro_batch
+    assert alone["gradient_accumulation_steps"] == job.techniques.accumulation_steps
+    two = {"micro_batch": 1, "accumulation_steps": 3}
+    assert settings(changed(plan, two), "deepspeed")["gradient_accumulation_steps"] == 3
+    assert settings(changed(plan, {"sharding": "zero1"}), "deepspeed")["zero_optimization"]["stage"] == 1
+    third = settings(
+        changed(plan, {"sharding": "zero3", "framework": "deepspeed"}, framework="deepspeed"), "accelerate"
+    )
+    assert third["deepspeed_config"]["zero3_save_16bit_model"] is True, "else nothing loads the result"
 
 
 def test_an_optimizer_in_host_memory_is_offloaded_by_deepspeed_with_the_rate_of_the_trainer() -> None:
