@@ -55,7 +55,7 @@ IN_PROCESS = {
         "Accelerate runs FSDP and DeepSpeed on GPUs only: `on_a_cpu/sitecustomize.py` changes its state for CPUs"
     ),
     "DeepSpeed on CPUs": (
-        "DS_ACCELERATOR=cpu and LOCAL_SIZE=2: it starts one process for each group of memory of a machine without GPUs; "
+        "DS_ACCELERATOR=cpu and LOCAL_SIZE=2: else it starts one process for each group of memory of the CPUs; "
         "reductions of PyTorch, as its own for CPUs are compiled for minutes: the same file"
     ),
     "states loaded onto cpu:0": (

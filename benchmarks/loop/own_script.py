@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,7 +56,7 @@ class WithAccelerate:
 
         self.accelerator = Accelerator(gradient_accumulation_steps=GIVEN["accumulation_steps"])
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        loader = DataLoader(rows, batch_size=GIVEN["micro_batch"])  # type: ignore[arg-type]
+        loader = DataLoader(rows, batch_size=GIVEN["micro_batch"])
         self.model, self.optimizer, self.loader = self.accelerator.prepare(model, optimizer, loader)
         self.is_first, self.micro_steps = self.accelerator.is_main_process, GIVEN["accumulation_steps"]
         self.micro_batch = GIVEN["micro_batch"]
@@ -108,7 +109,7 @@ class WithDeepSpeed:
         rank, count = deepspeed.comm.get_rank(), deepspeed.comm.get_world_size()
         self.is_first, self.micro_steps = rank == 0, self.engine.gradient_accumulation_steps()
         self.micro_batch = self.engine.train_micro_batch_size_per_gpu()
-        self.loader = DataLoader(rows[rank::count], batch_size=self.micro_batch)  # type: ignore[arg-type]
+        self.loader = DataLoader(rows[rank::count], batch_size=self.micro_batch)
 
     def batches(self, begun: int) -> Iterator[Batch]:
         """Yield the micro-batches of this process without end, without those that are done."""
@@ -152,7 +153,7 @@ def main() -> None:
         engine.load(OUT / f"checkpoint-{step}")
     if engine.is_first:
         print(f"starts from checkpoint-{step}" if step else "starts from the beginning", flush=True)
-    batches = engine.batches(step * engine.micro_steps)
+    batches, began = engine.batches(step * engine.micro_steps), time.monotonic()
     while step < GIVEN["steps"]:
         loss, step = engine.step(batches), step + 1
         if engine.is_first and (step % LOGGING_STEPS == 0 or step == GIVEN["steps"]):
@@ -162,6 +163,7 @@ def main() -> None:
             save(engine, step)
     engine.save_model(OUT)
     if engine.is_first:
+        print(json.dumps({"train_runtime": time.monotonic() - began}), flush=True)
         tokenizer.save_pretrained(OUT)
 
 

@@ -18,6 +18,7 @@ from benchmarks.loop.missing_gpu import apply_changes
 from planner.exports.export import choose_job, export, export_all
 from planner.exports.facts import CHECKPOINT_FOLDER, Wishes
 from planner.results.plan import Assignment, Plan
+from planner.results.run_results import Tracking
 from planner.scenario.scenario import Scenario
 
 HERE = Path(__file__).parent
@@ -49,6 +50,8 @@ class Result(NamedTuple):
     resumed_from: str
     lines: list[Line]
     consoles: str
+    tracked: str = ""
+    """Seconds of a step by `track`, and by the trainer's own clock in its last start, saving included."""
 
 
 def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> Result:
@@ -69,10 +72,24 @@ def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> 
     last = machines.start(out)
     resumed_from = _resumed_from(last.console) if case.kill is not None else resumed_from
     lines.append(Line("exit code", 0, last.code))
-    if last.code == 0:
-        log = folder / "machine-0" / "console.log" if case.trainer in OF_SCRIPTS else None
-        lines += _compare(case, plan, scenario, out, python, model, log)
-    return Result(sorted(set(changes)), resumed_from, lines, last.console)
+    if last.code:
+        return Result(sorted(set(changes)), resumed_from, lines, last.console)
+    newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    log = folder / "machine-0" / "console.log" if case.trainer in OF_SCRIPTS else newest / "trainer_state.json"
+    tracked = planner.track(plan, scenario, [str(log)])
+    lines += [*_compare(case, plan, out, newest, python, model), *_of_tracking(plan, tracked)]
+    seconds = _seconds_of_steps(tracked, last.console, resumed_from, plan.jobs[0].steps)
+    return Result(sorted(set(changes)), resumed_from, lines, last.console, seconds)
+
+
+def _seconds_of_steps(tracked: Tracking, console: str, resumed_from: str, steps: int) -> str:
+    """Return the seconds of a step that `track` reads, and those by the runtime that a trainer prints at its end."""
+    began = re.match(r"step (\d+)", resumed_from)
+    runtime = re.search(r"['\"]train_runtime['\"]: ['\"]?([\d.]+)", console)
+    read, own = tracked.observed.step_seconds, None
+    if runtime is not None and steps > (first := int(began[1]) if began else 0):
+        own = float(runtime[1]) / (steps - first)
+    return " of ".join("-" if seconds is None else f"{seconds:.3g} s" for seconds in (read, own))
 
 
 def _export(case: Case, scenario: Scenario, plan: Plan, model: Path, folder: Path, out: Path) -> list[Path]:
@@ -149,15 +166,9 @@ def _resumed_from(console: str) -> str:
     return said + (f", {', '.join(passed)} passed over" if passed else "")
 
 
-def _compare(
-    case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path, model: Path, log: Path | None
-) -> list[Line]:
-    """Return the lines of plan and run: steps, batch, memory's settings, checkpoints, result, tracking.
-
-    `log`: what is tracked, where it is not the state of a trainer.
-    """
+def _compare(case: Case, plan: Plan, out: Path, newest: Path, python: Path, model: Path) -> list[Line]:
+    """Return the lines of plan and run: steps, batch, memory's settings, checkpoints, result."""
     job = plan.jobs[0]
-    newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     state: dict[str, Any] = json.loads((newest / "trainer_state.json").read_text())
     result = out / "merged" if case.result == "merged" else out
     read = subprocess.run(
@@ -176,11 +187,7 @@ def _compare(
         lines.append(Line("tokens", job.steps * job.global_batch * job.sequence_length, state["num_input_tokens_seen"]))
     if read.returncode:
         return [*lines, Line("its fault", "", read.stderr.strip().splitlines()[-1][:200])]
-    return [
-        *lines,
-        *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1])),
-        *_of_tracking(plan, scenario, log or newest / "trainer_state.json"),
-    ]
+    return [*lines, *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1]))]
 
 
 def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line]:
@@ -208,10 +215,9 @@ def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line
     return [*lines, *(Line(name, value, arguments[name]) for name, value in planned.items() if name in arguments)]
 
 
-def _of_tracking(plan: Plan, scenario: Scenario, log: Path) -> list[Line]:
+def _of_tracking(plan: Plan, tracked: Tracking) -> list[Line]:
     """Return the lines of `track` on the state that a trainer left, or on the console of a script's last start."""
     job = plan.jobs[0]
-    tracked = planner.track(plan, scenario, [str(log)])
     return [
         Line("steps that track reads", job.steps, tracked.observed.steps),
         Line("share done", 1.0, tracked.observed.share_done),

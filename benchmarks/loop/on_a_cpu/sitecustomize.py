@@ -45,7 +45,7 @@ def load_on_cpus() -> None:
 
 
 def compile_nothing_for_cpus(torch_backend: Any) -> None:
-    """Let DeepSpeed reduce with PyTorch: its own kernel for processes of one machine of CPUs is compiled for minutes."""
+    """Let DeepSpeed reduce with PyTorch: its own kernel for CPUs is compiled for minutes."""
     torch_backend.build_shm_op = lambda: None
 
 
