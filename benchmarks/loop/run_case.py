@@ -136,7 +136,7 @@ def _own_script(case: Case, text: str, rank: int, place: Path, given: dict[str, 
     settings = dict(part.split(" ", 1) for part in asked[1].split(", "))
     numbers = {name: int(value) if value.isdigit() else value for name, value in settings.items()}
     (place / "train.json").write_text(json.dumps({**numbers, **given}))
-    shutil.copy(HERE / "own_script.py", place / "train.py")
+    shutil.copy(HERE / "own_script" / "train.py", place)
     said = {
         "machine_rank K": f"machine_rank {rank}",
         "node_rank K": f"node_rank {rank}",

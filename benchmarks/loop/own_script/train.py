@@ -1,4 +1,4 @@
-"""A training script of one's own, for `accelerate.yaml` and `ds_config.json`: the loop copies it as `train.py`.
+"""A training script of one's own, for `accelerate.yaml` and `ds_config.json`; the loop copies it.
 
 It sets what the heads of these files ask of a script, from `train.json` next to it, and goes on from its own newest
 checkpoint. Its log has a time stamp and a mapping on each line.
