@@ -313,7 +313,9 @@ def test_the_file_of_deepspeed_says_how_a_script_is_started_with_it() -> None:
         assert command in " ".join(" ".join(json.loads(text)["_comment"]).split())
 
 
-@pytest.mark.parametrize(("target", "plan"), [("accelerate", "fsdp"), ("deepspeed", "zero2")])
+@pytest.mark.parametrize(
+    ("target", "plan"), [("accelerate", "quickstart"), ("accelerate", "fsdp"), ("deepspeed", "zero2")]
+)
 def test_a_file_for_a_script_of_ones_own_says_all_that_the_script_sets(target: str, plan: str) -> None:
     """What no field of it has: of adapters their alpha too, length and packing of rows, steps, and checkpoints."""
     job = solved(plan).jobs[0]
