@@ -137,12 +137,13 @@ AREA.add("an old Python", "--python '>=3.11,<3.14'", "--python '>=3.8'")
 AREA.of("models/exports/run_once.sh", FAKE, TASKS)
 AREA.add(
     "dash sends no signal",
-    'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT',
-    'kill -TERM -- "-$run" 2> /dev/null || true\' TERM INT',
+    '[ -z "$run" ] || kill -s TERM -- "-$run" 2> /dev/null || kill -s TERM "$run" 2> /dev/null',
+    '[ -z "$run" ] || kill -TERM -- "-$run" 2> /dev/null',
 )
-AREA.add("a trainer outlives its script", 'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
-AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run"', 'kill -s TERM "$run"')
-AREA.add("an interrupt is not passed on", "|| true' TERM INT", "|| true' TERM")
+AREA.add("a trainer outlives its script", "signalled=yes; pass_signal_on'", "signalled=yes'")
+AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run" 2> /dev/null || ', "")
+AREA.add("an interrupt is not passed on", "pass_signal_on' TERM INT", "pass_signal_on' TERM")
+AREA.add("a signal before there is a group is lost", ' || kill -s TERM "$run" 2> /dev/null || true', " || true")
 AREA.add("a worker that saves is killed", "left=1200", "left=1")
 AREA.add("a stop that came too late is one", '{ [ "$code" = 0 ] && [ -e "$last" ]; } || {', "{")
 
