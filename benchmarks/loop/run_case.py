@@ -85,10 +85,10 @@ def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> 
 def _seconds_of_steps(tracked: Tracking, console: str, resumed_from: str, steps: int) -> str:
     """Return the seconds of a step that `track` reads, and those by the runtime that a trainer prints at its end."""
     began = re.match(r"step (\d+)", resumed_from)
-    runtime = re.search(r"['\"]train_runtime['\"]: ['\"]?([\d.]+)", console)
+    runtimes = re.findall(r"['\"]train_runtime['\"]: ['\"]?([\d.]+)", console)  # so far, and at the end
     read, own = tracked.observed.step_seconds, None
-    if runtime is not None and steps > (first := int(began[1]) if began else 0):
-        own = float(runtime[1]) / (steps - first)
+    if runtimes and steps > (first := int(began[1]) if began else 0):
+        own = float(runtimes[-1]) / (steps - first)
     return " of ".join("-" if seconds is None else f"{seconds:.3g} s" for seconds in (read, own))
 
 
