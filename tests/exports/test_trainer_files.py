@@ -379,3 +379,19 @@ def test_the_command_of_a_plan_of_the_rest_goes_on_from_its_checkpoint(target: s
     said = " ".join(line.removeprefix("#").strip() for line in rest.splitlines())
     assert option in said and "LATEST" not in said
     assert "resume_from_checkpoint" not in whole and "resume-from-checkpoint" not in whole
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl", "llamafactory", "accelerate"])
+def test_a_checkpoint_at_the_notice_is_written_or_the_file_says_that_none_is(target: str) -> None:
+    """TRL writes one where processes need not wait for one another; a plan that counts on none needs no word."""
+    counted = "the plan counts on a checkpoint within the notice"
+    plan = changed(solved("spot"), {"activation_checkpointing": "full"})
+    spot = plan.jobs[0].spot
+    assert spot is not None
+    for warned in (True, False):
+        given = changed(plan, spot=spot.model_copy(update={"last_checkpoint": warned}))
+        (text,) = texts(given, target).values()
+        said = " ".join(text.replace("\n#", "").split())
+        writes = "enable_jit_checkpoint: true" in text
+        assert writes == (target == "trl")
+        assert (counted in said) == (warned and not writes)
