@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.loop.cases import CASES
+from benchmarks.loop.cases import CASES, OF_SCRIPTS
 from benchmarks.loop.missing_gpu import BY_TRAINER, COMMON, IN_PROCESS
 from benchmarks.loop.run_case import Result, run_case
 from tests.helpers.export_table import python_of
@@ -34,12 +34,12 @@ def main() -> int:
     pythons = dict(each.split("=", 1) for each in given.env)
     cases = [case for case in CASES if all(word in case.name for word in given.words)]
     wrong = 0
-    print("| case | ran | resumed from | lines that agree |\n|---|---|---|---|", flush=True)
+    print("| case | ran | resumed from | step, tracked of own | lines that agree |\n|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(given.keep or made).absolute()
         for number, case in enumerate(cases):
-            python = Path(python_of(case.trainer, pythons))
-            model = folder / f"model-{case.trainer}"
+            packages = "trl" if case.trainer in OF_SCRIPTS else case.trainer
+            python, model = Path(python_of(packages, pythons)), folder / f"model-{packages}"
             if not model.exists():
                 model.mkdir(parents=True)
                 subprocess.run([str(python), str(HERE / "tiny_model.py"), str(model)], check=True, capture_output=True)
@@ -55,7 +55,7 @@ def report(name: str, result: Result, place: Path) -> int:
     apart = [line for line in result.lines if not line.agrees]
     ran = "yes" if not any(line.what == "exit code" for line in apart) else "no"
     agree = f"{len(result.lines) - len(apart)} of {len(result.lines)}"
-    print(f"| {name} | {ran} | {result.resumed_from} | {agree} |", flush=True)
+    print(f"| {name} | {ran} | {result.resumed_from} | {result.tracked} | {agree} |", flush=True)
     for line in apart:
         print(f"  {line.what}: planned {line.planned}, found {line.found}", flush=True)
     if ran == "no":

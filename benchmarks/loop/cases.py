@@ -19,6 +19,10 @@ LONG = 6000
 """Samples of a run that still trains some seconds after it was asked to end."""
 
 
+OF_SCRIPTS = {"accelerate": "accelerate launch ", "deepspeed": "deepspeed --"}
+"""Tools whose files are for a script of one's own -> how the command begins that their heads say."""
+
+
 class Case(NamedTuple):
     """One run: what is planned, and when it is killed the first time."""
 
@@ -57,6 +61,18 @@ CASES = (
     Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
     Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED, samples=LONG),
     Case("axolotl", "lora", "packed", kill=KILLED),
+    Case("accelerate", "lora", "packed", kill=KILLED),
+    Case("accelerate", "full", "padded", gpus=2, sharding="ddp", kill=CUT),
+    Case("accelerate", "full", "packed", gpus=2, sharding="zero3", kill=KILLED),
+    Case("accelerate", "lora", "padded", machines=2, sharding="ddp", kill=KILLED),
+    Case("accelerate", "full", "packed", gpus=2, machines=2, sharding="hsdp", kill=KILLED),
+    Case("accelerate", "full", "padded", gpus=2, sharding="zero2", kill=KILLED),
+    Case("deepspeed", "lora", "padded", kill=KILLED),
+    Case("deepspeed", "full", "packed", gpus=2, sharding="zero1", kill=CUT),
+    Case("deepspeed", "full", "padded", gpus=2, sharding="zero2", kill=KILLED),
+    Case("deepspeed", "full", "packed", machines=2, sharding="zero2", kill=KILLED),
+    Case("trl", "full", "padded", gpus=2, sharding="zero2", kill=KILLED),
+    Case("trl", "lora", "packed", gpus=2, sharding="zero2", kill=CUT),
 )
 
 SCENARIO = """

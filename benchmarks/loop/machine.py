@@ -87,6 +87,7 @@ class Machines:
             "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(HERE / "on_a_cpu"),
             "NODE_RANK": str(rank), "HEAD_IP": "127.0.0.1", "MASTER_PORT": str(self.port), "OMP_NUM_THREADS": "1",
             "WANDB_MODE": "disabled", "AXOLOTL_DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1", "GLOO_SOCKET_IFNAME": "lo",
+            "DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "2",
             MARK: str(self.home), "VENV": str(self.python.parent.parent),
         }  # fmt: skip
 

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.loop.cases import OF_SCRIPTS
+
 
 class Change(NamedTuple):
     """A replacement in one exported file; `optional`: only some plans write what it replaces."""
@@ -28,7 +30,10 @@ COMMON = (
     Change("no GPU test", "run.sh", _GPU_TEST, "", "the line allocates on a GPU, and there is none"),
 )
 """Changes of the script that every trainer starts with."""
-BY_TRAINER = {
+_NO_FLASH_IN_SCRIPT = Change(
+    "no flash attention", "train.json", '"flash"', '"mem_efficient"', "as for TRL", optional=True
+)
+BY_TRAINER: dict[str, tuple[Change, ...]] = {
     "trl": (
         Change("use_cpu", "sft.yaml", r"\Z", "\nuse_cpu: true\n", "Transformers takes the CPU only where it is told"),
         Change(
@@ -41,11 +46,17 @@ BY_TRAINER = {
         ),
     ),
     "llamafactory": (Change("use_cpu", "llamafactory.yaml", r"\Z", "\nuse_cpu: true\n", "as for TRL"),),
+    "accelerate": (_NO_FLASH_IN_SCRIPT,),
+    "deepspeed": (_NO_FLASH_IN_SCRIPT,),
     "axolotl": (Change("no flash attention", "axolotl.yml", "flash_attention_2", "sdpa", "as for TRL"),),
 }
 IN_PROCESS = {
     "sharded on CPUs": (
-        "Accelerate shards over GPUs only: `on_a_cpu/sitecustomize.py` tells its state that CPUs are sharded over, too"
+        "Accelerate runs FSDP and DeepSpeed on GPUs only: `on_a_cpu/sitecustomize.py` changes its state for CPUs"
+    ),
+    "DeepSpeed on CPUs": (
+        "DS_ACCELERATOR=cpu and LOCAL_SIZE=2: else it starts one process for each group of memory of the CPUs; "
+        "reductions of PyTorch, as its own for CPUs are compiled for minutes: the same file"
     ),
     "states loaded onto cpu:0": (
         "Transformers 5.6 names devices of processes as of GPUs; PyTorch loads onto `cpu` alone: the same file"
@@ -57,7 +68,8 @@ IN_PROCESS = {
 def apply_changes(folder: Path, trainer: str) -> list[str]:
     """Change the exported files of a folder; return the names of the changes that were made."""
     made = []
-    for change in (*COMMON, *BY_TRAINER[trainer]):
+    scripts = COMMON if trainer not in OF_SCRIPTS else ()
+    for change in (*scripts, *BY_TRAINER[trainer]):
         path = folder / change.file
         text, count = re.subn(change.pattern, change.text, path.read_text())
         if not count and not change.optional:

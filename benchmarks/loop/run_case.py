@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner
-from benchmarks.loop.cases import SAVES, Case, plan_case
+from benchmarks.loop.cases import OF_SCRIPTS, SAVES, Case, plan_case
 from benchmarks.loop.machine import Machines
 from benchmarks.loop.missing_gpu import apply_changes
-from planner.exports.export import choose_job, export_all
+from planner.exports.export import choose_job, export, export_all
 from planner.exports.facts import CHECKPOINT_FOLDER, Wishes
 from planner.results.plan import Assignment, Plan
+from planner.results.run_results import Tracking
 from planner.scenario.scenario import Scenario
 
 HERE = Path(__file__).parent
-NO_DATA = {"trl": "data.jsonl", "llamafactory": "pairs", "axolotl": "chats.jsonl"}
-"""Trainer -> its data set in the folder of the model."""
+DATA = {"llamafactory": "pairs", "axolotl": "chats.jsonl"}
+"""Trainer -> its data set in the folder of the model; of the others plain text."""
 LEARNING_RATE = {"axolotl": "\nlearning_rate: 0.0001\n", "llamafactory": "\ntemplate: empty\n"}
-"""Trainer -> what a person has to add to its file."""
+"""Trainer -> what a person adds to its file."""
 
 
 class Line(NamedTuple):
@@ -49,6 +50,8 @@ class Result(NamedTuple):
     resumed_from: str
     lines: list[Line]
     consoles: str
+    tracked: str = ""
+    """Seconds of a step by `track`, and by the trainer's own clock in its last start, saving included."""
 
 
 def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> Result:
@@ -69,23 +72,44 @@ def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> 
     last = machines.start(out)
     resumed_from = _resumed_from(last.console) if case.kill is not None else resumed_from
     lines.append(Line("exit code", 0, last.code))
-    if last.code == 0:
-        lines += _compare(case, plan, scenario, out, python, model)
-    return Result(sorted(set(changes)), resumed_from, lines, last.console)
+    if last.code:
+        return Result(sorted(set(changes)), resumed_from, lines, last.console)
+    newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    log = folder / "machine-0" / "console.log" if case.trainer in OF_SCRIPTS else newest / "trainer_state.json"
+    tracked = planner.track(plan, scenario, [str(log)])
+    lines += [*_compare(case, plan, out, newest, python, model), *_of_tracking(plan, tracked)]
+    seconds = _seconds_of_steps(tracked, last.console, resumed_from, plan.jobs[0].steps)
+    return Result(sorted(set(changes)), resumed_from, lines, last.console, seconds)
+
+
+def _seconds_of_steps(tracked: Tracking, console: str, resumed_from: str, steps: int) -> str:
+    """Return the seconds of a step that `track` reads, and those by the runtime that a trainer prints at its end."""
+    began = re.match(r"step (\d+)", resumed_from)
+    runtimes = re.findall(r"['\"]train_runtime['\"]: ['\"]?([\d.]+)", console)  # so far, and at the end
+    read, own = tracked.observed.step_seconds, None
+    if runtimes and steps > (first := int(began[1]) if began else 0):
+        own = float(runtimes[-1]) / (steps - first)
+    return " of ".join("-" if seconds is None else f"{seconds:.3g} s" for seconds in (read, own))
 
 
 def _export(case: Case, scenario: Scenario, plan: Plan, model: Path, folder: Path, out: Path) -> list[Path]:
     """Write the exported folder of each machine; all save into one folder, as on a shared disk."""
-    data = NO_DATA[case.trainer]
+    data = DATA.get(case.trainer, "data.jsonl")
     wishes = Wishes(str(model / "model"), str(model / data) if data.endswith("jsonl") else data)
     given = choose_job(plan, scenario, "plan.json", None)
-    texts, _ = export_all(given, wishes, trainers=(case.trainer,))
+    if case.trainer in OF_SCRIPTS:
+        texts = export(given, [case.trainer], wishes)
+    else:
+        texts, _ = export_all(given, wishes, trainers=(case.trainer,))
     found = []
     for rank in range(case.machines):
         place = folder / f"machine-{rank}"
         place.mkdir(parents=True)
         for name, text in texts.items():
             (place / name).write_text(text.replace(f"{CHECKPOINT_FOLDER}/tiny", str(out)))
+        if case.trainer in OF_SCRIPTS:
+            given_by_hand = {"engine": case.trainer, "out": str(out), "model": wishes.model_id, "data": wishes.dataset}
+            _own_script(case, texts[FILE[case.trainer]], rank, place, given_by_hand)
         with (place / FILE[case.trainer]).open("a") as file:
             file.write(LEARNING_RATE.get(case.trainer, ""))
         if case.trainer == "llamafactory":
@@ -94,7 +118,44 @@ def _export(case: Case, scenario: Scenario, plan: Plan, model: Path, folder: Pat
     return found
 
 
-FILE = {"trl": "sft.yaml", "llamafactory": "llamafactory.yaml", "axolotl": "axolotl.yml"}
+FILE = {
+    "trl": "sft.yaml", "llamafactory": "llamafactory.yaml", "axolotl": "axolotl.yml", "accelerate": "accelerate.yaml",
+    "deepspeed": "ds_config.json",
+}  # fmt: skip
+
+
+def _own_script(case: Case, text: str, rank: int, place: Path, given: dict[str, Any]) -> None:
+    """Write what a person does with a file for a script of one's own: the script, its settings, and the command.
+
+    Settings and command are those at the head of the file, so that one which it does not say ends the run.
+    """
+    head = _head_of(text)
+    command = re.search(rf"\b{OF_SCRIPTS[case.trainer]}.*?train\.py", head)
+    asked = re.search(r"must set what this file cannot: (.*?)(?= \w+: |$)", head)
+    assert command and asked, head
+    settings = dict(part.split(" ", 1) for part in asked[1].split(", "))
+    numbers = {name: int(value) if value.isdigit() else value for name, value in settings.items()}
+    (place / "train.json").write_text(json.dumps({**numbers, **given}))
+    shutil.copy(HERE / "own_script" / "train.py", place)
+    said = {
+        "machine_rank K": f"machine_rank {rank}",
+        "node_rank K": f"node_rank {rank}",
+        "IP_OF_MACHINE_0": "127.0.0.1",
+    }
+    start = command[0]
+    for word, value in said.items():
+        start = start.replace(word, value)
+    (place / "run.sh").write_text(f"exec {start}\n")
+    if "hosts.txt" in start:
+        hosts = [f"machine-{number} slots={case.gpus}" for number in range(case.machines)]
+        (place / "hosts.txt").write_text("\n".join(hosts) + "\n")
+
+
+def _head_of(text: str) -> str:
+    """Return the head of an exported file in one line."""
+    is_json = text.startswith("{")
+    lines = json.loads(text)["_comment"] if is_json else [row[1:] for row in text.splitlines() if row.startswith("#")]
+    return " ".join(" ".join(lines).split())
 
 
 def _resumed_from(console: str) -> str:
@@ -105,10 +166,9 @@ def _resumed_from(console: str) -> str:
     return said + (f", {', '.join(passed)} passed over" if passed else "")
 
 
-def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path, model: Path) -> list[Line]:
-    """Return the lines of plan and run: steps, batch, memory's settings, checkpoints, result, tracking."""
+def _compare(case: Case, plan: Plan, out: Path, newest: Path, python: Path, model: Path) -> list[Line]:
+    """Return the lines of plan and run: steps, batch, memory's settings, checkpoints, result."""
     job = plan.jobs[0]
-    newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     state: dict[str, Any] = json.loads((newest / "trainer_state.json").read_text())
     result = out / "merged" if case.result == "merged" else out
     read = subprocess.run(
@@ -127,11 +187,7 @@ def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path
         lines.append(Line("tokens", job.steps * job.global_batch * job.sequence_length, state["num_input_tokens_seen"]))
     if read.returncode:
         return [*lines, Line("its fault", "", read.stderr.strip().splitlines()[-1][:200])]
-    return [
-        *lines,
-        *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1])),
-        *_of_tracking(plan, scenario, newest),
-    ]
+    return [*lines, *_of_result(job, case, json.loads(read.stdout.strip().splitlines()[-1]))]
 
 
 def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line]:
@@ -159,10 +215,9 @@ def _of_result(job: Assignment, case: Case, result: dict[str, Any]) -> list[Line
     return [*lines, *(Line(name, value, arguments[name]) for name, value in planned.items() if name in arguments)]
 
 
-def _of_tracking(plan: Plan, scenario: Scenario, newest: Path) -> list[Line]:
-    """Return the lines of `track` and `calibrate` on the state that the trainer left."""
+def _of_tracking(plan: Plan, tracked: Tracking) -> list[Line]:
+    """Return the lines of `track` on the state that a trainer left, or on the console of a script's last start."""
     job = plan.jobs[0]
-    tracked = planner.track(plan, scenario, [str(newest / "trainer_state.json")])
     return [
         Line("steps that track reads", job.steps, tracked.observed.steps),
         Line("share done", 1.0, tracked.observed.share_done),

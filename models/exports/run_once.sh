@@ -12,13 +12,17 @@ take_folder() { # FOLDER RECIPE
 # A machine that is taken away sends SIGTERM: every process of the run gets it. A run that was stopped is not at its end, but
 # where the trainer came to it all the same: it ended well, and LAST is there, the checkpoint of the last step. Signals are named
 # by -s: dash, the shell of dstack's tasks, takes no -- after -TERM.
+pass_signal_on() { # to the group of the run, or to its first process where that has not made the group yet
+  [ -z "$run" ] || kill -s TERM -- "-$run" 2> /dev/null || kill -s TERM "$run" 2> /dev/null || true
+}
 run_to_its_end() { # LAST COMMAND...
-  last=$1 stopped=
+  last=$1 stopped='' run=''
   shift
+  trap 'stopped=yes signalled=yes; pass_signal_on' TERM INT
   set +m # in an interactive shell, as dstack has, a job in the background leads a group: setsid would fork, and end at once
   setsid "$@" &
   run=$!
-  trap 'stopped=yes signalled=yes; kill -s TERM -- "-$run" 2> /dev/null || true' TERM INT
+  [ -z "$stopped" ] || pass_signal_on # it came before the run had a number
   while :; do # a signal ends the wait with a code of its own, also where the run has ended by then
     signalled='' code=0
     wait "$run" || code=$?

@@ -23,7 +23,7 @@ from planner.exports.launchers import (
     slurm_script,
     token_remark,
 )
-from planner.exports.machine_names import missing_fields, trainer_file
+from planner.exports.machine_names import missing_fields, task_name, trainer_file
 from planner.exports.result_step import SCRIPT
 from planner.exports.run_script import Checklist, job_hourly, readme, result_script, run_script, stop_commands
 from planner.exports.script_parts import requirements
@@ -185,6 +185,7 @@ def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Chec
     trainer, is_launched = started or first_able(facts), bool(launched) or "run.sh" in files
     needs = [trainer.file, *trainer.files_of(facts)] if is_launched else []
     needs += local_paths(facts) if is_launched or started else []
+    needs += [name for target in launched for name in maps[target].starts]
     stops = stop_commands(given)
     hourly = job_hourly(given, [stops[name] for name in launched])
     return Checklist(tuple(needs), tuple(_to_fill_in(given, facts, files, is_launched)), (hourly,))
@@ -199,7 +200,16 @@ def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched:
             if tool.format == "python":
                 settings = {name: value for part in settings.values() for name, value in part.items()}
             found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
+            if tool.elsewhere:
+                found.append(f"training script: train.py is yours, and sets what the head of {tool.file} lists")
     task = launch_maps()["skypilot"].file
+    found += [f"{path}: next to these files on each machine" for path in local_paths(facts) if is_launched]
+    for launcher in (tool for tool in launch_maps().values() if tool.file in files):
+        missing = " and ".join(name for name in launcher.starts if name not in files)
+        found += [f"{launcher.file}: {missing}: --all writes them"] if missing else []
+        what = launcher.first_needs(task_name(given.job), facts["needs_token"])
+        if launcher.file != task and what:
+            found.append(f"{launcher.file}: first: {what}")
     if task in files:
         found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
     elif facts["needs_token"] and is_launched:

@@ -318,6 +318,10 @@ class LaunchMap(Tool):
     """Of a run that `run_on_spot` started, where it is another."""
     first: str = ""
     """What must be there before the first run."""
+    first_of_gated: str = ""
+    """The same where the model is gated, if it is more."""
+    starts: tuple[str, ...] = ()
+    """Files of a whole folder without which its own starts nothing."""
     machines: dict[str, dict[int, str]] = Field(default_factory=dict)
     """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
 
@@ -359,6 +363,10 @@ class LaunchMap(Tool):
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""
         return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
+
+    def first_needs(self, name: str, is_gated: bool) -> str:
+        """Return what must be there before the first run of a job with this name in tasks; empty: nothing."""
+        return Template((is_gated and self.first_of_gated) or self.first).substitute(name=name)
 
     def stop_command(self, job: Assignment) -> str:
         """Return the command that stops a job, with `$name`."""

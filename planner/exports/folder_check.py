@@ -15,7 +15,7 @@ from planner.documents.files import file_name, read_text
 from planner.documents.strict_yaml import Document, parse_document
 from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
-from planner.exports.field_map import FieldMap, field_maps
+from planner.exports.field_map import FieldMap, field_maps, launch_maps
 from planner.exports.machine_names import missing_fields
 from planner.exports.read_configs import is_known_field, known_fields
 from planner.records import record
@@ -63,7 +63,8 @@ def folder_list(
         before = {}
     if before.get("plan") == own:
         entries |= before["files"]
-        needs, see_to = [*before["needs"], *needs], [*before["see_to"], *see_to]
+        kept = [line for line in before["see_to"] if line.partition(": ")[0] not in texts]
+        needs, see_to = [*before["needs"], *needs], [*kept, *see_to]
     for name, text in texts.items():
         tool = _tool_of(name)
         is_table = tool is not None and tool.format != "python"
@@ -131,6 +132,8 @@ def check_folder(folder: str, plan: Plan | None = None) -> CheckedFolder:
 
 def _to_get(name: str) -> str:
     tool = _tool_of(name)
+    if any(name in launcher.starts for launcher in launch_maps().values()):
+        return "export the whole folder: --all"
     return f"export it into this folder: --to {tool.target}" if tool is not None else "copy it into this folder"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from pathlib import Path
 from typing import Any
 
 from planner.documents.strict_yaml import yaml_text
@@ -39,13 +40,37 @@ _TOKEN_SECRET = "hf-token"
 
 def local_data(facts: Facts) -> list[str]:
     """Return the file of data that lies on the machine of the user, where the data are none of the Hub."""
-    return [str(facts["dataset_path"])] if facts["has_data_file"] else []
+    return _not_in_volume(facts["dataset_path"]) if facts["has_data_file"] else []
+
+
+def local_model(facts: Facts) -> list[str]:
+    """Return the folder of the weights that lies on the machine of the user, where they are none of the Hub."""
+    model = str(facts["model_id"] or "")
+    return _not_in_volume(model) if model.startswith((".", "/", "~")) else []
+
+
+def _not_in_volume(path: str) -> list[str]:
+    """Return a path in a list; none where it lies in the volume that tasks mount."""
+    return [] if path.startswith(f"{CHECKPOINT_FOLDER}/") else [path]
 
 
 def local_paths(facts: Facts) -> list[str]:
     """Return what lies on the machine of the user: the file of data, and weights in a folder."""
-    model = str(facts["model_id"] or "")
-    return [*local_data(facts), *([model] if model.startswith((".", "/", "~")) else [])]
+    return [*local_data(facts), *local_model(facts)]
+
+
+def _copied_by_hand(facts: Facts, paths: list[str], why: str, volume: str | None) -> list[str]:
+    """Return what a user does with files that a launcher does not send: the run reads them from its volume.
+
+    `volume`: what it is; None where there is none, so that the Hub is what is left.
+    """
+    data, said = local_data(facts), []
+    for path in paths:
+        place = f"{CHECKPOINT_FOLDER}/{Path(path).name}" if volume else "OWNER/NAME"
+        copied = f"copy it into {volume}" if volume else "upload it to the Hub"
+        option = "--dataset" if path in data else "--model-id"
+        said.append(f"first: {path} is not sent ({why}): {copied}, and export with {option} {place}")
+    return said
 
 
 def token_remark(model: str) -> str:
@@ -119,7 +144,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if several else ""),
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
-    remarks += [f"first: {path} in {RUN_FOLDER} of each pod: a ConfigMap holds 1 MiB" for path in local_paths(facts)]
+    remarks += _copied_by_hand(facts, local_paths(facts), "a ConfigMap holds 1 MiB", "the volume of that claim")
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
         remarks.append(made + token_remark(facts["model_id"]))
@@ -244,6 +269,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
 _RETRIED = ("no-capacity", "interruption")
 _SHARED_GB_PER_GPU = 8
 """Shared memory of a container for each of its GPUs: the 64 MB of Docker are too few for NCCL and loaders of data."""
+_MOST_SENT = "2 MB at most, where DSTACK_SERVER_CODE_UPLOAD_LIMIT of the server says no other"
 _DSTACK_VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MASTER_NODE_IP"'}
 """Shell variables of a launch command -> how dstack says them."""
 
@@ -300,6 +326,8 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
         else f"{tool.label} has no network volume for {writers} here: save {CHECKPOINT_FOLDER} of "
         "the first before it goes"
     )
+    remarks += [f"{path} is sent: {_MOST_SENT}" for path in local_data(facts)]
+    remarks += _copied_by_hand(facts, local_model(facts), _MOST_SENT, "the volume" if machines.keeps else None)
     return commented(header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])) + yaml_text(task)
 
 

@@ -32,7 +32,7 @@ MEETING_PORT = 29500
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
     """Return the text of the file; what the plan does not decide is written as comments."""
     settings = tool.settings(facts)
-    remarks = (*tool.remarks(facts), *_left_out(job, tool))
+    remarks = (*tool.remarks(facts), *_notice_remarks(job, tool, settings, facts), *_left_out(job, tool, facts))
     lines = header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
     if tool.format == "json":
         return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
@@ -136,12 +136,30 @@ _ALSO = {"dataset_name": ("datasets",)}
 """Field -> others that may be there in its place."""
 
 
-def _left_out(job: Assignment, tool: FieldMap) -> list[str]:
+def _notice_remarks(job: Assignment, tool: FieldMap, settings: Mapping[str, Any], facts: Facts) -> list[str]:
+    """Return what a reader must know where a plan counts on a checkpoint that the file does not ask for."""
+    if job.spot is None or not job.spot.last_checkpoint or settings.get("enable_jit_checkpoint"):
+        return []
+    counted = "the plan counts on a checkpoint within the notice before a machine is taken away"
+    if tool.elsewhere:
+        return [f"{counted}: the training script writes it at SIGTERM"]
+    lost = f"what was done since the last of every {facts['save_steps']} steps is done again"
+    return [f"{counted}, and {tool.label} writes none here: {lost}"]
+
+
+_OF_RUN = ("lora_alpha", "sequence_length", "packing", "steps", "save_steps", "save_limit")
+"""Facts that a script of one's own needs, and that no file for one has."""
+
+
+def _left_out(job: Assignment, tool: FieldMap, facts: Facts) -> list[str]:
     if not tool.elsewhere:
         return []
-    chosen = job.techniques.model_dump()
-    said = ", ".join(f"{name} {chosen[name]}" for name in tool.elsewhere if chosen.get(name) not in (None, "none"))
-    return [f"the training script must set what this file cannot: {said}"]
+    unsaved = () if facts["saves"] else ("save_limit",)
+    chosen = job.techniques.model_dump() | {name: facts[name] for name in _OF_RUN if name not in unsaved}
+    said = [
+        f"{name} {chosen[name]}" for name in (*tool.elsewhere, *_OF_RUN) if chosen.get(name) not in (None, "none", 0)
+    ]
+    return [f"the training script must set what this file cannot: {', '.join(said)}"]
 
 
 # The machines of a plan by the names of a launcher, and the script that runs on them.

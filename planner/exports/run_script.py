@@ -118,7 +118,8 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     tools = launchers.values()
     starts = ", or ".join(f"`{tool.command(job)}`" for tool in tools)
     stops = "".join(f"`{stop}`, or " for tool, stop in stop_commands(given).items() if tool in launchers)
-    first = [f"`{tool.command(job)}` needs {filled(tool.first, {'name': name})}" for tool in tools if tool.first]
+    needs = [(tool.command(job), tool.first_needs(name, facts["needs_token"])) for tool in tools]
+    first = [f"`{command}` needs {what}" for command, what in needs if what]
     usd = usd_per_hour(given)
     most = "at most " if job.spot_share > 0 else ""
     by_hand = "`bash run.sh` on the machine itself"

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from planner.errors import InputError
+from planner.exports.facts import Wishes
 from planner.exports.launchers import dstack_profile
 from planner.exports.machine_names import Machines
 from tests.helpers.exported_plans import INSTALL, changed, solved, texts
@@ -16,9 +17,10 @@ from tests.helpers.exported_plans import INSTALL, changed, solved, texts
 pytestmark = pytest.mark.slow
 
 
-def task(plan: Any) -> dict[str, Any]:
+def task(plan: Any, wishes: Wishes | None = None) -> dict[str, Any]:
     """Return the task of a plan that is exported with its trainer."""
-    found: dict[str, Any] = yaml.safe_load(texts(plan, "dstack", "trl")["task.dstack.yml"])
+    given = {} if wishes is None else {"wishes": wishes}
+    found: dict[str, Any] = yaml.safe_load(texts(plan, "dstack", "trl", **given)["task.dstack.yml"])
     return found
 
 
@@ -93,3 +95,17 @@ def test_a_volume_of_several_machines_is_one_that_they_share(provider: str, shar
     else:
         with pytest.raises(InputError, match="and that 2 machines can write to"):
             texts(on_spot, "dstack")
+
+
+@pytest.mark.parametrize(("provider", "goes"), [("runpod-secure", "the volume"), ("nebius", "the Hub")])
+def test_weights_that_lie_here_are_not_sent_and_the_task_says_where_they_go(provider: str, goes: str) -> None:
+    """The server takes 2 MB; data are sent, and what lies in the volume already needs no word."""
+    plan, wishes = changed(solved("secure"), provider=provider), Wishes("./weights", "chats.jsonl")
+    said = " ".join(texts(plan, "dstack", "trl", wishes=wishes)["task.dstack.yml"].replace("\n#", "").split())
+    option = "--model-id /checkpoints/weights" if goes == "the volume" else "--model-id OWNER/NAME"
+    assert "chats.jsonl is sent: 2 MB at most" in said and "./weights is not sent (2 MB at most" in said
+    assert goes in said.partition("./weights is not sent")[2] and f"export with {option}" in said
+    assert task(plan, wishes)["files"] == ["sft.yaml", "chats.jsonl"]
+    there = Wishes("/checkpoints/weights", "/checkpoints/chats.jsonl")
+    assert task(plan, there)["files"] == ["sft.yaml"]
+    assert "sent" not in texts(plan, "dstack", "trl", wishes=there)["task.dstack.yml"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +122,14 @@ def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: Fake
     assert "stopped before its end: start it again" in ended.said
     number = (machine.folder / "pid").read_text().strip()
     assert subprocess.run(["ps", "-p", number], capture_output=True, check=False).returncode == 1
+    assert not (machine.out / "quickstart" / "finished.txt").exists()
+
+
+def test_a_signal_that_comes_before_the_trainer_has_a_group_starts_nothing(machine: FakeMachine) -> None:
+    """The trap is there before the run is, and the process that would become it gets the signal."""
+    machine.tool("setsid", f'kill -s TERM "$PPID"; sleep 0.3; exec {shutil.which("setsid")} "$@"')
+    ended = machine.run_script()
+    assert ended.code == 143 and not [call for call in ended.calls if call.startswith("trl sft")], ended.calls
     assert not (machine.out / "quickstart" / "finished.txt").exists()
 
 

@@ -176,9 +176,14 @@ def test_what_lies_on_the_machine_of_the_user_and_who_writes_a_claim_is_said() -
     """Data and weights in a folder are copied by nothing; two pods write to one claim, a single one needs no word."""
     given = choose_job(solved("fsdp"), scenario_of(solved("fsdp"), "plan.json"), "plan.json", None)
     files = export_all(given, Wishes("./weights", "chats.jsonl"))[0]
-    for path in ("./weights", "chats.jsonl"):
+    for path, there in (
+        ("./weights", "--model-id /checkpoints/weights"),
+        ("chats.jsonl", "--dataset /checkpoints/chats.jsonl"),
+    ):
         assert f"{path} next to these files on each machine" in files["README.md"]
-        assert f"first: {path} in /workspace of each pod" in files["job.yaml"].replace("\n#  ", "")
+        copied = f"copy it into the volume of that claim, and export with {there}"
+        not_sent = f"first: {path} is not sent (a ConfigMap holds 1 MiB): {copied}"
+        assert not_sent in files["job.yaml"].replace("\n#  ", "")
         assert f"{path} must be on each machine" in files["run.sh"]
     assert (
         "ReadWriteMany" in folder(changed(solved("fsdp"), **TWO))["job.yaml"]

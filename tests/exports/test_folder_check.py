@@ -129,16 +129,54 @@ def test_a_script_inside_of_a_task_is_read(tmp_path: Path) -> None:
 
 
 def test_what_a_task_starts_must_be_there(tmp_path: Path) -> None:
-    """A launcher alone, and data that lie here: both are named with what to do."""
+    """A launcher alone, the script that it starts, and data that lie here: each is named with what to do."""
     plan, folder = plan_file(solved("secure"), tmp_path), tmp_path / "run"
-    assert run(plan, "--to", "slurm", "--dataset", "chats.jsonl", "-o", str(folder)).exit_code == 0
+    alone = run(plan, "--to", "slurm", "--dataset", "chats.jsonl", "-o", str(folder))
+    assert "fill in job.slurm: run.sh and requirements.txt: --all writes them" in alone.stderr.splitlines()
     said = run("--check", str(folder)).stderr
     assert "sft.yaml: is missing, and a file here starts or reads it; export it into this folder: --to trl" in said
     assert "chats.jsonl: is missing, and a file here starts or reads it; copy it into this folder" in said
+    assert "run.sh: is missing, and a file here starts or reads it; export the whole folder: --all" in said
     assert run(plan, "--to", "trl", "--dataset", "chats.jsonl", "-o", str(folder)).exit_code == 0
     (folder / "chats.jsonl").write_text("{}\n")
     assert set(json.loads((folder / "export.json").read_text())["files"]) == {"job.slurm", "sft.yaml"}
-    assert run("--check", str(folder)).exit_code == 0, "the list has the files of both exports"
+    assert {line.partition(": ")[0].rpartition("/")[2] for line in run("--check", str(folder)).stderr.splitlines()} == {
+        "run.sh", "requirements.txt",
+    }, "the list has the files of both exports"  # fmt: skip
+    assert run(plan, "--all", "--dataset", "chats.jsonl", "-o", str(folder)).exit_code == 0
+    whole = run("--check", str(folder))
+    assert whole.exit_code == 0 and "--all writes them" not in whole.stdout, "said of files that were not there yet"
+
+
+@pytest.mark.parametrize(
+    ("file", "needs"),
+    [
+        (
+            "job.yaml",
+            "the ConfigMap quickstart, the PersistentVolumeClaim checkpoints-quickstart, and the Secret hf-token",
+        ),
+        ("job.slurm", "a shared folder /checkpoints"),
+        ("task.dstack.yml", "the volume checkpoints-quickstart, where the task has it"),
+    ],
+)
+def test_an_export_ends_with_what_each_launcher_needs_first(
+    file: str, needs: str, exported: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Without it pods wait until their deadline, with the bill of their nodes; the README and --check say it, too."""
+    plan, folder = exported
+    result = run(plan, "--all", "--dataset", "my/data", "-o", str(tmp_path / "run"))
+    assert any(line.startswith(f"fill in {file}: first: {needs}") for line in result.stderr.splitlines())
+    assert f"see to {file}: first: {needs}" in run("--check", str(folder)).stdout
+    assert f"needs {needs}" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("target", "file"), [("accelerate", "accelerate.yaml"), ("deepspeed", "ds_config.json")])
+def test_the_script_of_a_person_is_left_to_the_person(target: str, file: str, tmp_path: Path) -> None:
+    """A file for a script of one's own comes without it, and the export ends with that."""
+    plan, folder = plan_file(solved("zero2"), tmp_path), str(tmp_path / "run")
+    said = f"training script: train.py is yours, and sets what the head of {file} lists"
+    assert f"fill in {said}" in run(plan, "--to", target, "-o", folder).stderr.splitlines()
+    assert f"see to {said}" in run("--check", folder).stdout.splitlines()
 
 
 def test_files_of_another_plan_are_not_those_of_this_one(exported: tuple[str, Path], tmp_path: Path) -> None:
@@ -158,13 +196,13 @@ def test_every_kind_of_file_is_read(target: str, tmp_path: Path) -> None:
     plan = {"unsloth": unsloth_plan(), "deepspeed": solved("zero2"), "huggingface": flavored}.get(target)
     techniques = {"activation_checkpointing": "full"}
     file = plan_file(plan or changed(solved("quickstart"), techniques), tmp_path)
-    trainer = ("--to", "trl") if target == "huggingface" else ()
+    words = ("--all",) if target == "huggingface" else ("--to", target)  # its script starts run.sh
     folder = str(tmp_path / "run")
-    assert run(file, "--to", target, *trainer, "--dataset", "d/d", "-o", folder).exit_code == 0
+    assert run(file, *words, "--dataset", "d/d", "-o", folder).exit_code == 0
     said = run("--check", folder).stderr.splitlines()
     unsaid = {"llamafactory": "template", "axolotl": "learning_rate"}.get(target)  # that the command does not ask for
     assert len(said) == (unsaid is not None) and all(f"{unsaid}: is required and missing" in line for line in said)
-    assert run(file, "--to", target, *trainer, "-o", folder).exit_code == 0
+    assert run(file, *words, "-o", folder).exit_code == 0
     without = run("--check", folder)
     assert (without.exit_code == 2) == (target not in ("accelerate", "deepspeed")), without.stderr
 

@@ -86,7 +86,10 @@ def test_the_batch_of_every_export_is_that_of_the_plan() -> None:
         plan = solved(name)
         found = settings(plan, "trl")
         each = found["per_device_train_batch_size"] * found["gradient_accumulation_steps"]
-        assert each * settings(plan, "accelerate")["num_processes"] == plan.jobs[0].global_batch
+        launched = settings(plan, "accelerate")
+        assert each * launched["num_processes"] == plan.jobs[0].global_batch
+        alone = plan.jobs[0].techniques.sharding == "none"
+        assert (launched["distributed_type"] == "NO") == alone
 
 
 def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp() -> None:
@@ -108,6 +111,11 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
     assert (launched["distributed_type"], launched["mixed_precision"]) == ("FSDP", "bf16")
     assert launched["fsdp_config"]["fsdp_version"] == 2
     assert launched["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert launched["fsdp_config"]["fsdp_state_dict_type"] == "FULL_STATE_DICT", "else nothing loads the result"
+    assert (
+        "Run: accelerate launch --config_file accelerate.yaml train.py\n"
+        in texts(solved("fsdp"), "accelerate")["accelerate.yaml"]
+    )
 
 
 def test_no_machine_of_several_is_machine_0_in_silence() -> None:
@@ -119,7 +127,12 @@ def test_no_machine_of_several_is_machine_0_in_silence() -> None:
     with pytest.raises(ValueError, match="machine_rank"):
         int(rank)
     said = " ".join(texts(plan, "accelerate")["accelerate.yaml"].replace("#", "").split())
-    assert "on each of 2 machines, K from 0: accelerate launch --config_file accelerate.yaml --machine_rank K" in said
+    flags = "--machine_rank K --main_process_ip IP_OF_MACHINE_0 --main_process_port 29500"
+    command = f"accelerate launch --config_file accelerate.yaml {flags} train.py"
+    assert f"on each of 2 machines, K from 0: {command}" in said
+    hybrid = settings(changed(plan, {"sharding": "hsdp"}), "accelerate")["parallelism_config"]
+    sizes = {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 8}
+    assert hybrid == sizes, "shards inside of a machine"
     assert settings(changed(plan, instances=1, gpus=8), "accelerate")["machine_rank"] == 0
 
 
@@ -133,6 +146,16 @@ def test_zero_stages_are_those_of_deepspeed_in_all_three_files() -> None:
     assert alone["train_batch_size"] == plan.jobs[0].global_batch
     assert alone["zero_optimization"]["stage"] == 2 and alone["bf16"] == {"enabled": True}
     assert settings(plan, "accelerate")["deepspeed_config"]["zero_stage"] == 2
+    job = plan.jobs[0]
+    assert alone["train_micro_batch_size_per_gpu"] == job.techniques.micro_batch
+    assert alone["gradient_accumulation_steps"] == job.techniques.accumulation_steps
+    two = {"micro_batch": 1, "accumulation_steps": 3}
+    assert settings(changed(plan, two), "deepspeed")["gradient_accumulation_steps"] == 3
+    assert settings(changed(plan, {"sharding": "zero1"}), "deepspeed")["zero_optimization"]["stage"] == 1
+    third = settings(
+        changed(plan, {"sharding": "zero3", "framework": "deepspeed"}, framework="deepspeed"), "accelerate"
+    )
+    assert third["deepspeed_config"]["zero3_save_16bit_model"] is True, "else nothing loads the result"
 
 
 def test_an_optimizer_in_host_memory_is_offloaded_by_deepspeed_with_the_rate_of_the_trainer() -> None:
@@ -279,11 +302,38 @@ def test_the_rest_of_a_run_saves_checkpoints_as_the_run_did() -> None:
 
 
 def test_the_file_of_deepspeed_says_how_a_script_is_started_with_it() -> None:
-    """On one machine and on several."""
+    """On one machine, and on several without a shell of one on another, which rented machines do not have."""
     two = changed(solved("zero2"), instances=2, gpus_per_instance=4, gpus=8)
-    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, "HOST slots=4")):
+    on_two = (
+        "start on each of 2 machines, K from 0: deepspeed --hostfile hosts.txt --no_ssh --node_rank K "
+        "--master_addr IP_OF_MACHINE_0 train.py, with a line NAME slots=4 for each"
+    )
+    for plan, command in ((solved("zero2"), "deepspeed --num_gpus 8 train.py"), (two, on_two)):
         (text,) = texts(plan, "deepspeed").values()
-        assert command in " ".join(text.replace('"', "").replace(",", "").split())
+        assert command in " ".join(" ".join(json.loads(text)["_comment"]).split())
+
+
+@pytest.mark.parametrize(
+    ("target", "plan"), [("accelerate", "quickstart"), ("accelerate", "fsdp"), ("deepspeed", "zero2")]
+)
+def test_a_file_for_a_script_of_ones_own_says_all_that_the_script_sets(target: str, plan: str) -> None:
+    """What no field of it has: of adapters their alpha too, length and packing of rows, steps, and checkpoints."""
+    job = solved(plan).jobs[0]
+    (text,) = texts(solved(plan), target).values()
+    is_json = target == "deepspeed"
+    lines = json.loads(text)["_comment"] if is_json else [line[1:] for line in text.splitlines() if line[:1] == "#"]
+    said = " ".join(" ".join(lines).split())
+    wanted = [f"sequence_length {job.sequence_length}", f"packing {job.packing}", f"steps {job.steps}"]
+    if job.techniques.method == "lora":
+        wanted += [f"lora_rank {job.techniques.lora_rank}", f"lora_alpha {2 * (job.techniques.lora_rank or 0)}"]
+    if target == "accelerate":
+        wanted += [
+            f"micro_batch {job.techniques.micro_batch}",
+            f"accumulation_steps {job.techniques.accumulation_steps}",
+        ]
+    assert all(f"{setting}" in said.partition("must set what this file cannot: ")[2] for setting in wanted), said
+    saving = settings(solved(plan), "trl")
+    assert (f"save_steps {saving.get('save_steps')}" in said) == (saving["save_strategy"] == "steps")
 
 
 FSDP_2 = ("trl", "axolotl", "accelerate")
@@ -329,3 +379,19 @@ def test_the_command_of_a_plan_of_the_rest_goes_on_from_its_checkpoint(target: s
     said = " ".join(line.removeprefix("#").strip() for line in rest.splitlines())
     assert option in said and "LATEST" not in said
     assert "resume_from_checkpoint" not in whole and "resume-from-checkpoint" not in whole
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl", "llamafactory", "accelerate"])
+def test_a_checkpoint_at_the_notice_is_written_or_the_file_says_that_none_is(target: str) -> None:
+    """TRL writes one where processes need not wait for one another; a plan that counts on none needs no word."""
+    counted = "the plan counts on a checkpoint within the notice"
+    plan = changed(solved("spot"), {"activation_checkpointing": "full"})
+    spot = plan.jobs[0].spot
+    assert spot is not None
+    for warned in (True, False):
+        given = changed(plan, spot=spot.model_copy(update={"last_checkpoint": warned}))
+        (text,) = texts(given, target).values()
+        said = " ".join(text.replace("\n#", "").split())
+        writes = "enable_jit_checkpoint: true" in text
+        assert writes == (target == "trl")
+        assert (counted in said) == (warned and not writes)

@@ -1,6 +1,6 @@
 """Let Accelerate shard over processes on a CPU, which it does over GPUs alone; Python imports this file at its start.
 
-Nothing is imported here: a finder waits for `accelerate.state`, and changes it when a trainer loads it.
+Nothing is imported here: a finder waits for the modules below, and changes them when a trainer loads them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from typing import Any
 
 
 def shard_on_cpus(state: Any) -> None:
-    """Make the state of several CPU processes one of FSDP where the trainer asked for it."""
+    """Make the state of several CPU processes one of FSDP or DeepSpeed where the trainer asked for it."""
     kinds, original = state.DistributedType, state.AcceleratorState.__init__
 
     def changed(self: Any, *given: Any, **named: Any) -> None:
         original(self, *given, **named)
+        zero = named.get("deepspeed_plugin") or getattr(self, "deepspeed_plugins", None)
+        if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and zero is not None and self._cpu:
+            plugins = zero if isinstance(zero, dict) else {"default": zero}
+            if self.distributed_type != kinds.DEEPSPEED:
+                self.distributed_type, self.deepspeed_plugins = kinds.DEEPSPEED, plugins
+                for each in plugins.values():
+                    each.set_mixed_precision(self._mixed_precision)
+                next(iter(plugins.values())).select(_from_accelerator_state=True)
+            return
         plugin = named.get("fsdp_plugin") or getattr(self, "fsdp_plugin", None)  # every further one shares the first's
         if plugin is not None and self.distributed_type == kinds.MULTI_CPU:
             self.distributed_type = kinds.FSDP
@@ -35,21 +44,35 @@ def load_on_cpus() -> None:
     register_package(5, lambda _: None, lambda stored, place: stored if place.startswith("cpu:") else None)
 
 
+def compile_nothing_for_cpus(torch_backend: Any) -> None:
+    """Let DeepSpeed reduce with PyTorch: its own kernel for CPUs is compiled for minutes."""
+    torch_backend.build_shm_op = lambda: None
+
+
+def change_state(state: Any) -> None:
+    """Change what Accelerate needs for CPUs."""
+    shard_on_cpus(state)
+    load_on_cpus()
+
+
+CHANGES = {"accelerate.state": change_state, "deepspeed.comm.torch": compile_nothing_for_cpus}
+"""Module -> what changes it once it is loaded."""
+
+
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds `accelerate.state` once, and changes it after it was loaded."""
+    """Finds each of these modules once, and changes it after it was loaded."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002 # of importlib
-        if name != "accelerate.state":
+        change = CHANGES.pop(name, None)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         assert spec is not None and spec.loader is not None
         load = spec.loader.exec_module
 
         def load_and_change(module: Any) -> None:
             load(module)
-            shard_on_cpus(module)
-            load_on_cpus()
+            change(module)
 
         spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
         return spec

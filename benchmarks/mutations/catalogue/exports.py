@@ -72,6 +72,21 @@ AREA.add(
     "Accelerate: every machine has the number of the first", "machine_rank: give --machine_rank", "machine_rank: 0"
 )
 AREA.add("Accelerate: the file of one machine for two", "num_machines: $instances", "num_machines: 1")
+AREA.add("Accelerate: processes of one machine alone", "num_processes: $gpus\n", "num_processes: $gpus_per_instance\n")
+AREA.add("Accelerate: machines meet at no place", "--main_process_ip IP_OF_MACHINE_0 --main_process_port 29500 ", "")
+AREA.add("Accelerate: a command without the file", "launch --config_file accelerate.yaml train.py", "launch train.py")
+AREA.add(
+    "Accelerate: a model that cannot be loaded is saved",
+    "fsdp_state_dict_type: FULL_STATE_DICT",
+    "fsdp_state_dict_type: SHARDED_STATE_DICT",
+)
+AREA.add("Accelerate: stage 3 saves no weights", "zero3_save_16bit_model: true", "zero3_save_16bit_model: false")
+AREA.add(
+    "Accelerate: hybrid shards are the machines",
+    "parallelism_config_dp_shard_size: $gpus_per_instance",
+    "parallelism_config_dp_shard_size: $instances",
+)
+AREA.add("Accelerate: each GPU trains alone", "distributed_type: MULTI_GPU}", 'distributed_type: "NO"}')
 
 AREA.of("models/exports/deepspeed-0.19.yaml", OTHERS, TRAINER_FILES)
 AREA.add(
@@ -84,6 +99,29 @@ AREA.add(
     "stage3_gather_16bit_weights_on_model_save: true}",
     "stage3_gather_16bit_weights_on_model_save: false}",
 )
+
+AREA.add("DeepSpeed: each machine is the first", "--node_rank K", "--node_rank 0")
+AREA.add("DeepSpeed: machines meet at no place", "--master_addr IP_OF_MACHINE_0 ", "")
+AREA.add("DeepSpeed: a shell of one machine on another", "--no_ssh ", "")
+AREA.add("DeepSpeed: all GPUs on each machine", "slots=$gpus_per_instance", "slots=$gpus")
+AREA.add("DeepSpeed: one GPU", "deepspeed --num_gpus $gpus train.py", "deepspeed train.py")
+AREA.add(
+    "DeepSpeed: the batch of all GPUs on each",
+    "train_micro_batch_size_per_gpu: $micro_batch",
+    "train_micro_batch_size_per_gpu: $global_batch",
+)
+AREA.add(
+    "DeepSpeed: no accumulation",
+    "gradient_accumulation_steps: $accumulation_steps",
+    "gradient_accumulation_steps: $micro_batch",
+)
+AREA.add("DeepSpeed: another stage", "zero1: {zero_optimization: {stage: 1}}", "zero1: {zero_optimization: {stage: 0}}")
+
+AREA.of("models/exports/kubernetes-1.34.yaml", "tests/exports/test_folder_check.py")
+AREA.add("Kubernetes: a secret that nobody makes", ", and the Secret hf-token with HF_TOKEN", "")
+
+AREA.of("models/exports/slurm-24.05.yaml", "tests/exports/test_folder_check.py")
+AREA.add("Slurm: a job without its script", "starts: [run.sh, requirements.txt]", "starts: []")
 
 AREA.of("models/exports/unsloth-2026.10.yaml", "tests/exports/test_environment.py", FOLDER)
 AREA.add("Unsloth: a run begins anew", "resume: '${LATEST:+\"$LATEST\"}'", "resume: ''")
@@ -99,12 +137,13 @@ AREA.add("an old Python", "--python '>=3.11,<3.14'", "--python '>=3.8'")
 AREA.of("models/exports/run_once.sh", FAKE, TASKS)
 AREA.add(
     "dash sends no signal",
-    'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT',
-    'kill -TERM -- "-$run" 2> /dev/null || true\' TERM INT',
+    '[ -z "$run" ] || kill -s TERM -- "-$run" 2> /dev/null || kill -s TERM "$run" 2> /dev/null',
+    '[ -z "$run" ] || kill -TERM -- "-$run" 2> /dev/null',
 )
-AREA.add("a trainer outlives its script", 'kill -s TERM -- "-$run" 2> /dev/null || true\' TERM INT', "true' TERM INT")
-AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run"', 'kill -s TERM "$run"')
-AREA.add("an interrupt is not passed on", "|| true' TERM INT", "|| true' TERM")
+AREA.add("a trainer outlives its script", "signalled=yes; pass_signal_on'", "signalled=yes'")
+AREA.add("one process of the trainer gets the signal", 'kill -s TERM -- "-$run" 2> /dev/null || ', "")
+AREA.add("an interrupt is not passed on", "pass_signal_on' TERM INT", "pass_signal_on' TERM")
+AREA.add("a signal before there is a group is lost", ' || kill -s TERM "$run" 2> /dev/null || true', " || true")
 AREA.add("a worker that saves is killed", "left=1200", "left=1")
 AREA.add("a stop that came too late is one", '{ [ "$code" = 0 ] && [ -e "$last" ]; } || {', "{")
 
@@ -122,6 +161,11 @@ AREA.add(
     "SkyPilot: checkpoints die with the machine",
     '"file_mounts": {CHECKPOINT_FOLDER: bucket}',
     '"file_mounts": {"/tmp": bucket}',
+)
+AREA.add(
+    "what lies in the volume is copied",
+    'return [] if path.startswith(f"{CHECKPOINT_FOLDER}/") else [path]',
+    "return [path]",
 )
 AREA.add("SkyPilot: one node", '"num_nodes": job.instances', '"num_nodes": 1')
 AREA.add(
@@ -175,6 +219,7 @@ AREA.add(
 )
 
 AREA.of("planner/exports/machine_names.py", FOLDER, FAKE)
+AREA.add("a script of one's own has no alpha", '_OF_RUN = ("lora_alpha", ', "_OF_RUN = (", TRAINER_FILES)
 AREA.add(
     "checkpoints of another plan are gone on with",
     """lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', *prep""",
