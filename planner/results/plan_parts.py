@@ -259,6 +259,8 @@ class Reservation(Part):
     count: int
     start_hours: float
     end_hours: float
+    terms: int = 1
+    """Terms of a commitment back to back."""
     usd: float
     """Of all machines, used or not."""
     outlay_usd: float = 0.0
@@ -296,9 +298,15 @@ class CommitmentUse(Part):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
+    """Of one term."""
+    terms: int = 1
+    """Terms back to back."""
     usd: float
     used_hours: float
+    """Hours in the terms; the others that are paid for stay unused."""
     term_hours: float
+    after_hours: float = 0.0
+    """Machine hours on demand after the last term."""
     on_demand_usd_per_hour: float | None
     """Price of one such machine without a commitment; None if the inventory has none."""
     break_even_hours: float | None

@@ -371,6 +371,7 @@ def _reservation(
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
     place = _places_bought(built, schedule)[resource]
     users = [job for job in jobs if job.reservation == place]
+    term_hours = offer.term_hours * lot.terms
     held = sum(
         max(1, job.instances) * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in users
     )
@@ -378,12 +379,13 @@ def _reservation(
         offer=prepared.market.labels[lot.offer],
         count=count,
         start_hours=lot.start / 60,
-        end_hours=lot.start / 60 + offer.term_hours,
-        usd=offer.committed_usd * count,
+        end_hours=lot.start / 60 + term_hours,
+        terms=lot.terms,
+        usd=offer.committed_usd * count * lot.terms,
         outlay_usd=offer.outlay_usd * count,
         used_hours=held,
-        used_share=held / (offer.term_hours * count),
-        pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),
+        used_share=held / (term_hours * count),
+        pays_from_hours=pays_from_hours(prepared.market, offer, float(count * lot.terms)),
     )
 
 

@@ -6,6 +6,7 @@ Hours of a run are given as observed, so that nothing of the planner's estimates
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
@@ -16,20 +17,18 @@ from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH
 
 HOURS_OF_A_MONTH = 730.0
-HEAD = """\
-schema: 2
-name: choice
-jobs:
-  - name: run
+JOB = """\
+  - name: {name}
     architecture: llama-3-8b
     work: {{tokens: {tokens:.0f}}}
-    deadline: 80d
+    deadline: 120d
     techniques: {{method: lora}}
     measured: [{measured}]
     trials: {{count: {trials}, at_once: {at_once}}}
-objective: {objective}
-offers:
+    confidence: {confidence}
 """
+HEAD = f"schema: 2\nname: choice\njobs:\n{JOB}objective: {{objective}}\n{{more}}offers:\n"
+LONG = "limits: {max_hours: 3000, budget_confidence: 0.5}\nsolve: {ties: 0}\n"
 SOURCE = 'source: "illustration, not a price"'
 CASES = range(12)
 
@@ -48,10 +47,21 @@ def planned(
     trials: int = 1,
     at_once: int = 1,
     objective: str = "cost",
+    more: str = "",
+    confidence: float = 0.9,
 ) -> Assignment:
     """Return how the only job of a scenario is run; `hours` are those of a run, by GPU."""
     measured = ", ".join(f"{{gpu: {gpu}, gpus: 1, hours: {value}}}" for gpu, value in hours.items())
-    figures = {"tokens": tokens, "measured": measured, "trials": trials, "at_once": at_once, "objective": objective}
+    figures = {
+        "name": "run",
+        "more": more,
+        "confidence": confidence,
+        "tokens": tokens,
+        "measured": measured,
+        "trials": trials,
+        "at_once": at_once,
+        "objective": objective,
+    }
     (job,) = solve(parse_scenario(HEAD.format(**figures) + "".join(offers))).jobs
     return job
 
@@ -74,6 +84,68 @@ def test_a_term_is_taken_where_its_whole_months_cost_less_than_the_hours(seed: i
     offers = [rented("hourly", usd), rented("monthly", committed, commitment=term)]
     job = planned(offers, {"A100-80GB": hours})
     check(job, {"hourly": hours * usd, "monthly": HOURS_OF_A_MONTH * committed + upfront})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", CASES)
+def test_terms_are_renewed_and_combined_where_that_costs_least(seed: int) -> None:
+    """Every number of whole terms is tried, the hours after them on demand at the same provider, or all on demand.
+
+    The run is as long as it is likely to be. At another provider a run cannot go on: it is renewed.
+    """
+    random = Random(seed)
+    hours, usd, elsewhere = random.uniform(600, 2200), random.uniform(1, 4), random.random() < 0.3
+    committed, upfront = usd * random.uniform(0.3, 0.95), random.choice([0.0, 100.0])
+    offers = [
+        rented("p", usd),
+        rented(
+            "q" if elsewhere else "p", committed, instance="month", commitment=f"{{months: 1, upfront_usd: {upfront}}}"
+        ),
+    ]
+    each, least = HOURS_OF_A_MONTH * committed + upfront, math.ceil(hours / HOURS_OF_A_MONTH)
+    ways = {0: hours * usd, least: least * each}
+    if not elsewhere:
+        ways |= {terms: terms * each + (hours - terms * HOURS_OF_A_MONTH) * usd for terms in range(1, least)}
+    job = planned(offers, {"A100-80GB": hours}, more=LONG, confidence=0.5)
+    assert job.cost_usd == pytest.approx(min(ways.values()), abs=0.01), ways
+    taken = 0 if job.commitment is None else job.commitment.terms
+    assert ways[taken] == pytest.approx(job.cost_usd, abs=0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", CASES)
+def test_jobs_in_turn_share_terms_back_to_back(seed: int) -> None:
+    """Each set of jobs in the terms, as many as it needs, one after the other; the others are on demand at once."""
+    random = Random(seed)
+    hours, usd = [random.uniform(100, 900) for _ in range(3)], random.uniform(1, 4)
+    each = HOURS_OF_A_MONTH * usd * random.uniform(0.3, 0.95)
+    offers = [
+        rented("p", usd),
+        f"  - {{provider: q, gpu: A100-80GB, gpus: 1, usd_per_hour: {each / HOURS_OF_A_MONTH}, "
+        f"stock: 1, commitment: {{months: 1}}, {SOURCE}}}\n",
+    ]
+    names = [f"run-{number}" for number in range(3)]
+    jobs = "".join(
+        JOB.format(
+            name=name,
+            tokens=1e7,
+            measured=f"{{gpu: A100-80GB, gpus: 1, hours: {one}}}",
+            trials=1,
+            at_once=1,
+            confidence=0.5,
+        )
+        for name, one in zip(names, hours, strict=True)
+    )
+    plan = solve(parse_scenario(f"schema: 2\nname: turns\n{LONG}jobs:\n{jobs}offers:\n" + "".join(offers)))
+    ways = []
+    for chosen in product((False, True), repeat=3):
+        inside = math.fsum(one for one, is_inside in zip(hours, chosen, strict=True) if is_inside)
+        ways.append(math.ceil(inside / HOURS_OF_A_MONTH) * each + usd * (math.fsum(hours) - inside))
+    assert plan.status == "optimal"
+    assert plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(min(ways), abs=0.05), ways
+    assert math.fsum(one.usd for one in plan.reservations) + math.fsum(job.cost_usd for job in plan.jobs) == (
+        pytest.approx(plan.cost_usd.expected, abs=0.01)
+    )
 
 
 @pytest.mark.slow
@@ -136,7 +208,7 @@ def test_hours_that_are_paid_for_go_to_the_runs_that_save_most(seed: int) -> Non
     hours = [random.uniform(20, 150) for _ in range(3)]
     left, usd = random.uniform(60, 320), random.uniform(1, 4)
     jobs = "".join(
-        f"  - {{name: run-{index}, architecture: llama-2-7b, work: {{tokens: 1e9}}, deadline: 80d, "
+        f"  - {{name: run-{index}, architecture: llama-2-7b, work: {{tokens: 1e9}}, deadline: 120d, "
         f"measured: [{{gpu: A100-80GB, gpus: 1, hours: {value}}}]}}\n"
         for index, value in enumerate(hours)
     )

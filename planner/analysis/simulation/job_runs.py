@@ -130,6 +130,9 @@ class JobRun:
     mean_use: float = 1.0  # machine hours over wall hours times machines: below 1 where node groups wait for others
     step_hours: float = 0.0  # of billing, 0: to the second
     minimum_hours: float = 0.0
+    paid_hours: float = math.inf  # in the terms of a commitment; the hours after them are on demand
+    after_usd: float = 0.0  # an hour of all machines after the last term
+    after_billing: tuple[float, float] = (1.0, 0.0)  # step and minimum of these hours
     waiting_usd: float = 0.0  # value of an hour of waiting to the user; on no bill
     priced_waiting_usd: float = 0.0  # price of waiting for machines that the policy weighs; on no bill, in no optimum
     instances: int = 0  # of one node group
@@ -159,6 +162,9 @@ class JobRun:
         if self.step_hours > 0:
             demand, spot = (round_up_hours(each, self.step_hours, self.minimum_hours) for each in (demand, spot))
         machines = demand * self.on_demand_machines_usd + spot * self.spot_usd
+        if self.paid_hours < math.inf:
+            after = np.maximum(0.0, self.mean_use * demand_hours + once - self.paid_hours)
+            machines = machines + self.after_usd * round_up_hours(after, *self.after_billing)
         outside = slowness * self.separate_usd + self.storage_usd * (once + hours)
         return np.asarray(self.fixed_usd + machines + outside)
 
@@ -255,7 +261,9 @@ def _machine_run(
         run, states = (choice.run, choice.states) if choice else rows.run_of(0)
         start = float(h.start[row])
     coarse = bool(np.any(prepared.screened[index].rounded[prepared.screened[index].rows == row]))
-    billing = market.offers[place].billing
+    billing, term = market.offers[place].billing, assignment.commitment
+    goes_on = term is not None and not math.isnan(columns.after_usd[place])
+    paid_hours = term.terms * float(columns.term_hours[place]) if term is not None and goes_on else math.inf
     return JobRun(
         job=assignment,
         kind=kind,
@@ -274,8 +282,8 @@ def _machine_run(
         once_on_spot=0.0 if choice else share,
         separate_hours=float(h.separate[row]),
         separate_usd=candidates.placement_of(row).total("usd"),
-        fixed_usd=float(table.fixed_usd[row])
-        - _reserved_usd(market.offers[place], assignment)
+        # A timetable pays the commitment apart from its jobs.
+        fixed_usd=float(table.fixed_usd[row] - (table.term_usd[row, 0] if assignment.reservation is not None else 0.0))
         + len(assignment.pauses) * candidates.resume_hours(row) * demand_usd,
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
@@ -283,19 +291,15 @@ def _machine_run(
         mean_use=use,
         step_hours=billing.step_seconds / HOUR if coarse else 0.0,
         minimum_hours=billing.minimum_hours,
+        paid_hours=paid_hours,
+        after_usd=float(np.nan_to_num(columns.after_usd[place])) * machines,
+        after_billing=(float(columns.after_step_hours[place]), float(columns.after_minimum_hours[place])),
         waiting_usd=waiting,
         priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
         sigma=assignment.sigma_tail,
         instances=int(rows.nodes[0]),
         zones=zones_to_rent(market.offers[place], states) if states is not None else (),
     )
-
-
-def _reserved_usd(offer: Offer, assignment: Assignment) -> float:
-    """Return the dollars of a commitment that a timetable pays apart from its jobs."""
-    if assignment.reservation is None:
-        return 0.0
-    return offer.committed_usd * max(1, assignment.instances) * assignment.runs_at_once
 
 
 # The policy of a plan as a file, and what it advises at one moment, without solving anything again.
