@@ -471,6 +471,31 @@ class Purchase(Part):
     """Hours of such use that the job has."""
 
 
+class FirstPurchase(Part):
+    """Of all machines that the scenario may buy those that pay first for the work of a job, against the least rent.
+
+    Dollars and hours are of all machines that the job then holds at one time.
+    """
+
+    offer: str
+    gpu: str
+    gpus: int
+    machines: int
+    usd: float
+    hours_per_month: float
+    """Hours of use in a month: those of the horizon, else day and night."""
+    pays_from_hours: float | None
+    """Hours of use from which on buying, and selling then, costs less than the least rent of the same work.
+
+    None where no machine ever does within its life: these come nearest."""
+    price_back_hours: float | None
+    """Hours of use after which the rent that is saved is the whole price; None where nothing is saved."""
+    hours: float
+    """Hours that the job takes on them."""
+    rent: Option
+    """The machines by the hour that do the work for the least dollars."""
+
+
 class HostedTuning(Part):
     """What the cheapest service that trains by the token takes for a job, next to machines."""
 

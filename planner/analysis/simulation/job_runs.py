@@ -13,7 +13,7 @@ from planner import open_choices, timetable
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.deadline import policy_late_hours
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_rows import SearchTarget
 from planner.errors import Fault, ScenarioError
@@ -261,9 +261,7 @@ def _machine_run(
         run, states = (choice.run, choice.states) if choice else rows.run_of(0)
         start = float(h.start[row])
     coarse = bool(np.any(prepared.screened[index].rounded[prepared.screened[index].rows == row]))
-    billing, term = market.offers[place].billing, assignment.commitment
-    goes_on = term is not None and not math.isnan(columns.after_usd[place])
-    paid_hours = term.terms * float(columns.term_hours[place]) if term is not None and goes_on else math.inf
+    billing = market.offers[place].billing
     return JobRun(
         job=assignment,
         kind=kind,
@@ -291,15 +289,25 @@ def _machine_run(
         mean_use=use,
         step_hours=billing.step_seconds / HOUR if coarse else 0.0,
         minimum_hours=billing.minimum_hours,
-        paid_hours=paid_hours,
-        after_usd=float(np.nan_to_num(columns.after_usd[place])) * machines,
-        after_billing=(float(columns.after_step_hours[place]), float(columns.after_minimum_hours[place])),
+        **_after_term(assignment, columns, place),
         waiting_usd=waiting,
         priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
         sigma=assignment.sigma_tail,
         instances=int(rows.nodes[0]),
         zones=zones_to_rent(market.offers[place], states) if states is not None else (),
     )
+
+
+def _after_term(assignment: Assignment, columns: OfferColumns, place: int) -> dict[str, Any]:
+    """Return what the hours after the last term of a commitment cost; nothing where there are none."""
+    term, usd = assignment.commitment, float(columns.after_usd[place])
+    if term is None or math.isnan(usd):
+        return {}
+    return {
+        "paid_hours": term.terms * float(columns.term_hours[place]),
+        "after_usd": usd * max(1, assignment.instances),
+        "after_billing": (float(columns.after_step_hours[place]), float(columns.after_minimum_hours[place])),
+    }
 
 
 # The policy of a plan as a file, and what it advises at one moment, without solving anything again.
