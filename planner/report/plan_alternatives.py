@@ -320,7 +320,7 @@ def offers_text(count: int) -> str:
 
 
 LEAST_COST_IS = {
-    "own": "but not on an own machine",
+    "own": "but not on an own machine, or paid at once",
     "host": "but on a private host",
     "evidence": "but its speed was measured less",
     "stock": "but of unknown stock",
