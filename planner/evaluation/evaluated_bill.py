@@ -68,6 +68,17 @@ class TermUse:
         return self.after_usd_per_hour * hours
 
 
+def usd_of_terms(offer: Offer, after: Offer | None, hours: float) -> float:
+    """Return the dollars of one committed machine that is kept for so many hours, fees of machine hours left out.
+
+    A month of 730 h for $1,022, then $2.00 an hour: 800 h cost $1,162; without hours on demand two months, $2,044.
+    """
+    usd = usd_above_term(offer, after) if after is not None else math.nan
+    terms, goes_on = count_terms(hours, hours, offer.term_hours, offer.committed_usd, usd)
+    left = hours - float(terms) * offer.term_hours
+    return offer.committed_usd * float(terms) + (usd * billed_hours(after, left) if after and goes_on else 0.0)
+
+
 def evaluate_bill(
     context: RunContext,
     stages: JobStages,

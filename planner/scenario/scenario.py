@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from operator import itemgetter
 from typing import Annotated, Any, Literal, Self
@@ -292,10 +293,11 @@ class Scenario(_ScenarioBase):
         """Return what bills the same machine by the hour once the term of a commitment is over; None: it is renewed.
 
         It is the cheapest offer of the same provider, place and GPUs that the limits permit, with machines enough for
-        all jobs. Runs at once are renewed: their ends differ.
+        all jobs; a service may need any number of them. Runs at once are renewed: their ends differ.
         """
         if mine.commitment is None or mine.has_spot or any(job.trials.at_once > 1 for job in self.jobs):
             return None
+        most = math.inf if any(job.is_service for job in self.jobs) else mine.max_nodes * len(self.jobs)
         place = mine.provider, mine.region, mine.gpu, mine.gpus
         found = [
             (offer.usd_per_hour, label, offer)
@@ -303,7 +305,7 @@ class Scenario(_ScenarioBase):
             if offer.usd_per_hour is not None and offer.is_by_the_hour and not offer.available
             if (offer.provider, offer.region, offer.gpu, offer.gpus) == place
             if self.limits.permits(offer) and not self.limits.is_outdated(offer)
-            if offer.stock is None or offer.stock >= mine.max_nodes * len(self.jobs)
+            if offer.stock is None or offer.stock >= most
         ]
         return min(found, key=itemgetter(0, 1))[2] if found else None
 
