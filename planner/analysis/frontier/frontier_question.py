@@ -72,8 +72,7 @@ def frontier(
     together, in turn where they may take turns, for up to `points` deadlines. `by` adds one curve per method, GPU or
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
-    status and its explanation. What is open is chosen again at each point; among many models and batches, or next to
-    other jobs, it is fixed as `solve` chose it.
+    status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed.
     """
     scenario = as_scenario(scenario)
     _check_curves(by)
@@ -83,9 +82,8 @@ def frontier(
     if services_of(scenario):
         return services.frontier_of_jobs(scenario, options, library, again)
     if open_jobs(scenario):
-        if (found := _of_choices(scenario, library, options, again)) is not None:
-            return found.model_copy(update={"seconds": perf_counter() - started})
-        return _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
+        found = _of_choices(scenario, library, options, again)
+        return found or _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -93,8 +91,7 @@ def frontier(
     scenario = prepared.scenario
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
-    prepared = replace(prepared, screened=screened)
-    main = tracer.traced(screened, points)
+    prepared, main = replace(prepared, screened=screened), tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
     is_split = by and not main.in_turn and main.status != "infeasible"
     curves, left_out = _curves(tracer, by, points) if by and is_split else ((), ())
@@ -130,6 +127,7 @@ def _of_choices(
 
     The frontier of each model and batch is traced; what another one undercuts is left out.
     """
+    started = perf_counter()
     library = library or read_library([name for job in open_jobs(scenario) for name in architectures_of(job)])
     choices = open_choices.definite_choices(scenario, library)
     traced = [found for one in choices if (found := trace(one, options, library)).points]
@@ -157,6 +155,7 @@ def _of_choices(
             "points": points,
             "segments": tuple(segments),
             "knee": knee,
+            "seconds": perf_counter() - started,
             "separate": (),
             "curves": (),
             "by": None,
