@@ -57,7 +57,7 @@ def fix_choice(
     return FixedChoice(plan, scenario_as_chosen(plan, scenario), _without_choices(plan))
 
 
-MOST_TRACED = 16
+MOST_TRACED = 8
 """Models times batches up to which a frontier chooses again at each of its points."""
 
 
