@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     )
 
 
-def _dollars(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> dict[str, Floats]:
+def _dollars(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> dict[str, Any]:
     """Return the columns of dollars: fixed, of a run expected and late, and those of commitments among them."""
     (run_usd, late_usd), term_usd = _market_usd(machines, hours, run_h), _term_usd(machines, hours)
     run_usd[:, ON_DEMAND] += term_usd[:, 1]

@@ -66,7 +66,7 @@ class OfferColumns:
     @classmethod
     def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
         """Return the columns of the offers of a market, given the spot market of each."""
-        offers = market.offers
+        offers, after = market.offers, market.after_term
         source = job.stages.transfer
 
         def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
@@ -96,11 +96,9 @@ class OfferColumns:
             minimum_hours=column([o.billing.minimum_hours for o in offers]),
             term_hours=column([o.commitment.term_hours if o.commitment else None for o in offers], np.inf),
             use_hours=column([o.use_hours for o in offers], np.inf),
-            after_usd=column(
-                [after and usd_above_term(o, after) for o, after in zip(offers, market.after_term, strict=True)]
-            ),
-            after_step_hours=column([o and o.billing.step_seconds for o in market.after_term], HOUR) / HOUR,
-            after_minimum_hours=column([o and o.billing.minimum_hours for o in market.after_term], 0.0),
+            after_usd=column([None if a is None else usd_above_term(o, a) for o, a in zip(offers, after, strict=True)]),
+            after_step_hours=column([a.billing.step_seconds if a else HOUR for a in after]) / HOUR,
+            after_minimum_hours=column([a.billing.minimum_hours if a else 0.0 for a in after]),
             lead_hours=column([o.lead_hours for o in offers]),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
             export_seconds=export_seconds,
