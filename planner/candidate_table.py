@@ -56,6 +56,7 @@ class CandidateTable:
     fit_gib: Floats
     usable_gib: Floats
     rented_h: Floats  # machine hours on demand of all instances, at the confidence; prepaid hours must cover them
+    term_usd: Floats  # (n, 3): of fixed_usd the terms of a commitment, of run_usd and late_usd the hours after them
 
     def __len__(self) -> int:
         return len(self.job)

@@ -131,6 +131,8 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
         limits["budget_usd"] = max(0.01, limits["budget_usd"] - tracked.observed.spent_usd)
+    if limits.get("outlay_usd") is not None:
+        limits["outlay_usd"] = max(0.01, limits["outlay_usd"] - job.outlay_usd)
     return data
 
 
@@ -147,10 +149,10 @@ def _stay(
     if job.spot_share <= 0:
         one["measured"] = [{"gpu": job.gpu, "gpus": job.gpus, "hours": found.left_hours}]
         one["stages"] = {key: value for key, value in one.get("stages", {}).items() if key == "export"}
+    # A machine that was bought is there and paid for: its hours cost what they did.
+    paid = {"max_nodes": job.instances} | ({"buy": None, "lead_hours": 0.0} if job.tier == "bought" else {})
     offers = [
-        offer_data(offer.model_copy(update={"max_nodes": job.instances}))
-        for label, offer in scenario.labelled_offers()
-        if label == job.offer
+        offer_data(offer.model_copy(update=paid)) for label, offer in scenario.labelled_offers() if label == job.offer
     ]
     limits = {**left.get("limits", {}), "max_gpus": job.gpus}
     limits |= {"spot_share": {"max": 0}} if job.spot_share <= 0 else {}

@@ -253,7 +253,7 @@ def figures_of_job(
     if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
         yield "deadline_probability", f"at least {job.confidence:g}", chance
     if (term := context.offer.use_hours) is not None:
-        yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
+        yield from at_most("hours of block or horizon", term, evaluation.late_term_hours, tolerance.hours * term)
     if plan.spot_share > 0 and not evaluation.may_use_spot:
         yield "spot_share", "0: on this market the run never ends", plan.spot_share
     # A policy whose starts take longer than its work may use spot and still do none of the work there.

@@ -144,23 +144,28 @@ def _reservation(
     if offer is None or not offer.is_reservation:
         yield what, "an offer that is reserved", reservation.offer
         return
-    if abs(reservation.end_hours - reservation.start_hours - offer.term_hours) > _SLACK:
-        yield f"{what}: term", offer.term_hours, reservation.end_hours - reservation.start_hours
+    terms = reservation.terms
+    if terms < 1 or (terms > 1 and offer.commitment is None):
+        yield f"{what}: terms", "one, or several of a commitment", terms
+        return
+    term_hours, usd = offer.term_hours * terms, offer.committed_usd * reservation.count * terms
+    if abs(reservation.end_hours - reservation.start_hours - term_hours) > _SLACK:
+        yield f"{what}: term", term_hours, reservation.end_hours - reservation.start_hours
     if offer.block is not None and abs(reservation.start_hours - offer.block.start_hours) > _MINUTE:
         yield f"{what}: start", offer.block.start_hours, reservation.start_hours
-    if abs(reservation.usd - offer.committed_usd * reservation.count) > tolerance.usd:
-        yield f"{what}: usd", offer.committed_usd * reservation.count, reservation.usd
+    if abs(reservation.usd - usd) > tolerance.usd:
+        yield f"{what}: usd", usd, reservation.usd
     at_once = price_at_once(offer) * reservation.count
     if abs(reservation.outlay_usd - at_once) > tolerance.usd:
         yield f"{what}: outlay_usd", at_once, reservation.outlay_usd
     users = [job for job in plan.jobs if job.reservation == place]
     yield from at_most(f"machines of {what}", reservation.count, peak(users, machines_of))
     used = math.fsum(machines_of(job) * (job.finish_hours - job.start_at_hours) for job in users)
-    share = used / (offer.term_hours * reservation.count) if reservation.count else 0.0
+    share = used / (term_hours * reservation.count) if reservation.count else 0.0
     if abs(used - reservation.used_hours) > 1e-6 * max(1.0, used) or abs(share - reservation.used_share) > 1e-6:
         yield f"{what}: used_hours", used, reservation.used_hours
     price = hourly_price(offer, offers.values())
-    pays = offer.committed_usd * reservation.count / price if price else None
+    pays = usd / price if price else None
     if (pays is None) != (reservation.pays_from_hours is None) or abs(
         (pays or 0.0) - (reservation.pays_from_hours or 0.0)
     ) > _SLACK:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from planner.candidates.stage_hours import Placement, RowHours, enumerate_placem
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
 from planner.configurations.grid import Machine, shape_of, technique_uses
 from planner.configurations.recipe import allows_full
+from planner.estimates.billing import count_terms, round_up_hours
 from planner.library.schema import Architecture, Library
 from planner.scenario.fees import Count
 from planner.scenario.inference_job import InferenceJob
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 #     run_h[od]  run                      run_h[spot] = expected wall hours + one more start (the switch)
 #     usd[od]    n * p_od * (k * once + machine hours of run)
 #     usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
-#     fixed      transfer in and out, what is kept after the run, commitments
+#     fixed      transfer in and out, what is kept after the run, terms of commitments
 #
+# A run longer than the term of a commitment renews it, or goes on at the price by the hour: `count_terms`.
 # Both columns of dollars also hold storage, for all hours, and stages on separate machines. Late figures are the same
 # at a confidence: hours times `RowHours.late` at that of the job, dollars with the hours times `RowHours.budget` at
 # that of the budget, spot waits at their own quantile. A run that is expected to stop early is taken in full.
@@ -77,10 +79,8 @@ def hours_and_table(
     hours, table = before.hours, before.table
     if len(table) > count:  # managed services follow
         hours, table = hours.rows(np.arange(count)), table.rows(np.arange(count))
-    run_usd, late_usd = _market_usd(machines, hours, table.run_h)
     identity = market.identity_columns(jobs, machines.job.name, machines.offer)
-    fixed_usd = _fixed_usd(machines, hours)
-    return hours, replace(table, **identity, fixed_usd=fixed_usd, run_usd=run_usd, late_usd=late_usd)
+    return hours, replace(table, **identity, **_dollars(machines, hours, table.run_h))
 
 
 def _of(candidates: JobCandidates, count: int) -> MachineCandidates:
@@ -100,7 +100,6 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     )
     late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
     lead = columns.lead_hours[machines.offer]  # nothing is paid before the machine is there
-    run_usd, late_usd = _market_usd(machines, hours, run_h)
     # Rows are many times as many as configurations, which with one framework are few of all.
     chosen, of_row = distinct(machines.configuration)
     uses = technique_uses(ways, chosen)
@@ -114,9 +113,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         late_start_h=hours.once * late + hours.late_separate * late + lead,
         run_h=run_h,
         late_h=late_h,
-        fixed_usd=_fixed_usd(machines, hours),
-        run_usd=run_usd,
-        late_usd=late_usd,
+        **_dollars(machines, hours, run_h),
         share_low=np.where(has_on_demand, 0.0, 1.0),
         share_high=np.where(no_spot, 0.0, 1.0),
         uses=uses.take(of_row, axis=0),
@@ -127,6 +124,35 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         usable_gib=ways.usable_gib[machines.configuration],
         rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,
     )
+
+
+def _dollars(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> dict[str, Any]:
+    """Return the columns of dollars: fixed, of a run expected and late, and those of commitments among them."""
+    (run_usd, late_usd), term_usd = _market_usd(machines, hours, run_h), _term_usd(machines, hours)
+    run_usd[:, ON_DEMAND] += term_usd[:, 1]
+    late_usd[:, ON_DEMAND] += term_usd[:, 2]
+    fixed_usd = _fixed_usd(machines, hours) + term_usd[:, 0]
+    return {"fixed_usd": fixed_usd, "run_usd": run_usd, "late_usd": late_usd, "term_usd": term_usd}
+
+
+def _term_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
+    """Return dollars (n, 3) of reservations: of their terms, and of the hours after them, expected and late."""
+    columns, offer = machines.columns, machines.offer
+    instances = machines.instances * hours.node_groups
+    found = np.zeros((len(offer), 3))
+    found[:, 0] = columns.committed_usd[offer] * instances
+    longer = np.flatnonzero((hours.once + hours.run * hours.stretch) * hours.late > columns.term_hours[offer])
+    if len(longer):
+        rows, of = hours.rows(longer), offer[longer]
+        full = rows.once + rows.run * rows.stretch
+        after, term = columns.after_usd[of], columns.term_hours[of]
+        terms, goes_on = count_terms(rows.once + rows.run, full * rows.late, term, columns.committed_usd[of], after)
+        found[longer, 0] *= terms
+        steps = columns.after_step_hours[of], columns.after_minimum_hours[of]
+        for place, used in ((1, rows.once + rows.run), (2, full * rows.budget)):
+            billed = round_up_hours(np.maximum(0.0, used - terms * term), *steps)
+            found[longer, place] = np.where(goes_on, billed * after * instances[longer], 0.0)
+    return found
 
 
 def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> tuple[Floats, Floats]:
@@ -149,7 +175,7 @@ def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> 
 
 
 def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
-    """Return dollars (n,) whatever the hours: transfers, what is kept after the run, commitments."""
+    """Return dollars (n,) whatever the hours: transfers, and what is kept after the run."""
     columns, offer, run_hours = machines.columns, machines.offer, machines.run_hours
     instances = machines.instances * hours.node_groups
     kept = np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb
@@ -159,11 +185,7 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
         "GB out": hours.sent_gb,
         "GB kept": kept * months,
     }
-    return np.asarray(
-        columns.fees_usd(offer, amounts)
-        + columns.source_usd_per_gb * hours.own_gb * instances
-        + columns.committed_usd[offer] * instances
-    )
+    return np.asarray(columns.fees_usd(offer, amounts) + columns.source_usd_per_gb * hours.own_gb * instances)
 
 
 IGNORED_FIELDS = {

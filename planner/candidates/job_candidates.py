@@ -23,7 +23,7 @@ from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.fees import FEE_COUNTS, FEES, Count
 from planner.scenario.job import Job
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Offer, usd_above_term
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 
@@ -52,7 +52,11 @@ class OfferColumns:
     mean_up_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
-    term_hours: Floats  # longest run: the term of a commitment, the horizon of a purchase; inf without one
+    term_hours: Floats  # of a commitment, which may be renewed; inf without one
+    use_hours: Floats  # longest run: a block, the horizon of a purchase; inf without one
+    after_usd: Floats  # of an hour after the term, with its fees above those of an hour in it; nan: it is renewed
+    after_step_hours: Floats
+    after_minimum_hours: Floats
     lead_hours: Floats  # from the order to the machine
     committed_hours: Floats  # prepaid machine hours that are left; inf where that is no limit
     export_seconds: Floats  # (2, offers): merging and quantising what full training, or adapters, leave
@@ -62,7 +66,7 @@ class OfferColumns:
     @classmethod
     def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
         """Return the columns of the offers of a market, given the spot market of each."""
-        offers = market.offers
+        offers, after = market.offers, market.after_term
         source = job.stages.transfer
 
         def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
@@ -90,7 +94,11 @@ class OfferColumns:
             mean_up_hours=column([s.mean_up_hours for s in spot]),
             step_hours=column([o.billing.step_seconds for o in offers]) / HOUR,
             minimum_hours=column([o.billing.minimum_hours for o in offers]),
-            term_hours=column([o.use_hours for o in offers], np.inf),
+            term_hours=column([o.commitment.term_hours if o.commitment else None for o in offers], np.inf),
+            use_hours=column([o.use_hours for o in offers], np.inf),
+            after_usd=column([None if a is None else usd_above_term(o, a) for o, a in zip(offers, after, strict=True)]),
+            after_step_hours=column([a.billing.step_seconds if a else HOUR for a in after]) / HOUR,
+            after_minimum_hours=column([a.billing.minimum_hours if a else 0.0 for a in after]),
             lead_hours=column([o.lead_hours for o in offers]),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
             export_seconds=export_seconds,

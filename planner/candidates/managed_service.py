@@ -109,6 +109,7 @@ class ManagedServiceCandidates:
             fit_gib=zeros,
             usable_gib=zeros,
             rented_h=zeros,
+            term_usd=np.zeros((count, 3)),
         )
 
     def hours(self) -> RowHours:

@@ -245,6 +245,7 @@ class Market:
     distinct_machines: tuple[Machine, ...]
     separate_offers: tuple[Offer, ...] = ()  # that stages on separate machines may rent
     separate_labels: tuple[str, ...] = ()
+    after_term: tuple[Offer | None, ...] = ()  # per offer: what bills its machines by the hour once its term is over
     _permitted: dict[tuple[AllowForbid, ...], Flags] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -376,6 +377,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         tuple(machines),
         tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
         *_separate_offers(scenario, library),
+        tuple(scenario.offer_after_term(offer) for offer in offers),
     )
 
 

@@ -2,7 +2,7 @@
 
 Candidates whose dollars are a tie (`solve.ties`) are compared by these steps in turn, and less is better in each:
 
-    own        0 on an own machine, 1 on any other
+    own        0 on an own machine, 1 on any other, 2 where a machine or a term is paid at once
     host       0 on the provider's machine, 1 on that of a private host
     evidence   0 where the job has a run of its own on that GPU, 1 where published runs or products were measured, 2
                for a prior
@@ -45,7 +45,11 @@ MEASURED = ("measured", "kernels")
 def offer_steps(offers: Sequence[Offer]) -> Integers:
     """Return the steps (offers, 3) that an offer decides: own, host, stock."""
     steps = [
-        (offer.tier != "own", offer.tier == "community", offer.stock is None and offer.stock_status is None)
+        (
+            2 if offer.outlay_usd else offer.tier != "own",
+            offer.tier == "community",
+            offer.stock is None and offer.stock_status is None,
+        )
         for offer in offers
     ]
     return np.asarray(steps, dtype=np.int64).reshape(len(offers), 3)

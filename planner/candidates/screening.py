@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 METHOD_NOT_ALLOWED = "its method is not allowed"
-OUTLASTS_COMMITMENT = "it runs longer than the commitment"
+OUTLASTS_MACHINE = "it runs longer than the block, or than the horizon of a purchase"
 OUTDATED_PRICE = "its price is too old"
 MORE_THAN_THERE_IS = "it needs more GPUs than a limit, quota or stock allows"
 LITTLE_STOCK = "its provider lists too little stock"
@@ -348,8 +348,8 @@ def _apply_filters(
     found.reject(_exceeds_quota_or_stock(table, market, limits), MORE_THAN_THERE_IS)
     found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
     found.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
-    if np.isfinite(columns.term_hours).any():
-        found.reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)
+    if np.isfinite(columns.use_hours).any():
+        found.reject(candidates.hours_rented() > columns.use_hours[table.offer], OUTLASTS_MACHINE)
     if np.isfinite(columns.committed_hours).any():
         left = columns.committed_hours[table.offer]
         found.reject(table.rented_h > left, "it needs more of the hours paid for than are left")

@@ -92,11 +92,10 @@ def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violatio
     if made.inference is None:  # the cache of generation takes what is left
         pairs["vram_gib.peak"] = (figures.fit_gib, made.vram_gib.peak)
     if not made.pauses:  # a timetable adds what they cost
-        machines = int(chosen.candidates.table.instances[chosen.row])
-        reserved = chosen.offer.committed_usd * machines if chosen.is_reserved else 0.0  # paid beside the jobs
-        pairs["cost_usd"] = (figures.cost_usd(share) - reserved, made.cost_usd)
+        terms, after, late_after = figures.term_usd[0] * chosen.is_reserved  # paid apart from the jobs
+        pairs["cost_usd"] = (figures.cost_usd(share) - terms - after, made.cost_usd)
         if chosen.spot is None:  # of a policy they are drawn: the search bounds them where a budget asks for them
-            pairs["cost_at_confidence"] = (figures.late_cost_usd(share) - reserved, made.cost_at_confidence)
+            pairs["cost_at_confidence"] = (figures.late_cost_usd(share) - terms - late_after, made.cost_at_confidence)
     return [
         broken
         for what, (row, plan) in pairs.items()

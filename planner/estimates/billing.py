@@ -1,4 +1,4 @@
-"""Billed hours and dollars: rounding of hours, commitments, and managed services that are priced per token.
+"""Billed hours and dollars: rounding of hours, commitments, managed services priced per token.
 
 Numbers of managed services: models/calibration/stages.yaml, guesses where the service states no speed.
 """
@@ -43,6 +43,23 @@ def required_use_share(committed_usd: Any, on_demand_usd_per_hour: Any, committe
     The month above has 730 hours, and 511 of them are 70 %.
     """
     return break_even_hours(committed_usd, on_demand_usd_per_hour) / np.asarray(committed_hours, dtype=float)
+
+
+def count_terms(
+    expected_hours: Any, late_hours: Any, term_hours: Any, term_usd: Any, after_usd_per_hour: Any
+) -> tuple[Any, Any]:
+    """Return how many terms of a commitment a run takes back to back, and whether hours on demand follow them.
+
+    As many as its late hours need; one less where the expected hours that it would leave cost less on demand. Without a
+    price after the term (nan) it is always renewed. Arrays broadcast; 1 without a commitment (endless `term_hours`).
+
+    800 h in months of 730 h for 1,022 dollars each, 2 dollars an hour on demand: 1 term, and 70 h for 140 dollars.
+    """
+    whole = np.maximum(1.0, np.ceil(np.asarray(late_hours) / term_hours - 1e-9))
+    with np.errstate(invalid="ignore"):  # no term before the first: 0 * inf
+        left = np.maximum(0.0, expected_hours - np.where(whole > 1, (whole - 1) * term_hours, np.inf))
+    goes_on = (whole > 1) & (left * after_usd_per_hour < term_usd)
+    return whole - goes_on, goes_on
 
 
 def service_tokens_per_second(active_parameters: float, flop_per_second: float) -> float:

@@ -20,6 +20,7 @@ _UNAUDITED = {
     "fallbacks",
     "purchase",
     "hosted",
+    "pays_first",
     "pays_from_requests",
     "pays_on",
     "riskier",

@@ -15,7 +15,7 @@ from planner import generation
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
-from planner.evaluation.evaluated_bill import FIXED, evaluate_bill, evaluate_service_bill, service_data_gb
+from planner.evaluation.evaluated_bill import FIXED, TermUse, evaluate_bill, evaluate_service_bill, service_data_gb
 from planner.evaluation.evaluated_hours import (
     EvaluatedHours,
     EvaluatedPolicyRun,
@@ -126,12 +126,19 @@ class _Run:
 
     def bill(self, is_late: bool = False) -> tuple[BillItem, ...]:
         """Return the bill, late at the confidence of the budget."""
-        return evaluate_bill(self.context, self.stages, self.paid, self.policy, is_late, self.resume_hours)
+        return evaluate_bill(self.context, self.stages, self.paid, self.policy, self.term, is_late, self.resume_hours)
+
+    @cached_property
+    def term(self) -> TermUse | None:
+        """What the run takes of a commitment."""
+        outside, late = self.stages.outside_run_hours, self.markets.outside_run[1] + self.markets.on_demand[1]
+        paid = self.paid.outside_run[1] + self.paid.on_demand[1]
+        return TermUse.of(self.context, outside + self.stages.run, late, paid)
 
     def unpaused_bill(self) -> tuple[BillItem, ...]:
         """Return the bill of the same run without pauses."""
         unpaused = replace(self.context, named=replace(self.context.named, pauses=()))
-        return evaluate_bill(unpaused, self.stages, self.paid, self.policy)
+        return evaluate_bill(unpaused, self.stages, self.paid, self.policy, self.term)
 
     def figures(self) -> _Figures:
         """Return speed, hours and dollars, over drawn runs where they depend on the luck of a market."""
@@ -153,12 +160,13 @@ class _Run:
                 expected = found.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
                 drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
                 totals = found.alone_hours, found.late_hours
-                bills = (evaluate_bill(context, stages, drawn, None, False, self.resume_hours), bills[1])
+                bills = (evaluate_bill(context, stages, drawn, None, self.term, False, self.resume_hours), bills[1])
         return _Figures(
             *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds),
             spot=policy.report(context, stages) if policy else None,
             policy_hours=policy.point.finish_hours if policy else 0.0,
             resume_hours=self.resume_hours * hours.late,
+            term=self.term,
         )
 
 
@@ -185,7 +193,7 @@ def _on_machines(run: _Run, as_of: datetime.date) -> Assignment:
         ),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
         beside=tuple(stage.machine for stage in run.stages.separate),
-        commitment=_commitment_use(context, run.stages),
+        commitment=_commitment_use(context, run.stages, run.term),
         spot=spot,
         observed_hours=observed.hours if observed else None,
         inference=None if isinstance(physics, EvaluatedPhysics) else physics.replica.generation(lines),
@@ -309,6 +317,7 @@ class _Figures:
     spot: SpotPlan | None = None
     policy_hours: float = 0.0  # expected, of a run that follows a policy
     resume_hours: float = 0.0  # of each pause, at the confidence
+    term: TermUse | None = None
 
     def _chance(self, limit: float | None, confidence: float) -> float | None:
         """Return the chance of ending within a limit, None without one."""
@@ -337,6 +346,10 @@ class _Figures:
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
         if self.odds and self.odds[2]:
             least, most = (usd - fixed for usd in middle_cases(self.odds[1], total))
+        if self.term is not None:  # hours after a term grow by more than their share
+            machines = context.machine.instances
+            least += machines * self.term.added_usd(1 / reach)
+            most += machines * self.term.added_usd(reach)
         if spot and spot.basis:
             least = min(least, (total - fixed - luck_usd) / reach)
             most = max(most, (total - fixed + spot.saving_usd) * reach)
@@ -379,18 +392,21 @@ def _interval(expected: float, luck: float, sigma: float, spread: float) -> tupl
     return low, expected + math.hypot(expected * (reach - 1), 1.28 * spread)
 
 
-def _commitment_use(context: RunContext, stages: JobStages) -> CommitmentUse | None:
+def _commitment_use(context: RunContext, stages: JobStages, used: TermUse | None) -> CommitmentUse | None:
     """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
     mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
-    if mine.commitment is None or context.named.is_reserved:
+    if mine.commitment is None or used is None:
         return None
-    price = hourly_price(mine, context.offers.values())
-    due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups
+    price, machines = hourly_price(mine, context.offers.values()), n * groups * used.terms
+    due, term = mine.committed_usd * machines, mine.term_hours * machines
+    hours = (stages.outside_run_hours * groups + stages.all_groups_hours) * n
     return CommitmentUse(
         months=mine.commitment.months,
+        terms=int(used.terms),
         usd=due,
-        used_hours=(stages.outside_run_hours * groups + stages.all_groups_hours) * n,
+        used_hours=hours if used.after is None else min(hours, term),
         term_hours=term,
+        after_hours=used.billed_after(used.expected_hours) * n,
         on_demand_usd_per_hour=price,
         break_even_hours=due / price if price else None,
         break_even_share=due / price / term if price else None,

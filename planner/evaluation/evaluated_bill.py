@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.estimates.billing import MILLION, service_usd
+from planner.estimates.billing import MILLION, count_terms, service_usd
 from planner.estimates.work import node_group_shares
 from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun, is_coarse
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.evaluated_stages import JobStages, SeparateStage, billed_hours
 from planner.evaluation.named_run import RunContext
+from planner.records import record
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
-from planner.scenario.offer import Managed, Offer
+from planner.scenario.offer import Managed, Offer, usd_above_term
 from planner.scenario.own_machines import Own
 from planner.units import MONTH_HOURS
 
@@ -23,10 +24,59 @@ if TYPE_CHECKING:
 _UNKNOWN_FEE = "unknown: not included"
 _SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation", "export": "export"}
 _MOVED_ITEMS = {"ingest": "raw data moved", "evaluation": "weights moved", "export": "result moved"}
-FIXED = {*fee_items("GB in", "GB out", "GB kept"), "data leaving", "commitment", "training runs", "tokens trained"}
-"""Items that do not grow with the hours."""
+AFTER_TERM = "on demand after the term"
+FIXED = {
+    *fee_items("GB in", "GB out", "GB kept"),
+    *("data leaving", "commitment", AFTER_TERM, "training runs", "tokens trained"),
+}
+"""Items that do not grow with the hours, or not in proportion to them."""
 
 Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
+
+
+@record(frozen=True)
+class TermUse:
+    """How often the commitment of a run is taken back to back, and what follows its last term."""
+
+    terms: float
+    paid_hours: float  # of each machine in its terms
+    expected_hours: float
+    late_hours: float  # at the confidence of the budget
+    after: Offer | None  # by the hour, of the one run; None: the commitment is renewed as often as needed
+    after_usd_per_hour: float
+
+    @classmethod
+    def of(cls, context: RunContext, expected: float, late: float, paid: float) -> TermUse | None:
+        """Return the terms of a run, given its hours: expected, at the confidence of the job, and of the budget."""
+        commitment = context.offer.commitment
+        if commitment is None or context.named.is_reserved:
+            return None
+        after, term = context.scenario.offer_after_term(context.offer), commitment.term_hours
+        usd = usd_above_term(context.offer, after) if after else math.nan
+        terms, goes_on = count_terms(expected, late, term, context.offer.committed_usd, usd)
+        terms = float(terms)
+        return cls(terms, terms * term, expected, paid, after if goes_on else None, usd if goes_on else 0.0)
+
+    def billed_after(self, hours: float) -> float:
+        """Return the hours on demand that are billed after the last term of a run of so many hours."""
+        left = hours - self.paid_hours
+        return billed_hours(self.after, left) if self.after is not None and left > 0 else 0.0
+
+    def added_usd(self, factor: float) -> float:
+        """Return what the hours after the term cost more if the run takes `factor` times as long as expected."""
+        hours = self.billed_after(self.expected_hours * factor) - self.billed_after(self.expected_hours)
+        return self.after_usd_per_hour * hours
+
+
+def usd_of_terms(offer: Offer, after: Offer | None, hours: float) -> float:
+    """Return the dollars of one committed machine that is kept for so many hours, fees of machine hours left out.
+
+    A month of 730 h for $1,022, then $2.00 an hour: 800 h cost $1,162; without hours on demand two months, $2,044.
+    """
+    usd = usd_above_term(offer, after) if after is not None else math.nan
+    terms, goes_on = count_terms(hours, hours, offer.term_hours, offer.committed_usd, usd)
+    left = hours - float(terms) * offer.term_hours
+    return offer.committed_usd * float(terms) + (usd * billed_hours(after, left) if after and goes_on else 0.0)
 
 
 def evaluate_bill(
@@ -34,6 +84,7 @@ def evaluate_bill(
     stages: JobStages,
     hours: EvaluatedHours,
     policy: EvaluatedPolicyRun | None,
+    term: TermUse | None,
     is_late: bool = False,
     resume: float = 0.0,
 ) -> tuple[BillItem, ...]:
@@ -54,12 +105,12 @@ def evaluate_bill(
         uses |= {"rounded up": rounded} if rounded else {}
         rented += context.named.standstill_hours
     lines = [*_machine_lines(context, uses)]
-    if (
-        offer.commitment is not None and not context.named.is_reserved
-    ):  # the whole term of every instance, however little of it is used
+    if term is not None and offer.commitment is not None:  # whole terms of every instance, however little is used
         months = offer.commitment.months
-        term = f"machine for {months} month{'s' if months > 1 else ''}"
-        lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
+        unit = f"machine for {months} month{'s' if months > 1 else ''}"
+        lines.append(_line("commitment", machines * groups * term.terms, unit, offer.committed_usd))
+        after = term.billed_after(term.late_hours if is_late else term.expected_hours)
+        lines.append(_line(AFTER_TERM, machines * after, "h", term.after_usd_per_hour))
     for stage in stages.separate:
         lines += _separate_lines(context, stage, every, is_late)
     paid_hours = math.fsum(hours for pair in uses.values() for hours in pair)

@@ -20,10 +20,9 @@ from planner.library.technique_tables import FrameworkProfile
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Pause, SpotPlan, Techniques
-from planner.scenario.fees import fee_rate
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Offer, usd_above_term
 from planner.scenario.scenario import Scenario
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.policy_cache import PolicyCache
@@ -260,15 +259,10 @@ def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tupl
 def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:
     """Return the least price per hour of as many equal GPUs, of the same provider if it has one; None without any.
 
-    Fees of machine hours count, less those that the commitment leaves to be paid too: $2.00 an hour against a
-    commitment whose machines pay $0.90 an hour for their addresses are $1.10. None where nothing is saved.
+    Fees of machine hours count as in `usd_above_term`. None where nothing is saved.
     """
-    paid_too = fee_rate(mine.fees, "machine hours") or 0.0
     alike = [
-        (
-            offer.provider != mine.provider,
-            offer.usd_per_hour + (fee_rate(offer.fees, "machine hours") or 0.0) - paid_too,
-        )
+        (offer.provider != mine.provider, usd_above_term(mine, offer))
         for offer in offers
         if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
         if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)

@@ -13,6 +13,7 @@ from planner.first_use import on_first_use
 if TYPE_CHECKING:
     from planner.open_choices.audited_choice import decided_scenario as decided_scenario
     from planner.open_choices.fixed_choice import FixedChoice as FixedChoice
+    from planner.open_choices.fixed_choice import definite_choices as definite_choices
     from planner.open_choices.fixed_choice import fix_choice as fix_choice
     from planner.open_choices.fixed_choice import scenario_as_chosen as scenario_as_chosen
     from planner.open_choices.loss_curve import loss_frontier as loss_frontier
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.open_choices.audited_choice": ("decided_scenario",),
-    "planner.open_choices.fixed_choice": ("FixedChoice", "fix_choice", "scenario_as_chosen"),
+    "planner.open_choices.fixed_choice": ("FixedChoice", "definite_choices", "fix_choice", "scenario_as_chosen"),
     "planner.open_choices.loss_curve": ("loss_frontier",),
     "planner.open_choices.loss_figure": ("loss_picture",),
     "planner.open_choices.model_choice_text": (

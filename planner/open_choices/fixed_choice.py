@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.open_choices.choice_alternatives import tokens_for_loss
+from planner.open_choices.decision import given_tokens
 from planner.open_choices.model_choice_text import chosen_text, money_text
+from planner.open_choices.open_solve import open_alternatives
 from planner.records import record
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, SolveOptions, decide, decide_scenario, open_jobs
+from planner.scenario.scenario import Scenario, SolveOptions, decide, decide_scenario, open_job, open_jobs
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -52,6 +55,29 @@ def fix_choice(
     """
     plan = solve(scenario, options, library) if plan is None else plan
     return FixedChoice(plan, scenario_as_chosen(plan, scenario), _without_choices(plan))
+
+
+MOST_TRACED = 8
+"""Models times batches up to which a frontier chooses again at each of its points."""
+
+
+def definite_choices(scenario: Scenario, library: Library) -> tuple[Scenario, ...]:
+    """Return the definite scenario of each model and batch of the only job, with its tokens; none where too many.
+
+    None either where there are other jobs, or where the loss is what is minimised.
+    """
+    job = open_job(scenario)
+    if job is None or len(scenario.jobs) > 1 or job.wants_least_loss:
+        return ()
+    alternatives = open_alternatives(scenario, job, library)
+    if not 1 < len(alternatives) <= MOST_TRACED:
+        return ()
+    wanted, found = job.work.loss, []
+    for one in alternatives:
+        tokens = given_tokens(one) if wanted is None else tokens_for_loss(one, wanted)
+        if tokens is not None or wanted is None:
+            found.append(one.definite(tokens))
+    return tuple(found)
 
 
 def scenario_as_chosen(plan: Plan, scenario: Scenario) -> Scenario:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from planner import generation
 from planner.report import words
 from planner.report.plan_sections import price_back
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Fallback, Option, Purchase
+from planner.results.plan_parts import Fallback, FirstPurchase, Option, Purchase
 
 
 def methods(job: Assignment) -> list[str]:
@@ -175,22 +177,46 @@ def purchase(job: Assignment) -> list[str]:
     """Return what buying the machines of the plan costs or would cost, and from how many hours of such use it pays."""
     one = job.purchase
     if one is None:
-        return []
+        return _pays_first(job)
     if one.is_bought:
         text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; its price is {price_back(one)}"
-        return [*_hour_of_bought(one), *(words.wrap_lines(text, line_room(), 4) if text else []), *_left_out(one)]
+        pays = words.wrap_lines(text, line_room(), 4) if text else []
+        return [*_hour_of_bought(one), *pays, *_left_out(one), *_pays_first(job)]
     low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
     dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
     what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
     if one.price_back_hours is None:
         return words.wrap_lines(
             f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
-        )
+        ) + _pays_first(job)
     use = f"this job has {words.hours(one.hours)}"
     return [
         *words.wrap_lines(f"{what}: {_pays(one)}; its price is {price_back(one)}; {use}", line_room(), 5),
         *_left_out(one),
+        *_pays_first(job),
     ]
+
+
+def _pays_first(job: Assignment) -> list[str]:
+    """Return which machine for sale pays first for such work, where the lines on the plan's own do not say it."""
+    first, one = job.pays_first, job.purchase
+    if first is None or (one is not None and _pay_alike(one, first)):
+        return []
+    rent = f"{words.gpus(first.rent.gpus, first.rent.gpu, first.rent.runs_at_once)} at "
+    rent += words.sanitise(first.rent.provider)
+    if first.pays_from_hours is None:
+        return words.wrap_lines(f"nothing for sale is cheaper than renting {rent} within its life", line_room(), 2)
+    months = words.significant(first.pays_from_hours / first.hours_per_month)
+    text = f"{words.gpus(first.gpus, first.gpu)} for ${first.usd:,.0f} pays first of what is for sale, if sold then: "
+    text += f"from {words.significant(first.pays_from_hours)} h of such use, {months} months, against {rent}"
+    return words.wrap_lines(text, line_room(), 3)
+
+
+def _pay_alike(one: Purchase, first: FirstPurchase) -> bool:
+    """Return whether both are the same machines and pay from the same hours on, against whatever rent."""
+    hours = [each.pays_from_hours for each in (one, first) if each.pays_from_hours is not None]
+    same = math.isclose(*hours, rel_tol=0.01) if len(hours) == 2 else not hours
+    return same and (one.offer, one.machines) == (first.offer, first.machines)
 
 
 def _hour_of_bought(one: Purchase) -> list[str]:
@@ -294,7 +320,7 @@ def offers_text(count: int) -> str:
 
 
 LEAST_COST_IS = {
-    "own": "but not on an own machine",
+    "own": "but not on an own machine, or paid at once",
     "host": "but on a private host",
     "evidence": "but its speed was measured less",
     "stock": "but of unknown stock",

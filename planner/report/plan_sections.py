@@ -401,7 +401,9 @@ def commitment(job: Assignment) -> list[str]:
     if term is None:
         return []
     months = f"{term.months} month{'s' if term.months > 1 else ''}"
+    months = months if term.terms == 1 else f"{term.terms} terms of {months}"
     used = f"{words.hours(term.used_hours)} of the {words.hours(term.term_hours)} paid for"
+    used += f", then {words.hours(term.after_hours)} on demand" if term.after_hours else ""
     share = term.break_even_share
     if term.break_even_hours is None or term.on_demand_usd_per_hour is None or share is None:
         pays = "no offer by the hour to compare with"

@@ -105,12 +105,25 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
     """Return the differences in words; of several jobs the most important of each: `chat, code: other GPU`."""
     if len(after) == 1:
-        return describe_differences(compare(before[0], after[0])) if before else ""
+        if not before:
+            return ""
+        parts = _describe_chosen(before[0], after[0]), describe_differences(compare(before[0], after[0]))
+        return ", ".join(filter(None, parts))
     jobs_by_words: dict[str, list[str]] = {}
     for old, job in zip(before, after, strict=False):
         if words := describe_differences(compare(old, job), 1):
             jobs_by_words.setdefault(words, []).append(job.name)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in jobs_by_words.items())
+
+
+def _describe_chosen(before: Assignment, after: Assignment) -> str:
+    """Return what of an open job is another model or batch: `512 sequences per step instead of 128`."""
+    found = []
+    if before.architecture != after.architecture:
+        found.append(f"{after.architecture} instead of {before.architecture}")
+    if before.global_batch != after.global_batch:
+        found.append(f"{after.global_batch:,} sequences per step instead of {before.global_batch:,}")
+    return ", ".join(found)
 
 
 def method_name(how: Techniques) -> str:

@@ -126,8 +126,6 @@ FIELD_WORDS = {
     "beside": "Machines of stages that run separately.",
     "stage": "Name of the stage.",
     "commitment": "What of a commitment the job uses; None where it uses none.",
-    "months": "Months that are paid for.",
-    "used_hours": "Hours of the term in which the job uses it.",
     "term_hours": "Hours that are paid for.",
     "reservations": "Blocks of time that are booked.",
     "count": "How many machines are booked.",

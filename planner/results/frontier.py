@@ -171,7 +171,7 @@ class Frontier(TabledResult):
     """Whether training jobs rent no more side by side than `limits.typical_stock`; False: no plan was found that does.
     """
     fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
-    """What the scenario leaves open and is fixed here, as `solve` chose it."""
+    """What the scenario leaves open: chosen again at each point, or fixed here as `solve` chose it."""
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences."""
 

@@ -24,6 +24,7 @@ from planner.results.plan_parts import (
     CommitmentUse,
     Count,
     CutSamples,
+    FirstPurchase,
     FurtherWay,
     HostedTuning,
     HostMemory,
@@ -215,6 +216,8 @@ class Assignment(Part):
     """Hours from the order to the machine, before which the job cannot start."""
     purchase: Purchase | None = None
     """What buying its machines would cost; None where none of that kind is for sale, or nothing is rented."""
+    pays_first: FirstPurchase | None = None
+    """Which machine to buy pays first; None where the scenario lists none, or nothing is rented."""
     hosted: HostedTuning | None = None
     """What a service that trains by the token takes; None without one, and without machines that could do it."""
     fallbacks: tuple[FurtherWay, ...] = ()

@@ -259,6 +259,8 @@ class Reservation(Part):
     count: int
     start_hours: float
     end_hours: float
+    terms: int = 1
+    """Terms of a commitment back to back."""
     usd: float
     """Of all machines, used or not."""
     outlay_usd: float = 0.0
@@ -296,9 +298,15 @@ class CommitmentUse(Part):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
+    """Of one term."""
+    terms: int = 1
+    """Terms back to back."""
     usd: float
     used_hours: float
+    """Hours in the terms; the others that are paid for stay unused."""
     term_hours: float
+    after_hours: float = 0.0
+    """Machine hours on demand after the last term."""
     on_demand_usd_per_hour: float | None
     """Price of one such machine without a commitment; None if the inventory has none."""
     break_even_hours: float | None
@@ -461,6 +469,31 @@ class Purchase(Part):
     pays_from_hours_high: float | None
     hours: float
     """Hours of such use that the job has."""
+
+
+class FirstPurchase(Part):
+    """Of all machines that the scenario may buy those that pay first for the work of a job, against the least rent.
+
+    Dollars and hours are of all machines that the job then holds at one time.
+    """
+
+    offer: str
+    gpu: str
+    gpus: int
+    machines: int
+    usd: float
+    hours_per_month: float
+    """Hours of use in a month: those of the horizon, else day and night."""
+    pays_from_hours: float | None
+    """Hours of use from which on buying, and selling then, costs less than the least rent of the same work.
+
+    None where no machine ever does within its life: these come nearest."""
+    price_back_hours: float | None
+    """Hours of use after which the rent that is saved is the whole price; None where nothing is saved."""
+    hours: float
+    """Hours that the job takes on them."""
+    rent: Option
+    """The machines by the hour that do the work for the least dollars."""
 
 
 class HostedTuning(Part):

@@ -23,7 +23,7 @@ from planner.documents.quantities import (
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.known_machines import disk_classes
-from planner.scenario.fees import Fees, fees_that_count
+from planner.scenario.fees import Fees, fee_rate, fees_that_count
 from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
@@ -413,8 +413,8 @@ class Offer(Terms):
 
     @property
     def use_hours(self) -> float | None:
-        """Most hours of one run: the term of a reservation, the horizon of a machine that is bought; None: no limit."""
-        if self.is_reservation:
+        """Most hours of one run: a block, the horizon of a machine that is bought; None: no limit."""
+        if self.block is not None:
             return self.term_hours
         return self.own.use_hours if self.buy is not None and self.own is not None else None
 
@@ -541,6 +541,15 @@ def offer_data(offer: Offer) -> dict[str, Any]:
     if offer.own is not None:
         data.pop("usd_per_hour", None)
     return data
+
+
+def usd_above_term(mine: Offer, other: Offer) -> float:
+    """Return what an hour of `other` costs above one in the term of a commitment, whose own fees are due too.
+
+    $2.00 an hour against a commitment whose machines pay $0.90 an hour for their addresses are $1.10.
+    """
+    fees = [fee_rate(offer.fees, "machine hours") or 0.0 for offer in (other, mine)]
+    return (other.usd_per_hour or 0.0) + fees[0] - fees[1]
 
 
 def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:

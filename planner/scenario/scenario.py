@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
+from operator import itemgetter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -286,6 +288,26 @@ class Scenario(_ScenarioBase):
     def labelled_offers(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
         return list(labelled_offers(self.__dict__, self.offers, self.adjust, self.limits, self.horizon))
+
+    def offer_after_term(self, mine: Offer) -> Offer | None:
+        """Return what bills the same machine by the hour once the term of a commitment is over; None: it is renewed.
+
+        It is the cheapest offer of the same provider, place and GPUs that the limits permit, with machines enough for
+        all jobs; a service may need any number of them. Runs at once are renewed: their ends differ.
+        """
+        if mine.commitment is None or mine.has_spot or any(job.trials.at_once > 1 for job in self.jobs):
+            return None
+        most = math.inf if any(job.is_service for job in self.jobs) else mine.max_nodes * len(self.jobs)
+        place = mine.provider, mine.region, mine.gpu, mine.gpus
+        found = [
+            (offer.usd_per_hour, label, offer)
+            for label, offer in self.labelled_offers()
+            if offer.usd_per_hour is not None and offer.is_by_the_hour and not offer.available
+            if (offer.provider, offer.region, offer.gpu, offer.gpus) == place
+            if self.limits.permits(offer) and not self.limits.is_outdated(offer)
+            if offer.stock is None or offer.stock >= most
+        ]
+        return min(found, key=itemgetter(0, 1))[2] if found else None
 
     def offers_as_read(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label as its file has it: what another scenario of the same offers is made from."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from planner import generation
+from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.evaluation.evaluated_hours import group_market, spot_states
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.evaluated_stages import start_of_replicas
@@ -160,8 +161,10 @@ class EvaluatedKind:
         """Dollars of an hour that is billed, with its fees; nan where the offer has no such price."""
         offer, fees = self.offer, fee_rate(self.offer.fees, "machine hours") or 0.0
         if self.named.market == "committed":
-            terms = math.ceil(self.job.for_hours / offer.term_hours) if offer.term_hours else math.nan
-            return offer.committed_usd * terms / self.job.for_hours + fees
+            if offer.commitment is None:
+                return math.nan
+            after = self.context.scenario.offer_after_term(offer)
+            return usd_of_terms(offer, after, self.job.for_hours) / self.job.for_hours + fees
         usd = offer.spot_usd_per_hour if self.is_on_spot else offer.usd_per_hour
         return math.nan if usd is None else usd + fees
 

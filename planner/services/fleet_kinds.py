@@ -14,6 +14,7 @@ from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import DOES_NOT_FIT
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.limits import Limits
@@ -153,22 +154,24 @@ def served_kinds(
             started = start_hours(job, architecture, offer, together, library)
             kinds += [
                 _kind(index, offer, priced, at, offer.gpus // together, float(able[at]), started)
-                for priced in _markets(offer, spots[index], on_spot, job, limits, library)
+                for priced in _markets(offer, market.after_term[index], spots[index], on_spot, job, limits, library)
             ]
     return ServedKinds(job, speeds, capacities, tuple(kinds), rejected, made)
 
 
 def _markets(
-    offer: Offer, spot: SpotMarket, on_spot: bool, job: ServeJob, limits: Limits, library: Library
+    offer: Offer, after: Offer | None, spot: SpotMarket, on_spot: bool, job: ServeJob, limits: Limits, library: Library
 ) -> Iterator[_Priced]:
     """Yield the ways to pay for a machine of an offer; `on_spot`: whether spot may be one of them.
+
+    `after` bills it by the hour once the terms of a commitment are over.
 
     An hour costs its price and the fees that are due in it, which a commitment does not cover.
     """
     fees = fee_usd(offer, "machine hours")
     if offer.commitment is not None:
-        terms = np.ceil(job.for_hours / offer.term_hours)
-        yield _Priced("committed", offer.committed_usd * float(terms) / job.for_hours + fees, 1.0, float("inf"))
+        usd = usd_of_terms(offer, after, job.for_hours)
+        yield _Priced("committed", usd / job.for_hours + fees, 1.0, float("inf"))
     elif offer.usd_per_hour is not None and offer.block is None and offer.committed_hours is None:
         yield _Priced("on demand", offer.usd_per_hour + fees, 1.0, float("inf"))
     if offer.has_spot and on_spot and limits.spot_share.max > 0 and offer.spot_usd_per_hour is not None:

@@ -1,4 +1,4 @@
-"""From which amount of work own machines cost less than a service that is paid by the token, and which machines.
+"""From which amount of work own machines cost less than a service by the token, or than rent, and which machines.
 
 The cheapest machines of a small job are not those of a large one, so that the machines of the plan do not know it. The
 work of the job is scaled, and the least dollars at each amount are those of the program. A program over the whole
@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from planner import generation
+from planner.decode.assignment import RENTED, pays_from_months
 from planner.errors import ScenarioError
 from planner.records import record
-from planner.results.plan_parts import HostedTuning, Option
+from planner.results.plan_parts import FirstPurchase, HostedTuning, Option
+from planner.scenario.limits import AllowForbid
+from planner.scenario.offer import offer_labels
+from planner.scenario.own_machines import Own
 from planner.scenario.scenario import SolveOptions
 from planner.solving.alternatives import figures_of
 from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import PreparedScenario, prepare
+from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,6 +117,10 @@ class OwnMachines:
         """Return the least dollars of services that train."""
         return self._least("services", factor, self._services)
 
+    def of_offers(self, kind: str, offers: Sequence[Offer]) -> Least:
+        """Return the least dollars of the work on some offers."""
+        return self._least(kind, 1.0, offers)
+
     @property
     def _cheap_offers(self) -> tuple[Offer, ...]:
         cheap = (offer for offer in self._offers if not offer.rents_gpus or (offer.provider, offer.card) in self._few)
@@ -200,9 +210,80 @@ def bracket(gap: Callable[[float], float], low: float, high: float) -> tuple[flo
     return low, high
 
 
+# Which of the machines for sale pays first, and from how many hours of use on.
+#
+# A job of the plan is done on each of them at the price of its running alone; what it then costs less than the least
+# rent is what its hours save. With so much saved in a month `pays_from_months` knows when that is what it has lost.
+
+
+def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
+    """Return which machine that the scenario may buy pays first for its only job, against the least rent.
+
+    Delivery and limits on dollars are left out: the question is what to own for such work, not for this run.
+    """
+    scenario = prepared.scenario
+    sold = [offer for offer in scenario.offers if offer.buy is not None]
+    rented = tuple(offer for offer in scenario.offers if offer.tier in RENTED)
+    rent = OwnMachines(prepared).of_offers("rented", rented)
+    if rent.machines is None or not sold:
+        return None
+    horizon = scenario.horizon
+    monthly, interest = (horizon.hours_per_month, horizon.interest) if horizon else (MONTH_HOURS, 0.0)
+    limits = scenario.limits.model_copy(update={"budget_usd": None, "outlay_usd": None, "tiers": AllowForbid()})
+    running = tuple(_at_running_cost(offer, monthly) for offer in sold)
+    update = {"offers": running, "for_sale": (), "horizon": None, "limits": limits, "objective": "cost"}
+    try:
+        made = prepare(scenario.model_copy(update=update), prepared.library, with_policies=False)
+    except ScenarioError:  # none of them can hold or prepare so much
+        return None
+    (table,), by_label = [one.table for one in made.screened], dict(zip(offer_labels(running), sold, strict=True))
+    found: list[tuple[float, float, FirstPurchase]] = []
+    for row in range(len(table)):
+        figures, label = figures_of(table, row, 0.0, made.market), table.offers[int(table.offer[row])]
+        buy, machines, hours = by_label[label].buy, int(table.instances[row]), figures["hours"]
+        if buy is None:
+            continue
+        saved = (rent.usd - figures["cost_usd"]) / hours / machines  # an hour of one machine
+        months = pays_from_months(buy, saved * monthly, interest, 0)
+        first = FirstPurchase(
+            offer=label,
+            gpu=figures["gpu"],
+            gpus=figures["gpus"],
+            machines=machines,
+            usd=machines * buy.purchase_usd,
+            hours_per_month=monthly,
+            pays_from_hours=None if months is None else months * monthly,
+            price_back_hours=buy.purchase_usd / saved if saved > 0 else None,
+            hours=hours,
+            rent=rent.machines.model_copy(update={"label": "least rent"}),
+        )
+        found.append((math.inf if months is None else months, -saved / buy.purchase_usd, first))
+    return min(found, key=itemgetter(0, 1))[2] if found else None
+
+
+def _at_running_cost(offer: Offer, hours_per_month: float) -> Offer:
+    """Return a machine that may be bought as one that is there, and whose hours cost power and place alone."""
+    if (buy := offer.buy) is None:
+        raise ValueError(f"{offer.label} is not for sale")
+    own = Own(
+        power_watts=buy.power_watts,
+        usd_per_kwh=buy.usd_per_kwh,
+        pue=buy.pue,
+        months=1.0,
+        hours_per_month=hours_per_month,
+        idle_usd_per_month=buy.idle_usd_per_month,
+    )
+    update = {"buy": None, "own": own, "usd_per_hour": own.usd_per_hour, "lead_hours": 0.0}
+    return offer.model_copy(update=update)
+
+
 def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
-    """Return the only job of a plan with the amounts from which own machines cost less than services."""
+    """Return the only job of a plan with the amounts from which own machines cost less than services, or than rent."""
     if len(jobs) != 1:
+        return jobs
+    if any(offer.buy is not None for offer in prepared.scenario.offers):
+        jobs = (jobs[0].model_copy(update={"pays_first": find_first_purchase(prepared)}),)
+    if not any(offer.is_managed for offer in prepared.scenario.offers):
         return jobs
     own, (made,) = OwnMachines(prepared), jobs
     if made.inference is not None:

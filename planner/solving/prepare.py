@@ -23,7 +23,7 @@ from planner.candidates.market import (
     needs_separate_machines,
     with_separate_offers,
 )
-from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
@@ -237,8 +237,8 @@ def prepare(
     Raises
     ------
     ScenarioError
-        For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, data that no machine has the memory
-        to prepare, and commitments that end before the job does and leave no other candidate.
+        For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, and data that no machine has the
+        memory to prepare.
     """
     raise_faults([*service_faults(scenario), *_tool_faults(scenario)], ScenarioError)
     if (count := len(scenario.offers)) > MAX_OFFERS:
@@ -273,7 +273,6 @@ def prepare(
         if candidate.exports_nowhere()
     ]
     raise_faults(faults, ScenarioError)
-    _check_terms(scenario.name, candidates, screened, market)
     return PreparedScenario(scenario, library, market, candidates, screened, is_slim, with_policies)
 
 
@@ -304,28 +303,6 @@ def _tool_faults(scenario: Scenario) -> list[Fault]:
         for job in scenario.jobs
         if scenario.limits.tools and not job.trains
     ]
-
-
-def _check_terms(
-    scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[ScreenedCandidates], market: Market
-) -> None:
-    """Raise ScenarioError for commitments that end before the job does and leave no other candidate."""
-    faults = []
-    for candidate, left in zip(candidates, screened, strict=True):
-        if len(left.table) or not left.rejected[OUTLASTS_COMMITMENT] or left.rejected[ENDS_AFTER_DEADLINE]:
-            continue
-        short = candidate.hours_rented() > candidate.columns.term_hours[candidate.table.offer]
-        for place in dict.fromkeys(candidate.table.offer[short].tolist()):
-            offer = market.offers[place]
-            least = float(np.min(candidate.hours_rented()[candidate.table.offer == place]))
-            if offer.commitment is None or least <= offer.term_hours:
-                continue
-            months = offer.commitment.months
-            term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
-            what = f"a commitment of {term} ends before {candidate.job.name} does"
-            fix = f"it takes at least {least:,.0f} h there: use a longer term, or machines by the hour"
-            faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
-    raise_faults(faults, ScenarioError)
 
 
 def _check_requests(scenario: Scenario, market: Market, library: Library) -> None:
@@ -385,6 +362,7 @@ def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
         scenario.adjust,
         scenario.horizon,
         limits_read(limits),
+        limits.tiers,
         [needs_separate_machines(job) for job in scenario.jobs],
         data_regions,
         has_comparable_prices(scenario),

@@ -262,8 +262,8 @@ def _plan(
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
     if explains:
         jobs = with_flattery(jobs, prepared)
-        if any(offer.is_managed for offer in scenario.offers):
-            from planner.solving.break_even import with_break_even  # only next to services by the token
+        if any(offer.is_managed or offer.buy is not None for offer in scenario.offers):
+            from planner.solving.break_even import with_break_even  # only next to services, and machines to buy
 
             jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars

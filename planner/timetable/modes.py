@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Integers
-from planner.candidate_table import CandidateTable
+from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated, undominated_columns
@@ -174,11 +174,16 @@ def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> C
     Before a machine is there, it is not held.
     """
     offers = [prepared.market.offers[place] for place in table.offer.tolist()]
-    paid = np.asarray([offer.committed_usd for offer in offers], dtype=float)
     lead = np.asarray([offer.lead_hours for offer in offers], dtype=float)
+    run_usd, late_usd = table.run_usd.copy(), table.late_usd.copy()
+    run_usd[:, ON_DEMAND] -= table.term_usd[:, 1]
+    late_usd[:, ON_DEMAND] -= table.term_usd[:, 2]
     return replace(
         table,
-        fixed_usd=table.fixed_usd - paid * table.instances,
+        fixed_usd=table.fixed_usd - table.term_usd[:, 0],
+        run_usd=run_usd,
+        late_usd=late_usd,
+        term_usd=np.zeros_like(table.term_usd),
         start_h=table.start_h - lead,
         late_start_h=table.late_start_h - lead,
     )

@@ -58,16 +58,19 @@ def open_times(windows: Sequence[Window], horizon: int) -> list[tuple[int, int]]
 
 MAX_START_DATES = 4
 """Most dates on which a commitment may begin: the releases of jobs, thinned."""
+MAX_TERMS = 12
+"""Most terms back to back that jobs may share."""
 
 
 @record(frozen=True)
 class Lot:
-    """A reservation that may be bought: machines of an offer for a term."""
+    """A reservation that may be bought: machines of an offer for a term, or for several back to back."""
 
     resource: int
     offer: int  # place in the market
     start: int
     end: int
+    terms: int = 1
 
 
 @dataclass
@@ -161,14 +164,17 @@ def _most_machines(scenario: Scenario, offer: Offer) -> int:
     return machines if offer.stock is None else min(offer.stock, machines)
 
 
-def _paid_from(found: SharedThings, offer: Offer) -> tuple[tuple[int, int], ...]:
-    """Return what a machine that is bought or reserved takes from the pools of dollars."""
-    paid = {found.budget: offer.committed_usd, found.outlay: offer.outlay_usd}
+def _paid_from(found: SharedThings, offer: Offer, terms: int = 1) -> tuple[tuple[int, int], ...]:
+    """Return what a machine that is bought, or reserved for so many terms, takes from the pools of dollars."""
+    paid = {found.budget: offer.committed_usd * terms, found.outlay: offer.outlay_usd}
     return tuple((pool, usd_units_up(usd)) for pool, usd in paid.items() if pool is not None and usd)
 
 
 def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: int, horizon: int) -> None:
-    """Add the reservations of an offer: a block at its time, a commitment from the release of any job."""
+    """Add the reservations of an offer: a block at its time, a commitment from the release of any job.
+
+    A commitment may be renewed: each number of terms back to back that ends before the horizon, and one more.
+    """
     offer, label = market.offers[place], market.labels[place]
     count = _most_machines(scenario, offer)
     if offer.block is not None:
@@ -177,13 +183,16 @@ def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: in
         starts = sorted({minutes_up(job.release_hours) for job in scenario.jobs})[:MAX_START_DATES]
         if starts[0] + minutes_down(offer.term_hours) >= horizon:
             starts = starts[:1]  # it outlasts the plan: a later start buys nothing
-    price = usd_units(offer.committed_usd)
-    uses = _paid_from(found, offer)
+    longest = MAX_TERMS if offer.commitment is not None else 1
     for start in starts:
-        name = f"{label} from {start / 60:g} h"
-        resource = found.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))
-        end = start + minutes_down(offer.term_hours)
-        found.lots.setdefault(place, []).append(Lot(resource, place, start, end))
+        for terms in range(1, longest + 1):
+            name = f"{label} from {start / 60:g} h" + (f", {terms} terms" if terms > 1 else "")
+            price, uses = usd_units(offer.committed_usd * terms), _paid_from(found, offer, terms)
+            resource = found.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))
+            end = start + minutes_down(offer.term_hours * terms)
+            found.lots.setdefault(place, []).append(Lot(resource, place, start, end, terms))
+            if end >= horizon:  # one more buys nothing
+                break
 
 
 # Runs that stand still while the windows of their machine are closed, and go on when the next one opens.

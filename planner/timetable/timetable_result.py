@@ -19,7 +19,7 @@ from planner.errors import SolverError
 from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques
 from planner.records import record
-from planner.results.plan import Assignment, Plan, TieStep, plan_figures
+from planner.results.plan import Assignment, Plan, TieStep, outlay_of, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
@@ -253,8 +253,9 @@ def timetable_plan(
     short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
     given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
     typical = typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
+    worn = overuse_notes(prepared.scenario, jobs)
     warnings = dict.fromkeys(
-        (*short, *typical, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
+        (*short, *typical, *worn, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
     )
     plan = Plan(
         **facts,
@@ -275,6 +276,23 @@ def timetable_plan(
         **figures,
     )
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
+
+
+def overuse_notes(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+    """Return a note on each purchase whose jobs in turn use more hours than the horizon spreads its wear over."""
+    found = []
+    for label, offer in scenario.labelled_offers():
+        users = tuple(job for job in jobs if job.offer == label)
+        if offer.buy is None or offer.own is None or offer.own.use_hours is None or not users:
+            continue
+        machines = max(1.0, outlay_of(users) / offer.outlay_usd)
+        used = math.fsum(job.hours.expected * max(1, job.instances) * job.runs_at_once for job in users)
+        if used > (planned := machines * offer.own.use_hours) * (1 + 1e-9):
+            found.append(
+                f"the jobs use {label} for {used:,.0f} h and the horizon has {planned:,.0f}: they are charged with "
+                "more than it loses, so raise horizon.hours_per_month or horizon.months"
+            )
+    return tuple(found)
 
 
 def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Baseline | None:
@@ -371,6 +389,7 @@ def _reservation(
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
     place = _places_bought(built, schedule)[resource]
     users = [job for job in jobs if job.reservation == place]
+    term_hours = offer.term_hours * lot.terms
     held = sum(
         max(1, job.instances) * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in users
     )
@@ -378,12 +397,13 @@ def _reservation(
         offer=prepared.market.labels[lot.offer],
         count=count,
         start_hours=lot.start / 60,
-        end_hours=lot.start / 60 + offer.term_hours,
-        usd=offer.committed_usd * count,
+        end_hours=lot.start / 60 + term_hours,
+        terms=lot.terms,
+        usd=offer.committed_usd * count * lot.terms,
         outlay_usd=offer.outlay_usd * count,
         used_hours=held,
-        used_share=held / (offer.term_hours * count),
-        pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),
+        used_share=held / (term_hours * count),
+        pays_from_hours=pays_from_hours(prepared.market, offer, float(count * lot.terms)),
     )
 
 

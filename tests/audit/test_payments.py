@@ -200,8 +200,8 @@ ON_CPU = "beside: ingest at c/any/16-cores"
 @pytest.mark.parametrize(
     ("offers", "job", "then", "what"),
     [
-        # about 830 hours at the confidence, which a month of 730 does not have
-        ([YEAR], {"work": {"tokens": 6e10}}, {"offers.0.commitment.months": 1}, "term of the commitment"),
+        # about 830 hours at the confidence, which take two months of 730
+        ([YEAR], {"work": {"tokens": 6e10}}, {"offers.0.commitment.months": 1}, "commitment.terms"),
         ([LEFT], {}, {"offers.0.committed_hours": 0.1}, "hours left of p/any/1x-a100-80gb"),
         ([YEAR], {}, {"limits.tiers": {"forbid": ["committed"]}}, "limits.tiers"),
         ([RENTED], THREE, {"limits.max_gpus": 2}, "limits.max_gpus"),

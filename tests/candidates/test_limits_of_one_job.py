@@ -38,14 +38,32 @@ def test_most_gpus_are_gpus(gpus: int, status: str) -> None:
     assert plan(PAIR, limits={"max_gpus": gpus}, **ON_TWO).status == status
 
 
-def test_a_term_must_hold_the_late_run() -> None:
-    """700 h fit into a month of 730 h, but not 7.7 % more of them at 90 %: hours at $2 are paid instead."""
+def test_terms_hold_the_late_run() -> None:
+    """700 h fit into a month of 730 h, but not 7.7 % more of them at 90 %: two months are paid, at another provider."""
     month = {**RENTED, "provider": "month", "usd_per_hour": 0.5, "commitment": {"months": 1}}
     seen = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 700}]}
     found = plan(month, RENTED, limits={"max_hours": 1000}, **seen)
-    assert (found.jobs[0].provider, found.jobs[0].cost_usd) == ("p", pytest.approx(1400.0))
+    assert (found.jobs[0].provider, found.jobs[0].cost_usd) == ("month", pytest.approx(730.0))
     even = plan(month, RENTED, limits={"max_hours": 1000}, confidence=0.5, **seen)
     assert (even.jobs[0].provider, even.jobs[0].cost_usd) == ("month", pytest.approx(365.0))
+
+
+def test_hours_after_a_term_are_on_demand_where_the_provider_sells_the_same_machine() -> None:
+    """700 h end in the month as expected: no hour follows, and 7.7 % more of them cost 24 h at $2; trials renew."""
+    month = {**RENTED, "instance": "month", "usd_per_hour": 0.5, "commitment": {"months": 1}}
+    seen = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 700}]}
+    found = plan(month, RENTED, limits={"max_hours": 1000}, **seen).jobs[0]
+    late = found.hours.at_confidence
+    assert (found.cost_usd, found.cost_at_confidence) == pytest.approx((365.0, 365.0 + 2 * (late - 730)), abs=0.01)
+    assert found.commitment is not None and found.commitment.terms == 1
+    longer = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 800}]}
+    after = plan(month, RENTED, limits={"max_hours": 1000}, **longer).jobs[0]
+    assert after.commitment is not None
+    assert (after.commitment.used_hours, after.commitment.after_hours) == pytest.approx((730, 70))
+    assert after.cost.high == pytest.approx(365 + 2 * (after.hours.high - 730), abs=0.01)
+    for offers in ((month, {**RENTED, "stock": 0}), (month, {**RENTED, "region": "elsewhere"}), (month,)):
+        alone = plan(*offers, limits={"max_hours": 1000}, **longer).jobs[0]
+        assert alone.cost_usd == pytest.approx(730.0), offers
 
 
 @pytest.mark.long

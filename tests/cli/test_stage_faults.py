@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 from planner.cli import main
 
 GPU = "{provider: p, gpu: A100-80GB, gpus: 1, usd_per_hour: 2}"
-SEEN = "measured: [{gpu: A100-80GB, gpus: 1, hours: 1000}]"
 
 
 def solved(folder: Path, job: str, *offers: str, more: str = "") -> Result:
@@ -50,10 +49,6 @@ FAULTS = {
         "", [GPU, "{provider: q, managed: {usd_per_run: 3}}"], ":11:", "managed.architectures: is missing",
     ),
     "a term that nobody sells": ("", [with_key("commitment: {months: 2}")], ":10:", "one of 1, 3, 6, 12, 36 months"),
-    "a commitment shorter than the job": (
-        SEEN, [with_key("commitment: {months: 1}")], ":10: offers.0.commitment.months",
-        "it takes at least 1,077 h there",
-    ),
     "data that no offer can prepare": (
         "stages: {ingest: {raw_gb: 5, on: cpu}}", [GPU], ":8: jobs.0.stages.ingest.on",
         "offer a machine with 32 GB of RAM",
@@ -87,11 +82,3 @@ def test_a_scenario_in_another_currency_is_refused(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [
         f"{tmp_path / 's.yaml'}:11: currency: prices in EUR; convert the prices to USD"
     ]
-
-
-def test_a_commitment_that_is_too_short_is_passed_over_where_something_else_is_rented(tmp_path: Path) -> None:
-    """The longer way is by the hour, and no fault."""
-    offers = (with_key("commitment: {months: 1}"), "{provider: q, gpu: A100-80GB, gpus: 1, usd_per_hour: 3}")
-    result = solved(tmp_path, SEEN, *offers, more="limits: {max_hours: 2000}\n")
-    assert result.exit_code == 0, result.stderr
-    assert "1 x A100-80GB at q, LoRA, $3,000.00, by 1," in result.stdout

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.billing import break_even_hours, required_use_share, round_up_hours, service_usd
+from planner.estimates.billing import break_even_hours, count_terms, required_use_share, round_up_hours, service_usd
 
 
 def test_a_month_committed() -> None:
@@ -20,6 +20,25 @@ def test_a_commitment_that_never_pays() -> None:
     """Dearer than all of its hours on demand: more than all of them would be due; none for what is paid already."""
     assert float(required_use_share(2000, 2.0, 730)) > 1
     np.testing.assert_array_equal(break_even_hours([5.0, 0.0, 0.0], [0.0, 0.0, 2.0]), [np.inf, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("expected", "late", "after", "terms", "goes_on"),
+    [
+        (600.0, 650.0, 2.0, 1, False),  # within the term
+        (700.0, 754.0, 2.0, 1, True),  # late hours alone follow it
+        (800.0, 862.0, 2.0, 1, True),  # 70 h at $2 are less than a month
+        (800.0, 862.0, np.nan, 2, False),  # nothing to go on with
+        (1400.0, 1508.0, 2.0, 2, True),  # 670 h at $2 are more than a month: the third is not needed
+        (730.0, 730.0, 2.0, 1, False),  # a whole term ends in it
+    ],
+)
+def test_terms_follow_each_other_or_are_followed_by_hours_on_demand(
+    expected: float, late: float, after: float, terms: int, goes_on: bool
+) -> None:
+    """Months of 730 h for $1,022; without a commitment there is one term without end."""
+    assert tuple(map(float, count_terms(expected, late, 730.0, 1022.0, after))) == (terms, goes_on)
+    assert tuple(map(float, count_terms(expected, late, np.inf, 0.0, np.nan))) == (1, False)
 
 
 @settings(max_examples=80, derandomize=True)

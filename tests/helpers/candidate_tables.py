@@ -64,6 +64,7 @@ def make_table(
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
         rented_h=column("rented_h", 0.0, float),
+        term_usd=np.zeros((len(rows), 3)),
         node_groups=np.ones(len(rows), dtype=np.int64),
     )
 
@@ -112,6 +113,7 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         fit_gib=rounded(draw.uniform(5, 10, rows)),
         usable_gib=np.full(rows, 20.0),
         rented_h=np.round(draw.uniform(1, 9, rows), 1),
+        term_usd=np.zeros((rows, 3)),
         node_groups=np.ones(rows, dtype=np.int64),
         tie_steps=np.zeros((rows, 4), dtype=np.int64),
         lossiness=draw.integers(3, size=rows),

@@ -6,6 +6,7 @@ Hours of a run are given as observed, so that nothing of the planner's estimates
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
@@ -16,20 +17,18 @@ from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH
 
 HOURS_OF_A_MONTH = 730.0
-HEAD = """\
-schema: 2
-name: choice
-jobs:
-  - name: run
-    architecture: llama-3-8b
+JOB = """\
+  - name: {name}
+    architecture: {architecture}
     work: {{tokens: {tokens:.0f}}}
-    deadline: 80d
+    deadline: 120d
     techniques: {{method: lora}}
     measured: [{measured}]
     trials: {{count: {trials}, at_once: {at_once}}}
-objective: {objective}
-offers:
-"""
+    confidence: {confidence}
+{job}"""
+HEAD = f"schema: 2\nname: choice\njobs:\n{JOB}objective: {{objective}}\n{{more}}offers:\n"
+LONG = "limits: {max_hours: 3000, budget_confidence: 0.5}\nsolve: {ties: 0}\n"
 SOURCE = 'source: "illustration, not a price"'
 CASES = range(12)
 
@@ -48,12 +47,27 @@ def planned(
     trials: int = 1,
     at_once: int = 1,
     objective: str = "cost",
+    more: str = "",
+    job: str = "",
+    architecture: str = "llama-3-8b",
+    confidence: float = 0.9,
 ) -> Assignment:
     """Return how the only job of a scenario is run; `hours` are those of a run, by GPU."""
     measured = ", ".join(f"{{gpu: {gpu}, gpus: 1, hours: {value}}}" for gpu, value in hours.items())
-    figures = {"tokens": tokens, "measured": measured, "trials": trials, "at_once": at_once, "objective": objective}
-    (job,) = solve(parse_scenario(HEAD.format(**figures) + "".join(offers))).jobs
-    return job
+    figures = {
+        "name": "run",
+        "more": more,
+        "job": job,
+        "architecture": architecture,
+        "confidence": confidence,
+        "tokens": tokens,
+        "measured": measured,
+        "trials": trials,
+        "at_once": at_once,
+        "objective": objective,
+    }
+    (made,) = solve(parse_scenario(HEAD.format(**figures) + "".join(offers))).jobs
+    return made
 
 
 def check(job: Assignment, dollars: dict[str, float]) -> None:
@@ -74,6 +88,70 @@ def test_a_term_is_taken_where_its_whole_months_cost_less_than_the_hours(seed: i
     offers = [rented("hourly", usd), rented("monthly", committed, commitment=term)]
     job = planned(offers, {"A100-80GB": hours})
     check(job, {"hourly": hours * usd, "monthly": HOURS_OF_A_MONTH * committed + upfront})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", CASES)
+def test_terms_are_renewed_and_combined_where_that_costs_least(seed: int) -> None:
+    """Every number of whole terms is tried, the hours after them on demand at the same provider, or all on demand.
+
+    The run is as long as it is likely to be. At another provider a run cannot go on: it is renewed.
+    """
+    random = Random(seed)
+    hours, usd, elsewhere = random.uniform(600, 2200), random.uniform(1, 4), random.random() < 0.3
+    committed, upfront = usd * random.uniform(0.3, 0.95), random.choice([0.0, 100.0])
+    offers = [
+        rented("p", usd),
+        rented(
+            "q" if elsewhere else "p", committed, instance="month", commitment=f"{{months: 1, upfront_usd: {upfront}}}"
+        ),
+    ]
+    each, least = HOURS_OF_A_MONTH * committed + upfront, math.ceil(hours / HOURS_OF_A_MONTH)
+    ways = {0: hours * usd, least: least * each}
+    if not elsewhere:
+        ways |= {terms: terms * each + (hours - terms * HOURS_OF_A_MONTH) * usd for terms in range(1, least)}
+    job = planned(offers, {"A100-80GB": hours}, more=LONG, confidence=0.5)
+    assert job.cost_usd == pytest.approx(min(ways.values()), abs=0.01), ways
+    taken = 0 if job.commitment is None else job.commitment.terms
+    assert ways[taken] == pytest.approx(job.cost_usd, abs=0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", CASES)
+def test_jobs_in_turn_share_terms_back_to_back(seed: int) -> None:
+    """Each set of jobs in the terms, as many as it needs, one after the other; the others are on demand at once."""
+    random = Random(seed)
+    hours, usd = [random.uniform(100, 900) for _ in range(3)], random.uniform(1, 4)
+    each = HOURS_OF_A_MONTH * usd * random.uniform(0.3, 0.95)
+    offers = [
+        rented("p", usd),
+        f"  - {{provider: q, gpu: A100-80GB, gpus: 1, usd_per_hour: {each / HOURS_OF_A_MONTH}, "
+        f"stock: 1, commitment: {{months: 1}}, {SOURCE}}}\n",
+    ]
+    names = [f"run-{number}" for number in range(3)]
+    jobs = "".join(
+        JOB.format(
+            name=name,
+            tokens=1e7,
+            measured=f"{{gpu: A100-80GB, gpus: 1, hours: {one}}}",
+            trials=1,
+            at_once=1,
+            confidence=0.5,
+            job="",
+            architecture="llama-3-8b",
+        )
+        for name, one in zip(names, hours, strict=True)
+    )
+    plan = solve(parse_scenario(f"schema: 2\nname: turns\n{LONG}jobs:\n{jobs}offers:\n" + "".join(offers)))
+    ways = []
+    for chosen in product((False, True), repeat=3):
+        inside = math.fsum(one for one, is_inside in zip(hours, chosen, strict=True) if is_inside)
+        ways.append(math.ceil(inside / HOURS_OF_A_MONTH) * each + usd * (math.fsum(hours) - inside))
+    assert plan.status == "optimal"
+    assert plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(min(ways), abs=0.05), ways
+    assert math.fsum(one.usd for one in plan.reservations) + math.fsum(job.cost_usd for job in plan.jobs) == (
+        pytest.approx(plan.cost_usd.expected, abs=0.01)
+    )
 
 
 @pytest.mark.slow
@@ -136,7 +214,7 @@ def test_hours_that_are_paid_for_go_to_the_runs_that_save_most(seed: int) -> Non
     hours = [random.uniform(20, 150) for _ in range(3)]
     left, usd = random.uniform(60, 320), random.uniform(1, 4)
     jobs = "".join(
-        f"  - {{name: run-{index}, architecture: llama-2-7b, work: {{tokens: 1e9}}, deadline: 80d, "
+        f"  - {{name: run-{index}, architecture: llama-2-7b, work: {{tokens: 1e9}}, deadline: 120d, "
         f"measured: [{{gpu: A100-80GB, gpus: 1, hours: {value}}}]}}\n"
         for index, value in enumerate(hours)
     )
@@ -149,6 +227,79 @@ def test_hours_that_are_paid_for_go_to_the_runs_that_save_most(seed: int) -> Non
         sum(hours[index] for index in some) for some in sets if sum(late[index] for index in some) <= left + 1e-9
     )
     assert plan.least_cost_usd == pytest.approx((sum(hours) - saved) * usd, abs=0.02)
+
+
+WEIGHTS_GB = 2 * 6.738415616
+"""Of Llama 2 7B in 16 bits (arXiv:2307.09288; the sizes of its config.json)."""
+DISK_GB = 10.0
+"""Of an image of the system and of Python."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", CASES)
+def test_the_place_of_the_data_is_chosen_by_what_leaves_comes_in_and_is_stored(seed: int) -> None:
+    """At home no byte is paid to leave; elsewhere the hours are cheaper, and what comes in or is kept may cost."""
+    random = Random(seed)
+    hours, data, egress = random.uniform(5, 60), random.uniform(20, 2000), random.uniform(0.01, 0.12)
+    usd = random.uniform(1.5, 3)
+    places = {
+        "home": (usd, 0.0, random.choice([0.0, 0.1])),
+        "away": (usd * random.uniform(0.3, 0.95), 0.0, random.choice([0.0, 0.1, 0.3])),
+        "marketplace": (usd * random.uniform(0.2, 0.8), random.uniform(0.0, 0.06), 0.0),
+    }
+    offers, dollars = [], {}
+    for name, (rent, ingress, kept) in places.items():
+        fees = f"{{ingress_usd_per_gb: {ingress}, egress_usd_per_gb: 0, storage_usd_per_gb_month: {kept}}}"
+        offers.append(rented(name, rent, region=name, fees=fees))
+        leaves, stored = 0.0 if name == "home" else data * egress, 2 * WEIGHTS_GB + data + DISK_GB
+        dollars[name] = hours * (rent + stored * kept / HOURS_OF_A_MONTH) + leaves + (WEIGHTS_GB + data) * ingress
+    more = f"    data_gb: {data}\n    stages: {{transfer: {{region: home, egress_usd_per_gb: {egress}}}}}\n"
+    job = planned(offers, {"A100-80GB": hours}, job=more, architecture="llama-2-7b")
+    check(job, dollars)
+
+
+API = """\
+schema: 2
+name: api
+jobs:
+  - name: answers
+    kind: inference
+    architecture: llama-3.1-8b
+    work: {{requests: {requests}, input_tokens: {input}, output_tokens: {output}}}
+    techniques: {{engine: vllm, weight_bits: 16}}
+solve: {{ties: 0}}
+offers:
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_own_machines_cost_less_than_a_hosted_model_from_the_requests_that_are_named(seed: int) -> None:
+    """Its dollars are tokens times prices. Jobs of fewer requests cost more on every machine, of more less on one."""
+    random = Random(seed)
+    asked = {"requests": random.randint(2000, 60_000), "input": random.randint(100, 900), "output": 200}
+    prices = random.uniform(0.02, 0.2), random.uniform(0.1, 0.6)
+    offers = [rented("large", 2.5, "H100-80GB"), rented("small", 0.5, "RTX4090")]
+    service = (
+        "  - {provider: service, managed: {architectures: llama-3.1-8b, "
+        f"usd_per_million_input_tokens: {prices[0]}, usd_per_million_output_tokens: {prices[1]}}}, {SOURCE}}}\n"
+    )
+
+    def least(requests: int) -> Assignment:
+        text = API.format(**{**asked, "requests": requests}) + "".join(offers)
+        (job,) = solve(parse_scenario(text)).jobs
+        return job
+
+    (job,) = solve(parse_scenario(API.format(**asked) + "".join(offers) + service)).jobs
+    assert job.inference is not None
+    (api,) = job.inference.api
+    each = (asked["input"] * prices[0] + asked["output"] * prices[1]) / 1e6
+    assert api.usd == pytest.approx(asked["requests"] * each, rel=1e-9)
+    pays = api.pays_from_requests
+    assert pays and api.pays_on is not None
+    fewer, more = round(0.97 * pays), round(1.03 * pays)
+    assert least(fewer).cost_usd > fewer * each and least(more).cost_usd < more * each
+    assert least(round(pays)).gpu == api.pays_on.gpu
 
 
 def tokens_at(batch: int, tokens: float, first: int, sequence: int) -> float:

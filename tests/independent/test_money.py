@@ -96,6 +96,40 @@ def test_it_pays_in_the_month_in_which_the_cash_flow_says_so(machine: int) -> No
     assert found.price_back_hours is not None and whole - 1 < found.price_back_hours / used <= whole
 
 
+@pytest.mark.parametrize("slow", [1.5, 4.0, 9.0])
+@pytest.mark.parametrize("rents", [(5.0, 3.0), (5.0, 0.4), (1.5, 1.0)])
+def test_of_all_machines_for_sale_the_one_that_pays_first_is_named(slow: float, rents: tuple[float, float]) -> None:
+    """Month by month, work of so many jobs: on each machine, sold then, against the least rent of the same work."""
+    used, cards = 300.0, ("A100-80GB", "RTX4090")
+    hours = dict(zip(cards, (HOURS, slow * HOURS), strict=True))
+    sold = dict(zip(cards, (MACHINES[1], MACHINES[0]), strict=True))
+    offers = [
+        {"provider": "cloud", "gpu": gpu, "gpus": 1, "usd_per_hour": rent}
+        for gpu, rent in zip(cards, rents, strict=True)
+    ]
+    offers += [
+        {"provider": "desk", "gpu": gpu, "gpus": 1, "buy": {"power_watts": WATTS, "usd_per_kwh": 0.1, **buy}}
+        for gpu, buy in sold.items()
+    ]
+    job = {**JOB, "confidence": 0.5, "measured": [{"gpu": gpu, "gpus": 1, "hours": hours[gpu]} for gpu in cards]}
+    horizon = {"months": 24, "hours_per_month": used}
+    found = solved(read({"name": "s", "jobs": [job], "offers": offers, "horizon": horizon})).jobs[0].pays_first
+    assert found is not None
+    least = min(hours[gpu] * rent for gpu, rent in zip(cards, rents, strict=True))
+    first = {}
+    for gpu, buy in sold.items():
+        monthly = used * 0.1 * WATTS / 1000 - used / hours[gpu] * least  # spent more than a renter, each month
+        life = int(buy.get("life_months", 600))
+        cash = [buy["purchase_usd"] - left(buy, month) + month * monthly for month in range(life + 1)]
+        first[gpu] = next((month for month, usd in enumerate(cash) if usd <= 0 and month), float("inf"))
+    best = min(first.values())
+    if best == float("inf"):
+        assert found.pays_from_hours is None
+    else:
+        assert found.pays_from_hours is not None and best - 1 < found.pays_from_hours / used <= best, first
+        assert first[found.gpu] == best
+
+
 def test_more_money_is_never_worse() -> None:
     """Of three jobs in turn, with rising limits on what is paid at once: dollars never rise, plans never vanish."""
     buy, horizon = {"purchase_usd": 2000}, {"months": 20, "hours_per_month": 100}

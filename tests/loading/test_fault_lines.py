@@ -38,7 +38,6 @@ offers:
     commitment:
       months: 1
 """
-COMMANDS = (["solve"], ["explain"], ["frontier"], ["what-if", "--set", "jobs.0.deadline=200d"], ["simulate"])
 
 
 def written(folder: Path, hours: str = "900", stages: str = "") -> Path:
@@ -55,16 +54,6 @@ def told(*arguments: str) -> list[tuple[str, int, str]]:
     assert result.exit_code == 2, result.output
     errors = json.loads(result.output)["errors"]
     return [(Path(one["file"]).name, one["line"], one["where"]) for one in errors]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_a_commitment_that_is_too_short_is_told_where_it_is_written(command: list[str], tmp_path: Path) -> None:
-    """900 hours are more than a month: the offer of the inventory file is named there, the inline one here."""
-    file = written(tmp_path)
-    assert sorted(told(command[0], str(file), *command[1:])) == [
-        ("offers.yaml", 9, "offers.1.commitment.months"),
-        ("s.yaml", 13, "offers.0.commitment.months"),
-    ]
 
 
 def test_an_observation_that_cannot_be_is_told_at_its_line(tmp_path: Path) -> None:

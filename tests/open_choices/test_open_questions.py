@@ -18,6 +18,7 @@ from planner.analysis.what_if_question import what_if
 from planner.analysis.what_if_sweep import sweep, tornado
 from planner.cli.functions import export
 from planner.errors import ScenarioError
+from planner.estimates.loss_laws import batch_tokens
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.open_choices.loss_curve import loss_frontier
 from planner.report.explanation_text import render as render_explanation
@@ -79,9 +80,26 @@ def test_replays_and_cost_against_time_are_those_of_what_the_plan_chose() -> Non
     fewer = job.model.model_copy(update={"tokens": job.model.tokens // 2})
     with pytest.raises(ScenarioError, match=r"model\.tokens"):
         simulate(scenario, plan.model_copy(update={"jobs": (job.model_copy(update={"model": fewer}),)}), runs=50)
+
+
+@pytest.mark.slow
+def test_a_frontier_chooses_the_batch_again_at_each_point() -> None:
+    """Of every batch its own frontier, as a definite scenario: no point of any is earlier and cheaper than these."""
+    scenario = parse_scenario(BATCH)
     curve = frontier(scenario)
-    assert curve.points == frontier(definite).points
-    assert f"fixed as solve chose it: {model}" in render_frontier(curve)
+    found = [(point.expected_hours, point.cost_usd) for point in curve.points]
+    sequence = curve.points[0].jobs[0].sequence_length
+    for batch in (128, 256, 512, 1024):
+        tokens = batch_tokens(20e9, batch * sequence, 128 * sequence)
+        one = BATCH.replace("{from: 128, to: 1024}", str(batch)).replace("20e9", f"{tokens:.0f}")
+        for point in frontier(parse_scenario(one)).points:
+            hours, usd = point.expected_hours + 1e-6, point.cost_usd + 0.01
+            assert any(mine <= hours and cost <= usd for mine, cost in found), (batch, point.hours)
+    batches = [point.jobs[0].global_batch for point in curve.points]
+    assert batches == sorted(batches, reverse=True) and len(set(batches)) > 1
+    shown = " ".join(render_frontier(curve).split())
+    assert f"chosen again at each point, of 4: first llama-3.2-1b, {batches[0]} sequences per step" in shown
+    assert "sequences per step instead of" in shown
 
 
 @pytest.mark.slow

@@ -51,9 +51,34 @@ def test_kinds_of_drawn_services_are_as_evaluated(seed: int) -> None:
     assert wrong == []
 
 
+def committed_usd_per_hour(hours: float, *more: str) -> float:
+    """Return what an hour of a committed machine costs a service of so many hours, next to offers of its provider."""
+    scenario = parse_scenario(SERVICE_FILE + COMMITMENT + "".join(more), set_=(f"jobs.desk.for={hours}h",))
+    library, market = read_library([scenario.jobs[0].architecture]), build_market(scenario, read_library([]))
+    (job,) = scenario.jobs
+    assert isinstance(job, ServeJob)
+    kinds = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library).kinds
+    return next(kind.usd_per_hour for kind in kinds if kind.market == "committed")
+
+
+@pytest.mark.slow
+def test_a_service_renews_its_terms_or_goes_on_by_the_hour() -> None:
+    """A month of two L40S is $465 and $0.005 an hour; after it the same machine at $2 an hour, or another month."""
+    hourly = (
+        "  - {provider: two, gpu: L40S, gpus: 2, usd_per_hour: 2.0, fees: {public_ip_usd_per_hour: 0.005}, source: t}\n"
+    )
+    assert committed_usd_per_hour(720) == pytest.approx(465 / 720 + 0.005)
+    assert committed_usd_per_hour(800) == pytest.approx(930 / 800 + 0.005)
+    assert committed_usd_per_hour(800, hourly) == pytest.approx((465 + 70 * 2) / 800 + 0.005)
+    assert committed_usd_per_hour(1400, hourly) == pytest.approx(930 / 1400 + 0.005)
+
+
 @pytest.mark.slow
 def test_a_commitment_with_fees_is_as_evaluated() -> None:
     """Two GPUs a machine, for a month, with an address that is paid by the hour; started in 0.2 h."""
-    kinds, wrong = differences(parse_scenario(SERVICE_FILE + COMMITMENT, set_=("jobs.desk.cold_start=0.2h",)))
-    assert kinds > 3
-    assert wrong == []
+    hourly = "  - {provider: two, gpu: L40S, gpus: 2, usd_per_hour: 2.0, source: test}\n"
+    for hours in (720, 800):
+        set_ = ("jobs.desk.cold_start=0.2h", f"jobs.desk.for={hours}h")
+        kinds, wrong = differences(parse_scenario(SERVICE_FILE + COMMITMENT + hourly, set_=set_))
+        assert kinds > 3
+        assert wrong == []

@@ -14,6 +14,7 @@ from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
+from planner.scenario.own_machines import Horizon
 from planner.scenario.scenario import Scenario
 from tests.helpers.stage_scenarios import JOB, RENTED, library, question, read, solved
 
@@ -154,3 +155,23 @@ def test_a_stage_is_no_reason_to_buy() -> None:
     )
     plan = solved(read({**data, "horizon": HORIZON, "limits": {"gpus": ["A100-80GB", "H100-80GB"]}}))
     assert all(not beside.offer.startswith("desk") for beside in plan.jobs[0].beside)
+
+
+def test_a_near_tie_prefers_what_asks_for_no_money_at_once() -> None:
+    """Rent at $1.005 an hour is a tie of a purchase at $1: cents do not buy a machine, 2 % do."""
+    for rent, provider in ((1.005, "p"), (1.02, "desk")):
+        hour = {**RENTED, "usd_per_hour": rent}
+        (job,) = solved(jobs_of(1, hour, BUY)).jobs
+        assert job.provider == provider, rent
+    dear = {**RENTED, "usd_per_hour": 1.005, "community": True}
+    assert solved(jobs_of(1, dear, BUY)).jobs[0].provider == "p", "also where the host is a private person"
+
+
+def test_jobs_in_turn_that_wear_a_machine_for_longer_than_the_horizon_are_warned() -> None:
+    """Three jobs of 10 h on a machine whose price is spread over 20 h are charged one and a half times its price."""
+    short = {"months": 1, "hours_per_month": 20}
+    for count, is_told in ((2, False), (3, True)):
+        scenario = jobs_of(count, BUY, schedule="over_time", outlay_usd=7200)
+        plan = solved(scenario.model_copy(update={"horizon": Horizon(**short)}))
+        assert plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(7200 * count / 2)
+        assert any("the horizon has 20" in note for note in plan.warnings) is is_told

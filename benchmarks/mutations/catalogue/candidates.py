@@ -113,8 +113,8 @@ AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
 AREA.add(
     "a commitment has no end",
-    "term_hours=column([o.use_hours for o in offers]",
-    "term_hours=column([None for o in offers]",
+    "use_hours=column([o.use_hours for o in offers]",
+    "use_hours=column([None for o in offers]",
     PAYMENTS,
 )
 AREA.add("fees of what enters and what is kept are swapped", "index(count), offer]", "index(count) * -1, offer]")

@@ -23,7 +23,7 @@ AREA.add(
 AREA.add("waiting is not billed", '"wait for trials": stages.waiting * longer', '"wait for trials": 0.0', BILLING)
 AREA.add("what is lost on spot is not billed", "all_groups_hours * (paid - 1.0)", "all_groups_hours * 0.0")
 AREA.add("steps are billed for one instance", "- used[market] * every) * n", "- used[market] * every)", BILLING)
-AREA.add("a commitment is billed once", "float(machines * groups), term", "1.0, term")
+AREA.add("a commitment is billed once", "machines * groups * term.terms, unit", "term.terms, unit")
 AREA.add("storage is billed by the hour", "* groups * rented / MONTH_HOURS", "* groups * rented")
 AREA.add("transfers are billed for one machine", "stages.moved_gb * machines * groups", "stages.moved_gb")
 AREA.add("the minimum of a service is not billed", "if missing > 1e-9:", "if missing > 1e9:", SERVICES, PAYMENTS)

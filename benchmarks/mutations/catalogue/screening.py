@@ -71,8 +71,8 @@ AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("hours left are not looked at", "table.rented_h > left", "table.rented_h > np.inf")
 AREA.add(
     "the term of a commitment is not looked at",
-    "candidates.hours_rented() > columns.term_hours",
-    "0 * candidates.hours_rented() > columns.term_hours",
+    "candidates.hours_rented() > columns.use_hours",
+    "0 * candidates.hours_rented() > columns.use_hours",
     PAYMENTS,
 )
 AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", ONE_JOB)
@@ -109,7 +109,8 @@ AREA.add("late separate machines are billed on time", "late * price", "billed * 
 AREA.add("fetching raw data is free", "moved = wanted.raw_gb * (", "moved = 0 * (")
 
 AREA.of("planner/estimates/billing.py", ROUNDING)
-AREA.add("billing steps are rounded down", "np.ceil(", "np.floor(")
+AREA.add("billing steps are rounded down", "np.ceil(np.asarray(hours)", "np.floor(np.asarray(hours)")
+AREA.add("terms are not renewed", "np.ceil(np.asarray(late_hours)", "0 * np.ceil(np.asarray(late_hours)")
 AREA.add(
     "a minimum is added to the hours",
     "np.maximum(steps * step_hours, minimum_hours)",

@@ -124,7 +124,7 @@ class FrontierTracer:
                 return TracedFrontier((), (), False, None, "infeasible", in_turn=in_turn)
         self._compute_policies(screened, found, feasible)
         found, feasible = self._within_budget(screened, found, feasible)
-        marked, knee = _with_knee(self._points(screened, found))
+        marked, knee = with_knee(self._points(screened, found))
         used = {
             (index, int(screened[index].rows[choice.row]))
             for piece in feasible
@@ -310,7 +310,7 @@ def _keys_on_curves(screened: ScreenedCandidates, choices: Iterable[RowChoice]) 
     return [pieces[choice.row].key(choice.share) for choice in dict.fromkeys(choices) if choice.row in pieces]
 
 
-def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
+def with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
     """Return the points with the reason at the knee, and its index."""
     knee = find_knee(np.asarray([point.hours for point in points]), np.asarray([point.cost_usd for point in points]))
     if knee is None:

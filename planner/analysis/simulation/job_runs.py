@@ -13,7 +13,7 @@ from planner import open_choices, timetable
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.deadline import policy_late_hours
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_rows import SearchTarget
 from planner.errors import Fault, ScenarioError
@@ -130,6 +130,9 @@ class JobRun:
     mean_use: float = 1.0  # machine hours over wall hours times machines: below 1 where node groups wait for others
     step_hours: float = 0.0  # of billing, 0: to the second
     minimum_hours: float = 0.0
+    paid_hours: float = math.inf  # in the terms of a commitment; the hours after them are on demand
+    after_usd: float = 0.0  # an hour of all machines after the last term
+    after_billing: tuple[float, float] = (1.0, 0.0)  # step and minimum of these hours
     waiting_usd: float = 0.0  # value of an hour of waiting to the user; on no bill
     priced_waiting_usd: float = 0.0  # price of waiting for machines that the policy weighs; on no bill, in no optimum
     instances: int = 0  # of one node group
@@ -159,6 +162,9 @@ class JobRun:
         if self.step_hours > 0:
             demand, spot = (round_up_hours(each, self.step_hours, self.minimum_hours) for each in (demand, spot))
         machines = demand * self.on_demand_machines_usd + spot * self.spot_usd
+        if self.paid_hours < math.inf:
+            after = np.maximum(0.0, self.mean_use * demand_hours + once - self.paid_hours)
+            machines = machines + self.after_usd * round_up_hours(after, *self.after_billing)
         outside = slowness * self.separate_usd + self.storage_usd * (once + hours)
         return np.asarray(self.fixed_usd + machines + outside)
 
@@ -274,8 +280,8 @@ def _machine_run(
         once_on_spot=0.0 if choice else share,
         separate_hours=float(h.separate[row]),
         separate_usd=candidates.placement_of(row).total("usd"),
-        fixed_usd=float(table.fixed_usd[row])
-        - _reserved_usd(market.offers[place], assignment)
+        # A timetable pays the commitment apart from its jobs.
+        fixed_usd=float(table.fixed_usd[row] - (table.term_usd[row, 0] if assignment.reservation is not None else 0.0))
         + len(assignment.pauses) * candidates.resume_hours(row) * demand_usd,
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
@@ -283,6 +289,7 @@ def _machine_run(
         mean_use=use,
         step_hours=billing.step_seconds / HOUR if coarse else 0.0,
         minimum_hours=billing.minimum_hours,
+        **_after_term(assignment, columns, place),
         waiting_usd=waiting,
         priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
         sigma=assignment.sigma_tail,
@@ -291,11 +298,16 @@ def _machine_run(
     )
 
 
-def _reserved_usd(offer: Offer, assignment: Assignment) -> float:
-    """Return the dollars of a commitment that a timetable pays apart from its jobs."""
-    if assignment.reservation is None:
-        return 0.0
-    return offer.committed_usd * max(1, assignment.instances) * assignment.runs_at_once
+def _after_term(assignment: Assignment, columns: OfferColumns, place: int) -> dict[str, Any]:
+    """Return what the hours after the last term of a commitment cost; nothing where there are none."""
+    term, usd = assignment.commitment, float(columns.after_usd[place])
+    if term is None or math.isnan(usd):
+        return {}
+    return {
+        "paid_hours": term.terms * float(columns.term_hours[place]),
+        "after_usd": usd * max(1, assignment.instances),
+        "after_billing": (float(columns.after_step_hours[place]), float(columns.after_minimum_hours[place])),
+    }
 
 
 # The policy of a plan as a file, and what it advises at one moment, without solving anything again.

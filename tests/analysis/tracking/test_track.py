@@ -15,10 +15,11 @@ from planner.audit.audit import audit
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.library.reading import read_library
-from planner.loading.scenario_file import read_scenario
+from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.results.run_results import Tracking
 from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 from tests.helpers import run_logs
 from tests.helpers.exported_plans import AS_OF, changed, solved, texts
 from tests.helpers.frozen_data import frozen_scenarios
@@ -325,3 +326,19 @@ def test_times_since_the_start_are_not_taken_for_seconds_of_a_step(plan: Plan, t
     assert caught.value.faults[0].where == "seconds"
     found = follow(plan, tmp_path, log.replace("seconds", "elapsed_seconds"))
     assert found.observed.step_seconds == pytest.approx(26.0)
+
+
+@pytest.mark.slow
+def test_a_machine_that_was_bought_is_paid_for_already(tmp_path: Path) -> None:
+    """To stay on it asks for no money at once and waits for no delivery, within the limit of the purchase alone."""
+    scenario = change_scenario(read_scenario("buy-or-rent"), ["limits.outlay_usd=2500", "offers.1.lead_hours=48"])
+    plan = solve(scenario, SolveOptions(as_of=AS_OF))
+    (job,) = plan.jobs
+    assert (job.tier, plan.outlay_usd) == ("bought", 2500)
+    half = job.steps // 2
+    text = run_logs.torchtitan(every(10, half), planned_step_seconds(job))
+    found = follow(plan, tmp_path, text, market=scenario, options=SolveOptions(as_of=AS_OF))
+    assert found.replan is not None and found.choices[0].what == "stay"
+    (left,) = found.replan.jobs
+    assert (left.tier, found.replan.outlay_usd, left.lead_hours) == ("own", 0, 0)
+    assert left.cost_usd == pytest.approx(job.cost_usd * left.hours.expected / job.hours.expected, rel=1e-6)
