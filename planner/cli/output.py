@@ -238,9 +238,14 @@ def _wrapped(line: str) -> list[str]:
 
 def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
     """Return the text of an answer, as wide as standard output."""
-    from planner.report.words import text_width
+    from planner.report.words import BLOCKS, text_width, without_blocks
 
-    with text_width(count_columns()):
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+        blocks: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    except (UnicodeEncodeError, LookupError):
+        blocks = without_blocks()
+    with text_width(count_columns()), blocks:
         return render(answer)
 
 

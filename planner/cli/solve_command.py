@@ -80,12 +80,15 @@ def solve(
     context.exit(EXIT_CODES[plan.status])
 
 
-OF_SOLVE = {"-o": 1, "--output": 1, "--plot": 1, "--details": 0, "--gap": 1, "--time-limit": 1, "--solver": 1}
+OF_SOLVE = {
+    **{"-o": 1, "--output": 1, "--plot": 1, "--details": 0},
+    **{"--gap": 1, "--time-limit": 1, "--solver": 1, "--workers": 1, "--cluster": 1},
+}
 """Options that `explain` does not take, with the number of words that follow each."""
 
 
 def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[str]:
-    """Return the commands to go on with, each as it can be typed: run the plan, ask why not another card.
+    """Return the commands to go on with, each as it can be typed: run the plan, ask why (not another card).
 
     `typed`: the words of this command. What came from standard input can be asked of no other command.
     """
@@ -95,17 +98,22 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     export = "planner export plan.json --all -o run"
     run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
     other = next((_asked_why(job, option) for job in plan.jobs for option in job.runner_up if option.gpu), "")
-    commands = [run, f"{asked} --details"]
-    if other and len(plan.jobs) == 1:
-        words, kept = iter(typed[1:]), ["planner", "explain"]
-        for word in words:
-            name, equals, _ = word.partition("=")
-            if name not in OF_SOLVE:
-                kept.append(word)
-            elif not equals:
-                collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
-        commands.insert(1, shlex.join([*kept, "--why-not", other]))
-    return commands
+    asked_of_explain = shlex.join(["planner", "explain", *_without_own_options(typed[1:])])
+    alone = len(plan.planned) == 1 and plan.jobs
+    why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
+    return [run, why_not, f"{asked} --details"]
+
+
+def _without_own_options(typed: Sequence[str]) -> list[str]:
+    """Return the words of a command without the options that only `solve` has."""
+    words, kept = iter(typed), []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in OF_SOLVE:
+            kept.append(word)
+        elif not equals:
+            collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
+    return kept
 
 
 def _asked_why(job: Assignment, option: Option) -> str:

@@ -9,7 +9,7 @@ from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
-from planner.report.plan_answer import risks_of
+from planner.report.risks import risks_of
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
 
