@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 from planner import open_choices, timetable
 from planner.report import plan_alternatives, plan_sections, plan_text, words
-from planner.report.plan_answer import bill_text, method_words, payment_words, proof_text
 from planner.report.risks import risk_lines, risks_of_jobs
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import jobs_text
+from planner.results.plan_parts import Spread, jobs_text
 
-MOST_ROWS = 20
+ROWS_OF_JOBS = 20
 """Rows of jobs, those with most dollars; one more row has the sum of the rest."""
-MOST_KINDS = 3
+KINDS_IN_FIRST_LINE = 3
 """Kinds of machines that the first line names."""
-MOST_NOTE_LINES = 2
+LINES_EACH = 2
 """Lines of each reservation, pause, limit and further way."""
 
 
@@ -46,7 +45,7 @@ def machine_forms(plan: Plan) -> list[str]:
     placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
     bare = [f"{count:,} x {gpu}" for gpu, count in kinds.items()]
     short = [*bare[:1], f"{sum(kinds.values()) - next(iter(kinds.values())):,} other GPUs"] if bare[1:] else bare
-    return [_listed(each) for each in (placed, bare, short) if each and len(each) <= MOST_KINDS]
+    return [_listed(each) for each in (placed, bare, short) if each and len(each) <= KINDS_IN_FIRST_LINE]
 
 
 def _listed(parts: list[str]) -> str:
@@ -72,7 +71,7 @@ def rows_of(plan: Plan) -> list[JobRow]:
 
     def reads(job: Assignment) -> tuple[str, ...]:
         times = (timetable.moment_text(plan, hours) for hours in (job.start_at_hours, job.finish_hours))
-        return _place(job), *times, words.usd(job.cost_usd), method_words(job)
+        return _place(job), *times, words.usd(job.cost_usd), plan_sections.method_words(job)
 
     found: dict[tuple[str, ...], list[Assignment]] = {}
     for job in sorted(plan.jobs, key=lambda job: job.start_at_hours):
@@ -89,7 +88,7 @@ def rows_of(plan: Plan) -> list[JobRow]:
 def job_lines(plan: Plan) -> list[str]:
     """Return the table of jobs: the rows with most dollars, and the sum of the rest."""
     rows = rows_of(plan)
-    dearest = sorted(rows, key=lambda row: -row.cost_usd)[:MOST_ROWS]
+    dearest = sorted(rows, key=lambda row: -row.cost_usd)[:ROWS_OF_JOBS]
     shown, rest = [row for row in rows if row in dearest], [row for row in rows if row not in dearest]
     starts = any(row.start_hours for row in rows)
     cells = [("job", "machine", *(["start"] if starts else []), "by", "cost", "how")]
@@ -112,7 +111,7 @@ def _names(names: list[str]) -> str:
 
 def _place(job: Assignment) -> str:
     """Return the machines of a job and how they are paid where that is not by the hour on demand."""
-    how = "private host" if job.tier == "community" else payment_words(job.tier, job.spot_share)
+    how = "private host" if job.tier == "community" else plan_sections.payment_words(job.tier, job.spot_share)
     place = plan_sections.format_place(job, with_region=False)
     return ", ".join(part for part in (place, "reserved" if job.is_reserved else how) if part)
 
@@ -121,17 +120,21 @@ def _place(job: Assignment) -> str:
 
 
 def _sections(plan: Plan) -> list[str]:
-    cost, room = plan.cost_usd, line_room()
+    need, room = _need_text(plan), line_room()
+    cost = plan.cost_usd or Spread(expected=0.0, low=0.0, high=0.0)
     notes = dict.fromkeys((*plan.warnings, *itertools.chain(*(job.notes for job in plan.jobs))))
     over_time = timetable.timetable_sections(plan)
     parts = (
         ("Models", _models(plan)),
-        ("Need", words.wrap_lines(_need_text(plan), room, 2) if _need_text(plan) else []),
+        ("Need", words.wrap_lines(need, room, 2) if need else []),
         ("Time", words.wrap_lines(_time_text(plan), room, 2)),
-        *((label, lines[: 2 * MOST_NOTE_LINES]) for label, lines in over_time.items()),
-        ("Bill", words.wrap_lines(bill_text(plan.jobs, cost, plan.reservations), room, 3) if cost else []),
+        *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
+        (
+            "Bill",
+            words.wrap_lines(plan_sections.bill_text(plan.jobs, cost, plan.reservations), room, 3) if cost else [],
+        ),
         ("Why", words.wrap_lines(_why_text(plan), room, 4)),
-        ("Else", plan_alternatives.further_ways_of_all(plan)[: 2 * MOST_NOTE_LINES]),
+        ("Else", plan_alternatives.further_ways_of_all(plan)[: 2 * LINES_EACH]),
         ("Notes", first_note(tuple(notes))),
     )
     return [line for label, lines in parts for line in words.section(label, lines)]
@@ -152,16 +155,16 @@ def _models(plan: Plan) -> list[str]:
         for job in plan.jobs
         if job.model is not None
     )
-    return words.wrap_all(texts, line_room(), MOST_NOTE_LINES)[: words.most(MOST_ROWS)]
+    return words.wrap_all(texts, line_room(), LINES_EACH)[: words.most(ROWS_OF_JOBS)]
 
 
 def _need_text(plan: Plan) -> str:
     """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places."""
     kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    if len(kinds) < 2:
+    if len(kinds) < 2 or _listed(kinds) in _first_line(plan):
         return ""
-    rest = sum(one.gpus for one in plan.at_one_time[2 * MOST_KINDS :])
-    return "at one time " + ", ".join([*kinds[: 2 * MOST_KINDS], *([f"{rest:,} others"] if rest else [])])
+    rest = sum(one.gpus for one in plan.at_one_time[2 * KINDS_IN_FIRST_LINE :])
+    return "at one time " + ", ".join([*kinds[: 2 * KINDS_IN_FIRST_LINE], *([f"{rest:,} others"] if rest else [])])
 
 
 def _time_text(plan: Plan) -> str:
@@ -194,7 +197,7 @@ def _why_text(plan: Plan) -> str:
     for limit, jobs in binding.items():
         more = f" and {len(jobs) - 1} more" if jobs[1:] else ""
         names.append(limit if len(jobs) == len(plan.jobs) else f"{jobs[0]}{more}: {limit}")
-    parts = [proof_text(plan), *plan_sections.budget(plan)]
+    parts = [plan_alternatives.proof_text(plan), *plan_sections.budget(plan)]
     parts += [f"binding: {', '.join(names)}"] if names else []
     parts += [least] if (least := " ".join(plan_alternatives.near_tie(plan))) else []
     return "; ".join(parts)

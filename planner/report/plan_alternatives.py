@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner import generation
 from planner.report import words
-from planner.report.plan_sections import price_back
+from planner.report.plan_sections import format_optimality, price_back
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Fallback, Option, Purchase
@@ -286,6 +286,14 @@ def scope(plan: Plan) -> list[str]:
         among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
+
+
+def proof_text(plan: Plan) -> str:
+    """Return how far a plan is proven, and among how many candidates of how many offers."""
+    proof = format_optimality(plan)
+    counts = plan.candidates
+    among = f" of {counts.made:,} candidates of {offers_text(counts.offers)}" if counts.offers else ""
+    return f"{'proven best' if proof == 'optimal' else proof}{among}"
 
 
 def offers_text(count: int) -> str:

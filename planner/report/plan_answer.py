@@ -5,17 +5,15 @@ Who reads only the first line knows what to do; who reads ten seconds knows the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from planner import generation, open_choices, services
 from planner.report import plan_alternatives, plan_sections, plan_text, words
+from planner.report.jobs_answer import render_jobs_answer
 from planner.report.risks import risk_lines, risks_of
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Option, Reservation, Spread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from planner.results.plan_parts import Option
 
 MOST_WAYS = 6
 """Rows of the table of ways, the plan's among them."""
@@ -28,8 +26,6 @@ def render_answer(plan: Plan) -> str:
     if plan.services:
         return services.render_fleet_answer(plan)
     if len(plan.jobs) > 1 or plan.is_timetable:
-        from planner.report.jobs_answer import render_jobs_answer
-
         return render_jobs_answer(plan)
     job = plan.jobs[0]
     chosen = open_choices.answer_lines(job.model) if job.model else []
@@ -45,9 +41,9 @@ def _first_line(plan: Plan, job: Assignment) -> str:
     bought = plan_alternatives.purchase_price(plan, job)
     price = f" for ${bought:,.0f}" if bought is not None else ""
     hosts = ["private host"] if job.tier == "community" else []
-    market = "".join(f", {word}" for word in (*hosts, payment_words(job.tier, job.spot_share)) if word)
+    market = "".join(f", {word}" for word in (*hosts, plan_sections.payment_words(job.tier, job.spot_share)) if word)
     figures = f"{words.usd(job.cost_usd)}{' for this job' if price else ''}, {words.by(job.hours.at_confidence)}"
-    method = f", {method_words(job)}"
+    method = f", {plan_sections.method_words(job)}"
     full, short = plan_sections.format_place(job), plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     forms = [
@@ -56,27 +52,6 @@ def _first_line(plan: Plan, job: Assignment) -> str:
         *(f"{place}{price}, {figures}" for place in (short, least)),
     ]
     return plan_text.summary_line(plan.scenario, *forms)
-
-
-MOSTLY = 0.9
-"""Share of the hours on spot from which on a plan is called one on spot."""
-
-
-def payment_words(tier: str, spot_share: float) -> str:
-    """Return how machines are paid where that is not by the hour on demand; empty where it is."""
-    if tier in ("secure", "community", "") and spot_share >= MOSTLY:
-        return "spot"
-    paid = plan_sections.format_market(spot_share, tier)
-    return "" if paid == "on demand" else paid
-
-
-def method_words(job: Assignment) -> str:
-    """Return the method of a job as the table of ways names it."""
-    made = job.inference
-    if made is not None:
-        cache = "" if made.kv_bits == 16 else f", {made.kv_bits}-bit cache"
-        return f"{generation.engine_name(made.engine)} {job.techniques.weight_bits}-bit{cache}"
-    return plan_sections.method_label(job)
 
 
 # The table of ways.
@@ -96,7 +71,7 @@ class Way(NamedTuple):
 
 def ways_of(plan: Plan, job: Assignment) -> list[Way]:
     """Return the plan and what else could be rented, at most `MOST_WAYS` rows that differ, the cheapest first."""
-    own = Way("plan", _machine(job), _rent(job), job.cost_usd, job.hours.at_confidence, method_words(job))
+    own = Way("plan", _machine(job), _rent(job), job.cost_usd, job.hours.at_confidence, plan_sections.method_words(job))
     known = job.evidence.known if job.evidence else None
     named = [
         *((option.label, option) for option in job.safer),
@@ -139,7 +114,7 @@ def _differs(way: Way, row: Way) -> bool:
 
 def _machine(run: Assignment | Option) -> str:
     """Return machines, place and market, such as `4 x A5000 at runpod, spot`."""
-    paid = payment_words(run.tier, run.spot_share)
+    paid = plan_sections.payment_words(run.tier, run.spot_share)
     place = f"{words.gpus(run.gpus, run.gpu, run.runs_at_once)} at {run.provider}"
     return words.sanitise(f"{place}, {paid}" if paid else place)
 
@@ -183,7 +158,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Term", plan_sections.commitment(job)),
         ("Price", generation.price_lines(made) if made else []),
         ("Service", plan_alternatives.services(job)),
-        ("Bill", words.wrap_lines(bill_text([job], job.cost), room, 3)),
+        ("Bill", words.wrap_lines(plan_sections.bill_text([job], job.cost), room, 3)),
         ("Else", plan_alternatives.further_ways(job)),
         ("Buy", plan_alternatives.purchase(job)),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),
@@ -228,42 +203,10 @@ def _time_text(job: Assignment) -> str:
     )
 
 
-def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
-    """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included."""
-    missing: dict[str, None] = {}
-    usd_of: dict[str, float] = {}
-    for job in jobs:
-        for item in job.bill:
-            if plan_sections.NOT_INCLUDED in item.basis:
-                missing[item.item] = None
-                continue
-            name = plan_sections.item_name(item.item, job.gpu).replace(", ", " and ")
-            usd_of[name] = usd_of.get(name, 0.0) + item.usd
-    if reservations:
-        usd_of["reserved"] = sum(one.usd for one in reservations)
-    paid = [
-        f"{words.usd(usd)} {name}"
-        for name, usd in sorted(usd_of.items(), key=lambda item: -item[1])
-        if round(usd, 2) != 0
-    ]
-    certain = words.usd(cost.low) == words.usd(cost.high)
-    total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
-    left_out = [f"not included: {', '.join(missing)}"] if missing else []
-    return "; ".join([f"{total}: {', '.join(paid)}" if len(paid) > 1 else total, *left_out])
-
-
-def proof_text(plan: Plan) -> str:
-    """Return how far a plan is proven, and among how many candidates of how many offers."""
-    proof = plan_sections.format_optimality(plan)
-    counts = plan.candidates
-    among = f" of {counts.made:,} candidates of {plan_alternatives.offers_text(counts.offers)}" if counts.offers else ""
-    return f"{'proven best' if proof == 'optimal' else proof}{among}"
-
-
 def _why_text(plan: Plan, job: Assignment) -> str:
     """Return what is proven, what binds, and what a choice among many estimates costs."""
     compared = f", by {job.compared_by}" if job.compared_by else ""
-    parts = [f"{proof_text(plan)}{compared}", *plan_sections.budget(plan)]
+    parts = [f"{plan_alternatives.proof_text(plan)}{compared}", *plan_sections.budget(plan)]
     parts += [f"binding: {', '.join(job.binding)}"] if job.binding else ["no limit binds"]
     least = " ".join(plan_alternatives.near_tie(plan))
     parts += [least] if least else []

@@ -27,7 +27,9 @@ from planner.results.plan_parts import (
     CutSamples,
     HostMemory,
     Purchase,
+    Reservation,
     SpotPlan,
+    Spread,
 )
 from planner.units import DAY_HOURS, MEGA
 
@@ -91,6 +93,27 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
     if spot_share <= 0:
         return "on demand"
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
+
+
+MOSTLY = 0.9
+"""Share of the hours on spot from which on a plan is called one on spot."""
+
+
+def payment_words(tier: str, spot_share: float) -> str:
+    """Return how machines are paid where that is not by the hour on demand; empty where it is."""
+    if tier in ("secure", "community", "") and spot_share >= MOSTLY:
+        return "spot"
+    paid = format_market(spot_share, tier)
+    return "" if paid == "on demand" else paid
+
+
+def method_words(job: Assignment) -> str:
+    """Return the method of a job as the table of ways names it."""
+    made = job.inference
+    if made is not None:
+        cache = "" if made.kv_bits == 16 else f", {made.kv_bits}-bit cache"
+        return f"{generation.engine_name(made.engine)} {job.techniques.weight_bits}-bit{cache}"
+    return method_label(job)
 
 
 def _quantisation(job: Run) -> str:
@@ -552,6 +575,30 @@ def bill(job: Assignment) -> list[str]:
     rest = rounding([item.usd for item in paid], total)
     lines = [bill_line(item, job.gpu) for item in paid]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
+
+
+def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
+    """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included."""
+    missing: dict[str, None] = {}
+    usd_of: dict[str, float] = {}
+    for job in jobs:
+        for item in job.bill:
+            if NOT_INCLUDED in item.basis:
+                missing[item.item] = None
+                continue
+            name = item_name(item.item, job.gpu).replace(", ", " and ")
+            usd_of[name] = usd_of.get(name, 0.0) + item.usd
+    if reservations:
+        usd_of["reserved"] = sum(one.usd for one in reservations)
+    paid = [
+        f"{words.usd(usd)} {name}"
+        for name, usd in sorted(usd_of.items(), key=lambda item: -item[1])
+        if round(usd, 2) != 0
+    ]
+    certain = words.usd(cost.low) == words.usd(cost.high)
+    total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
+    left_out = [f"not included: {', '.join(missing)}"] if missing else []
+    return "; ".join([f"{total}: {', '.join(paid)}" if len(paid) > 1 else total, *left_out])
 
 
 def rounding(amounts: Sequence[float], total: float) -> float:

@@ -10,7 +10,7 @@ from planner.results.plan_parts import Option
 
 MOST_RISKS = 3
 """Risks in full; one more line names the others."""
-MOST_NAMES = 2
+NAMES_OF_RISK = 2
 """Jobs that a risk of several names; of more it says how many."""
 
 
@@ -67,7 +67,7 @@ def _joined(kind: str, found: dict[str, list[str]], count: int) -> list[Risk]:
 
 
 def _named(names: list[str], count: int) -> str:
-    return " and ".join(names) if len(names) <= MOST_NAMES else f"{len(names):,} of {count:,} jobs"
+    return " and ".join(names) if len(names) <= NAMES_OF_RISK else f"{len(names):,} of {count:,} jobs"
 
 
 def _priors(job: Assignment) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from planner import generation
 from planner.report import plan_alternatives, plan_sections, plan_text, words
 from planner.report.jobs_answer import first_note, job_lines, machine_forms
+from planner.report.plan_answer import MOST_WAYS
 from planner.report.risks import Risk, risk_lines, risks_of_jobs
 from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, Service
@@ -16,9 +17,7 @@ from planner.results.service_results import replicas_text, seconds_text, sharing
 from planner.services.fleet_text import DAYS, count_marks, proven, simple_sections
 from planner.units import DAY_HOURS
 
-MOST_WAYS = 6
-"""Rows of the table of ways, the plan's among them."""
-SAME_USD = 0.01
+SAME_MONTH_USD = 0.01
 """Dollars of a month by which two ways differ."""
 MOST_KINDS_NAMED = 2
 """Kinds of machines up to which all are named in one cell."""
@@ -150,7 +149,7 @@ def ways_of(service: Service) -> list[FleetWay]:
     rows += [
         FleetWay("simpler", one.machines or "those of the plan", one.usd_per_month, one.name)
         for one in fleet.baselines
-        if one.usd_per_month is not None and abs(one.usd_per_month - own.usd_per_month) >= SAME_USD
+        if one.usd_per_month is not None and abs(one.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
     ]
     rows += [
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))

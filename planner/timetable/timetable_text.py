@@ -24,7 +24,7 @@ from planner.results.plan_parts import Reservation, jobs_text
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--details` shows them all."""
 MAX_PAUSES_SHOWN = 4
-NOTICED_HOURS = 0.05
+NOTICED_IDLE_HOURS = 0.05
 """Idle hours below which nothing is said of them."""
 
 
@@ -143,7 +143,7 @@ def _pauses(plan: Plan, job: Assignment) -> list[str]:
 def _idle(plan: Plan) -> list[str]:
     """Return the idle hours of own machines."""
     last = plan.hours.at_confidence if plan.hours else 0.0
-    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items() if hours >= NOTICED_HOURS]
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items() if hours >= NOTICED_IDLE_HOURS]
     text = f"own machines until {moment_text(plan, last)}: {', '.join(texts)}"
     return words.wrap_lines(text, line_room(), 3) if texts else []
 
