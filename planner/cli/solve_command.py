@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import itertools
 import shlex
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,18 @@ from planner.cli.options import (
     solve_options,
     workers_options,
 )
-from planner.cli.output import INFEASIBLE, STANDARD_OUTPUT, TYPED, Output, draw_answer, show, show_progress, write_json
+from planner.cli.output import (
+    INFEASIBLE,
+    STANDARD_OUTPUT,
+    TYPED,
+    Output,
+    draw_answer,
+    show,
+    show_next,
+    show_progress,
+    without_options,
+    write_json,
+)
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option, jobs_text
@@ -76,7 +85,7 @@ def solve(
     output.write(plan, text, draw_answer if plan.planned else None, document=plan_text, color=True)
     context = click.get_current_context()
     if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:
-        show("\n".join(["", *next_commands(context.meta.get(TYPED, ()), path, plan)]))
+        show_next(*next_commands(context.meta.get(TYPED, ()), path, plan))
     context.exit(EXIT_CODES[plan.status])
 
 
@@ -98,22 +107,10 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     export = "planner export plan.json --all -o run"
     run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
     other = next((_asked_why(job, option) for job in plan.jobs for option in job.runner_up if option.gpu), "")
-    asked_of_explain = shlex.join(["planner", "explain", *_without_own_options(typed[1:])])
+    asked_of_explain = shlex.join(["planner", "explain", *without_options(typed[1:], OF_SOLVE)])
     alone = len(plan.planned) == 1 and plan.jobs
     why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
     return [run, why_not, f"{asked} --details"]
-
-
-def _without_own_options(typed: Sequence[str]) -> list[str]:
-    """Return the words of a command without the options that only `solve` has."""
-    words, kept = iter(typed), []
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name not in OF_SOLVE:
-            kept.append(word)
-        elif not equals:
-            collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
-    return kept
 
 
 def _asked_why(job: Assignment, option: Option) -> str:

@@ -16,6 +16,9 @@ NOTE_LINES_OF_JOB = 6
 """Most lines of the notes of one job."""
 
 BOLD, DIM, ATTENTION, PLAIN = "\033[1m", "\033[36m", "\033[33m", "\033[0m"
+GOOD, BAD = "\033[32m", "\033[31m"
+"""Of differences: cheaper or earlier, and more expensive or later."""
+AMOUNT = r"(?:likely )?[$]?[0-9][0-9,.]*(?: (?:h|min|%))?"
 
 
 def render(plan: Plan) -> str:
@@ -237,11 +240,13 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
 
 
 def colorize(lines: list[str]) -> list[str]:
-    """Return the first line and the plan's row bold, what needs attention yellow, and the section labels in colour."""
+    """Return the first line and the plan's row bold, risks yellow, labels in colour, differences green or red."""
     return [f"{BOLD}{lines[0]}{PLAIN}", *map(_colored, lines[1:])]
 
 
 def _colored(line: str) -> str:
     if line.startswith(("! ", "  > ")):
         return f"{ATTENTION if line[0] == '!' else BOLD}{line}{PLAIN}"
+    line = re.sub(rf"({AMOUNT} (?:less|earlier|cheaper))\b", rf"{GOOD}\1{PLAIN}", line)
+    line = re.sub(rf"({AMOUNT} (?:more(?: expensive)?|later))(?=[,;:)]|$)", rf"{BAD}\1{PLAIN}", line)
     return re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line)

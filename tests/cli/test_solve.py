@@ -109,10 +109,13 @@ def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
 
 
 @pytest.mark.slow
-def test_several_jobs_are_told_in_blocks() -> None:
+def test_several_jobs_have_a_row_each_and_a_block_in_the_details() -> None:
     """Each job's verdict and the joint bill, in 80 columns."""
     result = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", *AS_OF)
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs, ")
-    assert all(any(line.startswith(f"  {job}: ") for line in lines) for job in ("chat", "code", "small"))
+    assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs on ")
+    jobs = ("chat", "code", "small")
+    assert all(any(line.startswith(f"  {job} ") for line in lines) for job in jobs)
+    whole = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", "--details", *AS_OF).stdout
+    assert all(f"\n  {job}: " in whole for job in jobs)
     assert max(len(line) for line in lines if not line.startswith("planner ")) <= WIDTH
