@@ -106,7 +106,7 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     asked = shlex.join(["planner", *typed])
     export = "planner export plan.json --all -o run"
     run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
-    other = next((_asked_why(job, option) for job in plan.jobs for option in job.runner_up if option.gpu), "")
+    other = next((_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu), "")
     asked_of_explain = shlex.join(["planner", "explain", *without_options(typed[1:], OF_SOLVE)])
     alone = len(plan.planned) == 1 and plan.jobs
     why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain

@@ -167,12 +167,12 @@ def build_joint_inputs(
 def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]]:
     """Return providers with their GPUs, and the labels of offers, that jobs name."""
     named = {(job.provider, job.gpu) for job in jobs}
-    named |= {(runner_up.provider, runner_up.gpu) for job in jobs for runner_up in job.runner_up}
+    named |= {(runner_up.provider, runner_up.gpu) for job in jobs for runner_up in job.next_best}
     named |= {(fallback.provider, fallback.gpu) for job in jobs for fallback in job.fallbacks}
-    rented = {job.offer for job in jobs} | {machine.offer for job in jobs for machine in job.beside}
+    rented = {job.offer for job in jobs} | {machine.offer for job in jobs for machine in job.separate_machines}
     rented |= {hosted.offer for job in jobs if job.inference for hosted in job.inference.api}
     for way in (way for job in jobs for fallback in job.fallbacks for way in fallback.jobs):
-        others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
+        others = [*way.get("separate_machines", ()), *(way.get("inference") or {}).get("api", ())]
         rented |= {str(part["offer"]) for part in (way, *others)}
     return named, rented
 

@@ -191,6 +191,6 @@ def _summary(plan: Plan, job: str) -> ModelSummary:
             "architecture": chosen.architecture,
             "tokens": chosen.tokens,
             "loss": chosen.loss,
-            "cost_usd": plan.cost_usd.expected,
+            "cost_usd": plan.cost.expected,
         }
     return ModelSummary(**found)

@@ -30,7 +30,7 @@ def _first_line(plan: Plan) -> str:
     """Return how many jobs on what, dollars, and when the last one ends at the confidence; less of the machines."""
     named = jobs_text(len(plan.jobs)) if len(plan.jobs) > 1 else ""
     late = f", by {timetable.moment_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
-    figures = f"{words.usd(plan.cost_usd.expected)}{late}" if plan.cost_usd else late.removeprefix(", ")
+    figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost_usd else late.removeprefix(", ")
     forms = [f"{named} on {machines}".strip() if named else machines for machines in machine_forms(plan)]
     return plan_text.summary_line(plan.scenario, *(f"{form}, {figures}" for form in [*forms, named] if form))
 
@@ -121,7 +121,7 @@ def _place(job: Assignment) -> str:
 
 def _sections(plan: Plan) -> list[str]:
     need, room = _need_text(plan), line_room()
-    cost = plan.cost_usd or Spread(expected=0.0, low=0.0, high=0.0)
+    cost = plan.cost or Spread(expected=0.0, low=0.0, high=0.0)
     notes = dict.fromkeys((*plan.warnings, *itertools.chain(*(job.notes for job in plan.jobs))))
     over_time = timetable.timetable_sections(plan)
     parts = (

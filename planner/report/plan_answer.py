@@ -76,10 +76,10 @@ def ways_of(plan: Plan, job: Assignment) -> list[Way]:
     named = [
         *((option.label, option) for option in job.safer),
         *([("measured", known)] if known is not None else []),
-        *(("at risk", option) for option in job.riskier),
+        *(("at risk", option) for option in job.cheaper_at_risk),
         *(("faster", option) for option in plan.faster),
-        *((_rung_name(option, own), option) for option in job.ladder),
-        *(("next", option) for option in job.runner_up),
+        *((_rung_name(option, own), option) for option in job.methods),
+        *(("next", option) for option in job.next_best),
     ]
     rows = [own]
     for name, option in named:

@@ -340,7 +340,7 @@ def spot(job: Assignment) -> list[str]:
     if policy is None:
         return []
     if policy.basis:  # a guess: from no machines at all to machines at any time
-        most = words.usd(policy.saving_usd + policy.luck_usd)
+        most = words.usd(policy.saving_usd + policy.outage_usd)
         saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
     else:
         saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
@@ -390,7 +390,7 @@ def outlay_text(plan: Plan) -> str:
     if not plan.outlay_usd or plan.cost_usd is None:
         return ""
     whose = "the job is" if len(plan.jobs) == 1 else "the jobs are" if plan.jobs else "the service is"
-    charged = f"{whose} charged with {words.usd(plan.cost_usd.expected)}"
+    charged = f"{whose} charged with {words.usd(plan.cost.expected)}"
     counts = ", which is what budget_usd counts" if plan.budget_usd is not None else ""
     bought = plan.jobs[0].purchase if len(plan.jobs) == 1 else None
     is_known = bought is not None and bought.is_bought and bought.rent_usd_per_hour is not None
@@ -503,7 +503,7 @@ def assumed_market_text(plan: Plan) -> str:
     saved = [job.spot.saving_usd for job in plan.jobs if job.spot is not None and job.spot.basis]
     if not saved or plan.budget_usd is None or plan.cost_usd is None:
         return ""
-    usd = plan.cost_usd.expected + math.fsum(saved)
+    usd = plan.cost.expected + math.fsum(saved)
     if usd <= plan.budget_usd:
         return ""
     whole = "the same run" if len(plan.jobs) == 1 else "the same plan"
@@ -524,9 +524,10 @@ def evidence(job: Assignment) -> list[str]:
 def pick_text(job: Assignment) -> str:
     """Return what the cheapest of many uncertain estimates costs more on average; empty where it is little."""
     rests = job.evidence
-    if rests is None or rests.flattery is None or rests.estimates is None:
+    if rests is None or rests.optimizer_curse is None or rests.estimates is None:
         return ""
-    return f"cheapest of {rests.estimates:,} estimates: such picks cost {rests.flattery * 100:.0f} % more on average"
+    more = f"{rests.optimizer_curse * 100:.0f} % more on average"
+    return f"cheapest of {rests.estimates:,} estimates: such picks cost {more}"
 
 
 def prices(job: Assignment) -> list[str]:

@@ -130,7 +130,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
     times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
-    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
     lines = [
@@ -181,7 +181,7 @@ def _block(job: Assignment) -> list[str]:
         *([words.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
         words.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
         words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
-        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
+        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.methods else []),
     ]
     summary = summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
@@ -191,8 +191,8 @@ def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
     rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost_usd is not None:
-        spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
-        rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
+        spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
+        rows.append(("total", spread, words.usd(plan.cost.expected)))
     return [
         f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
         for name, how, amount in rows

@@ -58,7 +58,7 @@ def shown_differences(answer: WhatIf) -> tuple[float, float]:
     before, after = answer.before, answer.after
     usd = hours = 0.0
     if before.cost_usd and after.cost_usd:
-        usd = shown_difference(before.cost_usd.expected, after.cost_usd.expected)
+        usd = shown_difference(before.cost.expected, after.cost.expected)
     if before.hours and after.hours:
         hours = shown_hours_difference(before.hours.expected, after.hours.expected)
     return usd, hours

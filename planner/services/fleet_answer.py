@@ -44,7 +44,7 @@ def _first_line(plan: Plan, alone: Service | None) -> str:
         forms = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
         return plan_text.summary_line(plan.scenario, *forms)
     month = sum(service.fleet.usd_per_month for service in plan.services)
-    usd = words.usd(plan.cost_usd.expected) if plan.cost_usd else ""
+    usd = words.usd(plan.cost.expected) if plan.cost_usd else ""
     served = f"{len(plan.services)} services" if len(plan.services) > 1 else plan.services[0].name
     if not plan.jobs:
         kinds = " and ".join(machines_text(service.fleet) for service in plan.services)
@@ -249,7 +249,7 @@ def _whole_bill_text(plan: Plan) -> str:
         return ""
     parts = [f"{words.usd(part.cost_usd)} {words.sanitise(part.name)}" for part in plan.planned]
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
-    return f"{words.usd(plan.cost_usd.expected)}{budget}: {', '.join(parts)}"
+    return f"{words.usd(plan.cost.expected)}{budget}: {', '.join(parts)}"
 
 
 def _proof_text(plan: Plan, service: Service, named: bool = False) -> str:

@@ -73,7 +73,7 @@ def explain_together(
         status=plan.status,
         compared_by=of_jobs.compared_by,
         plan=f"{of_jobs.plan}; {of_service.plan}",
-        cost_usd=plan.cost_usd.expected,
+        cost_usd=plan.cost.expected,
         hours=plan.hours.expected,
         notes=of_jobs.notes,
         binding=binding,
@@ -157,7 +157,7 @@ def _solved(
     return step.model_copy(
         update={
             "plan": _machines(after),
-            "cost_usd": after.cost_usd.expected,
+            "cost_usd": after.cost.expected,
             "hours": after.hours.expected,
             "delta_usd": -(saved.cost_usd or 0.0),
             "delta_hours": -(saved.hours or 0.0),

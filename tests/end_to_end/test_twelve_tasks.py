@@ -37,7 +37,7 @@ def task_1_a_scenario_of_two_jobs_and_two_offers() -> None:
     frame = plan.to_dataframe().set_index("name")
     assert plan.status == "optimal" and plan.cost_usd is not None
     assert frame.loc[["chat", "code"], ["cost_usd", "hours", "vram_gib", "tokens_per_second"]].gt(0).all().all()
-    assert abs(plan.to_dataframe("bill")["usd"].sum() - plan.cost_usd.expected) < 1e-9
+    assert abs(plan.to_dataframe("bill")["usd"].sum() - plan.cost.expected) < 1e-9
 
 
 def task_2_deadlines_and_budgets_into_a_frame_and_a_plot(folder: Path) -> None:

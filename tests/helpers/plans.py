@@ -102,7 +102,7 @@ def make_assignment(**changes: Any) -> Assignment:
         "steps": 687,
         "step_seconds": 109.8,
         "sigma": 0.17,
-        "sigma_tail": 0.25,
+        "sigma_in_tails": 0.25,
         "hours": {"expected": 21.42, "low": 17.0, "high": 27.1, "at_confidence": 28.0},
         "start_hours": 0.31,
         "training_hours": 20.6,
@@ -115,8 +115,8 @@ def make_assignment(**changes: Any) -> Assignment:
         "price_date": "2026-08-20",
         "price_age_days": 12,
         "price_source": "vast listing",
-        "ladder": LADDER,
-        "runner_up": RUNNER_UP,
+        "methods": LADDER,
+        "next_best": RUNNER_UP,
     }
     data["techniques"] = {**TECHNIQUES, **changes.pop("techniques", {})}
     data["vram_gib"] = {**VRAM, **changes.pop("vram_gib", {})}
@@ -136,7 +136,7 @@ def make_plan(*jobs: Assignment, **changes: Any) -> Plan:
         "seconds": 0.2,
         "as_of": "2026-09-01",
         "candidates": {"made": 2954, "rejected": 410, "dominated": 2500},
-        "cost_usd": {"expected": 2.82, "low": 2.3, "high": 3.6},
+        "cost": {"expected": 2.82, "low": 2.3, "high": 3.6},
         "hours": {"expected": 21.42, "low": 17.0, "high": 27.1, "at_confidence": 28.0},
         "jobs": [job.model_dump() for job in chosen],
     }
@@ -150,7 +150,7 @@ def make_infeasible(**changes: Any) -> Plan:
         "objective": None,
         "bound": None,
         "gap": None,
-        "cost_usd": None,
+        "cost": None,
         "hours": None,
         "jobs": [],
         "infeasible": {
@@ -212,7 +212,7 @@ def make_service_plan(**changes: Any) -> Plan:
         **{"scenario": "desk", "status": "optimal", "objective": 1204.0, "bound": 1204.0, "gap": 0.0},
         **{"solver": "highs", "seconds": 0.1, "as_of": "2026-09-01"},
         "candidates": {"made": 12, "rejected": 0, "dominated": 11, "offers": 3},
-        "cost_usd": {"expected": 1204.0, "low": 1204.0, "high": 1204.0},
+        "cost": {"expected": 1204.0, "low": 1204.0, "high": 1204.0},
         "hours": {"expected": 730.0, "low": 730.0, "high": 730.0, "at_confidence": 730.0},
         "services": [service],
     }

@@ -22,15 +22,15 @@ def team(*jobs: Any, **changes: Any) -> Plan:
     """The plan of several jobs, with the sums that follow from them."""
     needs = needed_at_once(jobs)
     whole = plan_figures(tuple(jobs))
-    cost, hours = whole["cost_usd"].model_dump(), whole["hours"].model_dump()
-    data = {"scenario": "team", "cost_usd": cost, "hours": hours, "at_one_time": [one.model_dump() for one in needs]}
+    cost, hours = whole["cost"].model_dump(), whole["hours"].model_dump()
+    data = {"scenario": "team", "cost": cost, "hours": hours, "at_one_time": [one.model_dump() for one in needs]}
     return make_plan(*jobs, **data | changes)
 
 
 def private(name: str, usd: float = 3.0, **changes: Any) -> Any:
     """A job on one card of a private host."""
     cost = {"expected": usd, "low": usd, "high": usd}
-    own = {"name": name, "gpu": "A5000", "tier": "community", "cost_usd": usd, "cost": cost, "runner_up": []}
+    own = {"name": name, "gpu": "A5000", "tier": "community", "cost_usd": usd, "cost": cost, "next_best": []}
     return make_assignment(**own | {"end_at_hours": 28.0} | changes)
 
 
@@ -89,7 +89,7 @@ def test_a_risk_of_one_job_names_it_and_one_of_all_does_not() -> None:
 def test_the_bill_of_all_jobs_adds_up_by_item() -> None:
     """Items of the same name are one; the total is that of the plan."""
     plan = team(private("a"), private("b", 4.0))
-    plan = plan.model_copy(update={"cost_usd": Spread(expected=5.64, low=5.0, high=6.0)})
+    plan = plan.model_copy(update={"cost": Spread(expected=5.64, low=5.0, high=6.0)})
     text = " ".join(render_answer(plan).split())
     assert "Bill $5.64 in all ($5.00 to 6.00): $5.44 GPU on demand, $0.20 storage; not included: transfer out" in text
 

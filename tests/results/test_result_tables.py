@@ -53,10 +53,10 @@ def test_the_bill_adds_up_to_the_dollars_of_the_plan(name: str) -> None:
     plan = plan_of(name)
     assert plan.cost_usd is not None
     bill = plan.to_dataframe("bill")
-    assert math.isclose(bill["usd"].sum(), plan.cost_usd.expected, rel_tol=1e-12)
+    assert math.isclose(bill["usd"].sum(), plan.cost.expected, rel_tol=1e-12)
     jobs = plan.to_dataframe()
     assert list(jobs["name"]) == [part.name for part in plan.planned]
-    assert math.isclose(jobs["cost_usd"].sum(), plan.cost_usd.expected, rel_tol=1e-12)
+    assert math.isclose(jobs["cost_usd"].sum(), plan.cost.expected, rel_tol=1e-12)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_the_bill_is_the_sum_and_the_service_starts_when_the_job_has_ended(plan:
     scenario = both()
     job, service = solve(without_services(scenario, 0.0)), solve(services_alone(scenario))
     assert plan.cost_usd is not None and job.cost_usd is not None and service.cost_usd is not None
-    assert plan.cost_usd.expected == pytest.approx(job.cost_usd.expected + service.cost_usd.expected)
+    assert plan.cost.expected == pytest.approx(job.cost.expected + service.cost.expected)
     assert plan.services[0].starts_at_hours == pytest.approx(plan.jobs[0].hours.at_confidence + 2.0)
     assert plan.hours is not None and plan.hours.expected == pytest.approx(plan.services[0].starts_at_hours + 720.0)
     assert Plan.model_validate(json.loads(json.dumps(plan.model_dump(mode="json", by_alias=True)))) == plan
@@ -155,7 +155,7 @@ def test_a_service_pays_no_more_upfront_than_the_limit() -> None:
         scenario = parse_scenario(f"{FILE}{term}\n", set_=(f"limits.outlay_usd={most}",))
         plan = solve(scenario, explains=False)
         assert plan.outlay_usd == paid and plan.cost_usd is not None
-        usd.append(plan.cost_usd.expected)
+        usd.append(plan.cost.expected)
         library = read_library(["llama-3.1-8b"])
         wrong = audit(plan.model_copy(update={"outlay_usd": paid + 1.0}), scenario, library)
         assert "outlay_usd" in [one.what for one in wrong]

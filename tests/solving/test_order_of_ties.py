@@ -55,7 +55,7 @@ def planned(*offers: dict[str, Any]) -> Plan:
 
 def usd_of(plan: Plan) -> float:
     assert plan.cost_usd is not None
-    return plan.cost_usd.expected
+    return plan.cost.expected
 
 
 @pytest.mark.parametrize("step", BETTER_AND_WORSE)

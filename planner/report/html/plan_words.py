@@ -30,7 +30,7 @@ def headline(plan: Plan) -> str:
         return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    cost, proof = words.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
+    cost, proof = words.usd(plan.cost.expected), plan_sections.format_optimality(plan)
     figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
@@ -51,9 +51,9 @@ def warnings(plan: Plan) -> list[str]:
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and range or probability."""
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return []
-    cost, hours = plan.cost_usd, plan.hours
+    cost, hours = plan.cost, plan.hours
     found = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
