@@ -63,7 +63,7 @@ def library_of(scenarios: Sequence[Scenario]) -> Library:
 
 def difference(before: Plan, after: Plan) -> Delta:
     """Return expected dollars and hours of `after` less those of `before`; None if either has no plan."""
-    if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
+    if before.cost is None or after.cost is None or before.hours is None or after.hours is None:
         return Delta(cost_usd=None, hours=None)
     losses = [loss_of(job.model for job in plan.jobs) for plan in (before, after)]
     return Delta(
@@ -250,7 +250,7 @@ def _fix(fault: Fault, one: SweepRange) -> str:
 
 def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
     """Return the figures of a plan that a sweep keeps."""
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return Cell(values=values, status=plan.status, cut=plan.cut)
     return Cell(
         values=values,
@@ -351,7 +351,7 @@ def tornado(
 
 def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, float]:
     """Return the sort key of a bar: what can fail first, then larger effect, then wider span, to two decimals."""
-    usd = [plan.cost.expected if plan.cost_usd else 0.0, bar.down.cost_usd, bar.up.cost_usd]
+    usd = [plan.cost.expected if plan.cost else 0.0, bar.down.cost_usd, bar.up.cost_usd]
     hours = [plan.hours.expected if plan.hours else 0.0, bar.down.hours, bar.up.hours]
     known = [value for value in (hours if better == "sooner" else usd) if value is not None]
     effect = bar.effect_hours if better == "sooner" else bar.effect_usd

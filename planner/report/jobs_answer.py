@@ -30,7 +30,7 @@ def _first_line(plan: Plan) -> str:
     """Return how many jobs on what, dollars, and when the last one ends at the confidence; less of the machines."""
     named = jobs_text(len(plan.jobs)) if len(plan.jobs) > 1 else ""
     late = f", by {timetable.moment_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
-    figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost_usd else late.removeprefix(", ")
+    figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost else late.removeprefix(", ")
     forms = [f"{named} on {machines}".strip() if named else machines for machines in machine_forms(plan)]
     return plan_text.summary_line(plan.scenario, *(f"{form}, {figures}" for form in [*forms, named] if form))
 

@@ -123,7 +123,7 @@ def crossed_limits(plan: Plan, job: Assignment, fallback: Fallback) -> str:
     It misses a limit that its expected figure exceeds, and may miss one that only its figure at confidence exceeds.
     """
     late = job.hours.at_confidence / job.hours.expected if job.hours.expected > 0 else 1.0
-    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost.expected if plan.cost_usd else 0.0
+    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost.expected if plan.cost else 0.0
     limits = (
         ("the deadline", job.deadline_hours, job.hours.expected + wait, job.hours.at_confidence + wait, hours),
         ("the budget", plan.budget_usd, cost, plan.cost_at_confidence, fallback.usd),
@@ -317,7 +317,7 @@ LEAST_COST_IS = {
 def near_tie(plan: Plan) -> list[str]:
     """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
     least = plan.least_cost_usd
-    if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost.expected):
+    if least is None or plan.cost is None or words.usd(least) == words.usd(plan.cost.expected):
         return []
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""

@@ -387,7 +387,7 @@ def budget(plan: Plan) -> list[str]:
 
 def outlay_text(plan: Plan) -> str:
     """Return what is paid on the first day next to what the jobs are charged with; empty where nothing is."""
-    if not plan.outlay_usd or plan.cost_usd is None:
+    if not plan.outlay_usd or plan.cost is None:
         return ""
     whose = "the job is" if len(plan.jobs) == 1 else "the jobs are" if plan.jobs else "the service is"
     charged = f"{whose} charged with {words.usd(plan.cost.expected)}"
@@ -501,7 +501,7 @@ def assumed_market_text(plan: Plan) -> str:
     On demand on the same machines; a plan on a market that is fitted to traces, or without a budget, has no such line.
     """
     saved = [job.spot.saving_usd for job in plan.jobs if job.spot is not None and job.spot.basis]
-    if not saved or plan.budget_usd is None or plan.cost_usd is None:
+    if not saved or plan.budget_usd is None or plan.cost is None:
         return ""
     usd = plan.cost.expected + math.fsum(saved)
     if usd <= plan.budget_usd:

@@ -130,7 +130,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
     times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
-    rest = [words.usd(plan.cost.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost.expected)] if plan.cost else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
     lines = [
@@ -190,7 +190,7 @@ def _block(job: Assignment) -> list[str]:
 def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
     rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
-    if plan.cost_usd is not None:
+    if plan.cost is not None:
         spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
         rows.append(("total", spread, words.usd(plan.cost.expected)))
     return [

@@ -44,7 +44,7 @@ def _first_line(plan: Plan, alone: Service | None) -> str:
         forms = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
         return plan_text.summary_line(plan.scenario, *forms)
     month = sum(service.fleet.usd_per_month for service in plan.services)
-    usd = words.usd(plan.cost.expected) if plan.cost_usd else ""
+    usd = words.usd(plan.cost.expected) if plan.cost else ""
     served = f"{len(plan.services)} services" if len(plan.services) > 1 else plan.services[0].name
     if not plan.jobs:
         kinds = " and ".join(machines_text(service.fleet) for service in plan.services)
@@ -245,7 +245,7 @@ def _bill_text(service: Service) -> str:
 
 
 def _whole_bill_text(plan: Plan) -> str:
-    if plan.cost_usd is None:
+    if plan.cost is None:
         return ""
     parts = [f"{words.usd(part.cost_usd)} {words.sanitise(part.name)}" for part in plan.planned]
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"

@@ -113,7 +113,7 @@ def render_services(plan: Plan) -> str:
 
 def several_lines(plan: Plan) -> list[str]:
     """Return the first lines of a plan of several services: what all cost, how far that is proven, what they share."""
-    usd = plan.cost.expected if plan.cost_usd else 0.0
+    usd = plan.cost.expected if plan.cost else 0.0
     month = math.fsum(service.fleet.usd_per_month for service in plan.services)
     text = (
         f"{words.sanitise(plan.scenario)}: {len(plan.services)} services, {words.usd(month)} a month, "
@@ -198,7 +198,7 @@ def fleet_headline(service: Service) -> str:
 
 def both_headline(plan: Plan) -> str:
     """Return the first line of a plan of jobs and services: what both cost, and when a service starts."""
-    whole = plan.cost.expected if plan.cost_usd else 0.0
+    whole = plan.cost.expected if plan.cost else 0.0
     later = [service for service in plan.services if service.starts_at_hours > 0]
     starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
@@ -367,7 +367,7 @@ def _api(fleet: Fleet) -> list[str]:
 
 
 def _budget(plan: Plan) -> list[str]:
-    if plan.budget_usd is None or plan.cost_usd is None:
+    if plan.budget_usd is None or plan.cost is None:
         return []
     return [f"budget {words.usd(plan.budget_usd)}, {words.usd(plan.budget_usd - plan.cost.expected)} left"]
 

@@ -209,7 +209,7 @@ def _solved_together(asked: _Asked, change: Relaxation) -> Relaxation | None:
     except ScenarioError:  # a limit that cannot be left out
         return None
     plan = solve_services(scenario, asked.library, asked.options, perf_counter(), explains=False)
-    if plan.cost_usd is None:
+    if plan.cost is None:
         return None
     usd = plan.cost.expected
     return change.model_copy(update={"then": f"${usd:,.2f} for all services", "cost_usd": usd})
@@ -345,7 +345,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         for service in served.services
     )
     usd = math.fsum(service.cost_usd for service in services)
-    assert plan.objective is not None and plan.cost_usd is not None and plan.hours is not None
+    assert plan.objective is not None and plan.cost is not None and plan.hours is not None
     objective = plan.objective + usd
     bound = None if plan.bound is None else plan.bound + services_bound_usd(served)
     ends = max(service.starts_at_hours + service.for_hours for service in services)

@@ -510,7 +510,7 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
-    if plan.cost_usd is None or plan.hours is None or plan.objective is None:
+    if plan.cost is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
     description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {plan.hours.at_confidence:,.1f} h"

@@ -64,7 +64,7 @@ def timetable_sections(plan: Plan) -> dict[str, list[str]]:
 def _timetable_headlines(plan: Plan) -> list[str]:
     """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
     jobs = jobs_text(len(plan.jobs))
-    rest = [words.usd(plan.cost.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost.expected)] if plan.cost else []
     rest = [*rest, format_optimality(plan)]
     if plan.hours is None:
         return [", ".join((jobs, *rest))]
@@ -167,7 +167,7 @@ def _baseline(plan: Plan) -> list[str]:
         return ["neither the order of due dates nor cheapest first keeps every limit"]
     usd, hours, by_time = plan.baseline.cost_usd, plan.baseline.hours, plan.baseline.compares == "time"
     own, other = plan.objective or 0.0, hours if by_time else usd
-    if plan.tie_decided_by is not None and plan.cost_usd is not None:
+    if plan.tie_decided_by is not None and plan.cost is not None:
         own = plan.cost.expected  # what is shown, which a near tie preferred to the objective
     word = ("later" if other > own else "earlier") if by_time else "more" if other > own else "less"
     same = own <= 0 or abs(other - own) <= 0.0005 * own

@@ -101,7 +101,7 @@ def _check_record(plan: Plan, expected: dict[str, Any]) -> None:
     """Check cost, hours and machines."""
     assert plan.status == expected["status"]
     assert machines_of(plan) == expected["jobs"]
-    if plan.cost_usd is not None and plan.hours is not None:
+    if plan.cost is not None and plan.hours is not None:
         assert plan.cost.expected == pytest.approx(expected["cost_usd"], abs=0.02, rel=1e-6)
         assert plan.hours.expected == pytest.approx(expected["hours"], abs=0.02, rel=1e-5)
 
@@ -121,7 +121,7 @@ def test_solver_of_another_family_finds_the_same_optimum(name: str) -> None:
     assert other.status == one.status
     if one.services and one.objective is not None and one.gap is not None:  # a path through a pool, within its gap
         assert other.objective == pytest.approx(one.objective, rel=one.gap + 1e-6)
-    elif one.objective is not None and one.cost_usd is not None and other.cost_usd is not None:
+    elif one.objective is not None and one.cost is not None and other.cost is not None:
         assert other.objective == pytest.approx(one.objective, abs=1e-4, rel=1e-6)
         assert other.cost.expected == pytest.approx(one.cost.expected, abs=0.006)
         assert [job.offer for job in other.jobs] == [job.offer for job in one.jobs]

@@ -28,7 +28,7 @@ def solved(scenario: Scenario) -> Plan:
 
 def usd(plan: Plan) -> float:
     """Return the expected dollars of a plan."""
-    assert plan.cost_usd is not None
+    assert plan.cost is not None
     return plan.cost.expected
 
 

@@ -70,7 +70,7 @@ def test_what_is_said_of_a_budget_that_binds_holds() -> None:
         plan = planner.solve(scenario_within(round(least * times, 2), offers))
         assert plan.objective is not None and plan.cost_at_confidence is not None
         assert plan.cost_at_confidence <= least * times * (1 + 1e-6)
-        assert plan.bound is not None and plan.gap is not None and plan.cost_usd is not None
+        assert plan.bound is not None and plan.gap is not None and plan.cost is not None
         objectives.append(plan.objective)
         bounds.append(plan.bound)
         told = [note for note in plan.warnings if "another plan within the budget may cost up to" in note]

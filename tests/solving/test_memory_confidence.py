@@ -98,7 +98,7 @@ def test_what_only_risk_excludes_is_named_with_the_setting_that_admits_it() -> N
     setting = riskier.note.partition(": ")[2]
     assert setting.startswith("jobs.j.confidence.memory=0.")
     again = solved(longer, setting)
-    assert again.cost_usd is not None and riskier.cost_usd is not None
+    assert again.cost is not None and riskier.cost_usd is not None
     assert again.cost.expected == pytest.approx(riskier.cost_usd, abs=0.006)
     assert again.jobs[0].vram_gib.fit_probability < 0.99
     assert riskier.cost_usd < job.cost_usd * 0.99

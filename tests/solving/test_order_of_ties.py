@@ -54,7 +54,7 @@ def planned(*offers: dict[str, Any]) -> Plan:
 
 
 def usd_of(plan: Plan) -> float:
-    assert plan.cost_usd is not None
+    assert plan.cost is not None
     return plan.cost.expected
 
 

@@ -58,7 +58,7 @@ def test_jobs_side_by_side_cost_what_the_best_of_all_choices_costs(limit: float)
         assert plan.status == "infeasible" and plan.infeasible is not None
         assert [one.setting for one in plan.infeasible.relax] == ["limits.max_kilowatts=1.16"]
         return
-    assert plan.cost_usd is not None
+    assert plan.cost is not None
     assert plan.cost.expected == pytest.approx(min(sum(DOLLARS[gpu] for gpu in pair) for pair in fits))
     assert drawn(plan) <= limit
 
@@ -67,7 +67,7 @@ def test_jobs_side_by_side_cost_what_the_best_of_all_choices_costs(limit: float)
 def test_jobs_in_turn_never_draw_more_at_any_moment(limit: float) -> None:
     """Three jobs take turns on what the limit allows at one time."""
     plan = solved(jobs_of(3, {"max_kilowatts": limit}, "over_time"))
-    assert plan.cost_usd is not None and drawn(plan) <= limit
+    assert plan.cost is not None and drawn(plan) <= limit
     # worked: an H100 draws 1.008 kW, so below that all three take A100 of 0.576 kW
     assert plan.cost.expected == pytest.approx(60.0 if limit < 1.008 else 30.0)
 

@@ -153,7 +153,7 @@ def test_files_to_download_are_those_of_the_commands(page: Page, folder: Path) -
     result = CliRunner().invoke(main, ["solve", str(folder / "mine.yaml"), "--json", "--as-of", "2026-11-21"])
     assert json.loads(result.stdout)["cost"]["expected"] == pytest.approx(plan["usd"])
     found = Plan.model_validate_json(page.post("file", values=values, file="plan").json()["text"])
-    assert found.cost_usd is not None and found.cost.expected == plan["usd"]
+    assert found.cost is not None and found.cost.expected == plan["usd"]
     report = page.post("file", values=values, file="report").json()["text"]
     assert report.startswith("<!doctype html>") and len(report.encode()) < 300_000
 

@@ -164,7 +164,7 @@ def test_files_of_a_service_are_those_of_the_commands(page: Page, folder: Path) 
     done = CliRunner().invoke(main, ["solve", str(folder / "mine.yaml"), "--json", "--as-of", "2026-11-21"])
     plan = Plan.model_validate_json(page.post("file", values=values, file="plan").json()["text"])
     solved = Plan.model_validate_json(done.stdout)
-    assert plan.services == solved.services and plan.cost_usd is not None and plan.cost.expected == shown["usd"]
+    assert plan.services == solved.services and plan.cost is not None and plan.cost.expected == shown["usd"]
     packed = base64.b64decode(page.post("file", values=values, file="exports").json()["base64"])
     archive = zipfile.ZipFile(io.BytesIO(packed))
     (folder / "plan.json").write_bytes(archive.read("plan.json"))

@@ -100,7 +100,7 @@ def bill_figure(plan: Plan) -> Figure:
         for reservation in plan.reservations
     ]
     lead = ""
-    if plan.cost_usd is not None:
+    if plan.cost is not None:
         spread = words.usd_between(plan.cost.low, plan.cost.high)
         total = words.usd(plan.cost.expected)
         lead = f"{total} expected; {spread} with 80 % probability"

@@ -28,7 +28,7 @@ def headline(plan: Plan) -> str:
         return services.both_headline(plan)
     if plan.services:
         return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
-    if not plan.jobs or plan.cost_usd is None or plan.hours is None:
+    if not plan.jobs or plan.cost is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
     cost, proof = words.usd(plan.cost.expected), plan_sections.format_optimality(plan)
     figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"

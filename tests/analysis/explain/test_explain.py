@@ -102,7 +102,7 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     """Dollars and hours of the head and of the row of the plan are those of `solve`, to the last digit shown."""
     scenario = scenario_of(job={"deadline": f"{hours}h"}, objective=objective, budget_usd=3)
     plan = solved(scenario)
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return
     told = explain(scenario, library=library())
     assert told.cost_usd is not None and told.hours is not None

@@ -23,13 +23,13 @@ def moved(text: str = SMALL, by: float = 0.2) -> Tornado:
 def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
     """Each end is the plan of the scenario with the settings of that end, and the effect the larger change."""
     answer = moved(text)
-    base = answer.base.cost.expected if answer.base.cost_usd else 0.0
+    base = answer.base.cost.expected if answer.base.cost else 0.0
     assert answer.bars
     for bar in answer.bars if text == SMALL else answer.bars[::3]:
         for end in (bar.down, bar.up):
             plan = solved(*end.settings, text=text)
             assert end.status == plan.status
-            assert end.cost_usd == (plan.cost.expected if plan.cost_usd else None)
+            assert end.cost_usd == (plan.cost.expected if plan.cost else None)
         changes = [abs(end.cost_usd - base) for end in (bar.down, bar.up) if end.cost_usd is not None]
         assert bar.effect_usd == max(changes, default=0.0)
         took = answer.base.hours.expected if answer.base.hours else 0.0
