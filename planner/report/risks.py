@@ -32,7 +32,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         *(("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut),
         ("weights to convert", job.conversion),
         ("an outlay", plan_sections.outlay_text(plan)),
-        ("a private person's machine", _private_text(job)),
+        ("a private person's machine", _private_text(job, len(plan.jobs) > 1)),
         ("spot without fallback", _no_fallback_text(job)),
         ("speed is a prior", plan_sections.prior_text(job)),
         ("speed is an upper bound", _bound_text(job)),
@@ -95,12 +95,12 @@ def _host_text(job: Assignment) -> str:
     return f"memory of the host: {plan_sections.host_memory_text(host)}" if host is not None and host.assumed else ""
 
 
-def _private_text(job: Assignment) -> str:
+def _private_text(job: Assignment, of_several: bool) -> str:
     if job.tier != "community":
         return ""
     secure, text = _safer(job, "secure"), "a private person's machine"
     if secure is None:  # not searched for: of several jobs, or for want of time
-        return f"{text} (--set limits.tiers.forbid=[community] excludes it)"
+        return f"{text} (--set limits.tiers.forbid=[community] excludes it)" if of_several else text
     if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
     return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {secure.note})"

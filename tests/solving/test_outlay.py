@@ -108,7 +108,7 @@ def test_what_is_paid_for_a_term_counts_upfront_alone() -> None:
     hurried = [{**JOB, **SEEN, "name": name, "deadline": "12h"} for name in "ab"]
     for most, usd in ((16, 30.6), (15, 35.3), (7, 40.0)):  # two months, one and a rented machine, none
         asked = {"name": "s", "jobs": hurried, "offers": [RENTED, TERM], "limits": {"outlay_usd": most}}
-        cost = solved(read(asked)).cost_usd
+        cost = solved(read(asked)).cost
         assert cost is not None and cost.expected == pytest.approx(usd)
     block = {**DESK, "provider": "block", "block": {"start": "0h", "end": "24h", "usd": 9}}
     assert solved(jobs_of(2, block, RENTED, outlay_usd=9)).outlay_usd == 9
