@@ -47,7 +47,7 @@ def dollars_by_level(paths: Sequence[Path]) -> dict[str, dict[str, float | None]
         for level in LEVELS:
             settings = [f"jobs.{index}.confidence.memory={level}" for index in range(len(scenario.jobs))]
             plan = solve(change_scenario(scenario, settings))
-            usd = plan.cost_usd.expected if plan.cost_usd is not None else None
+            usd = plan.cost.expected if plan.cost is not None else None
             found.setdefault(path.stem, {})[f"{level:g}"] = usd
     return found
 

@@ -603,7 +603,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         profile=recipe.framework,
         profiled=framework_of(library, recipe.framework).profiled,
         sigma=sigma,
-        sigma_tail=tail,
+        sigma_in_tails=tail,
         assumed=resolved.assumed,
         conversion=training_conversion(resolved.architecture, recipe.weight_bits),
         notes=_notes(resolved, capacity, library),

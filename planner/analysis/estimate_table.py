@@ -476,6 +476,6 @@ def _speed_columns(
         "processed_tokens_per_second": step.tokens_per_second,
         "step_seconds": step.seconds,
         "sigma": spread.display,
-        "sigma_tail": spread.tail,
+        "sigma_in_tails": spread.tail,
         **{f"seconds_{name}": seconds for name, seconds in step.visible.items()},
     }

@@ -375,8 +375,8 @@ def _pace_left(job: Assignment, progress: Progress, left: int) -> tuple[float, f
     """Return the expected wall seconds of a step that is left, and the spread of its ln."""
     planned, pace, observed = planned_step_seconds(job), progress.pace, observed_step_seconds(job, progress)
     if pace is None or observed is None:
-        return planned, max(job.sigma_tail, LEAST_SPREAD)
-    noise, prior = max(pace.noise(left), LEAST_SPREAD), max(job.sigma_tail, LEAST_SPREAD)
+        return planned, max(job.sigma_in_tails, LEAST_SPREAD)
+    noise, prior = max(pace.noise(left), LEAST_SPREAD), max(job.sigma_in_tails, LEAST_SPREAD)
     weight = prior**2 / (prior**2 + noise**2)
     mean = weight * math.log(observed) + (1.0 - weight) * math.log(planned)
     return math.exp(mean), noise * prior / math.hypot(noise, prior)
@@ -393,7 +393,7 @@ def end_of(
         hours=Spread(
             expected=elapsed_hours + found.left_hours, low=elapsed_hours + hours[0], high=elapsed_hours + hours[1]
         ),
-        cost_usd=Spread(expected=spent_usd + found.left_usd, low=spent_usd + usd[0], high=spent_usd + usd[1]),
+        cost=Spread(expected=spent_usd + found.left_usd, low=spent_usd + usd[0], high=spent_usd + usd[1]),
         deadline_probability=_on_time(job, found, elapsed_hours, confidence),
         left_hours=found.left_hours,
     )

@@ -506,7 +506,7 @@ def _planned(job: Assignment, asked: Job, scenario: Scenario) -> PlannedProgress
         tokens_per_second=job.tokens_per_step / planned_step_seconds(job),
         unit=job.unit,
         hours=job.hours,
-        cost_usd=job.cost,
+        cost=job.cost,
         peak_vram_gib=job.vram_gib.peak,
         usable_vram_gib=job.vram_gib.usable,
         deadline_hours=job.deadline_hours,

@@ -63,11 +63,11 @@ def library_of(scenarios: Sequence[Scenario]) -> Library:
 
 def difference(before: Plan, after: Plan) -> Delta:
     """Return expected dollars and hours of `after` less those of `before`; None if either has no plan."""
-    if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
+    if before.cost is None or after.cost is None or before.hours is None or after.hours is None:
         return Delta(cost_usd=None, hours=None)
     losses = [loss_of(job.model for job in plan.jobs) for plan in (before, after)]
     return Delta(
-        cost_usd=after.cost_usd.expected - before.cost_usd.expected,
+        cost_usd=after.cost.expected - before.cost.expected,
         hours=after.hours.expected - before.hours.expected,
         loss=None if losses[0] is None or losses[1] is None else losses[1] - losses[0],
     )
@@ -250,12 +250,12 @@ def _fix(fault: Fault, one: SweepRange) -> str:
 
 def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
     """Return the figures of a plan that a sweep keeps."""
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return Cell(values=values, status=plan.status, cut=plan.cut)
     return Cell(
         values=values,
         status=plan.status,
-        cost_usd=plan.cost_usd.expected,
+        cost_usd=plan.cost.expected,
         hours=plan.hours.expected,
         hours_at_confidence=plan.hours.at_confidence,
         jobs=tuple(_job(job) for job in plan.jobs),
@@ -351,7 +351,7 @@ def tornado(
 
 def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, float]:
     """Return the sort key of a bar: what can fail first, then larger effect, then wider span, to two decimals."""
-    usd = [plan.cost_usd.expected if plan.cost_usd else 0.0, bar.down.cost_usd, bar.up.cost_usd]
+    usd = [plan.cost.expected if plan.cost else 0.0, bar.down.cost_usd, bar.up.cost_usd]
     hours = [plan.hours.expected if plan.hours else 0.0, bar.down.hours, bar.up.hours]
     known = [value for value in (hours if better == "sooner" else usd) if value is not None]
     effect = bar.effect_hours if better == "sooner" else bar.effect_usd
@@ -360,7 +360,7 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
 
 def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSolver) -> Bar:
     down, up = (_end(value, settings, scenario, solver) for value, settings in (parameter.down, parameter.up))
-    cost_usd, hours = (figure.expected if figure else 0.0 for figure in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (figure.expected if figure else 0.0 for figure in (plan.cost, plan.hours))
     moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
     waited = [abs(end.hours - hours) for end in (down, up) if end.hours is not None]
     return Bar(
@@ -376,7 +376,7 @@ def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSo
 
 def _end(value: str, settings: tuple[str, ...], scenario: Scenario, solver: VariantSolver) -> Endpoint:
     plan = solver.solve(change_scenario(scenario, settings))
-    cost_usd, hours = (figure.expected if figure else None for figure in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (figure.expected if figure else None for figure in (plan.cost, plan.hours))
     return Endpoint(value=value, settings=settings, status=plan.status, cost_usd=cost_usd, hours=hours)
 
 

@@ -153,7 +153,7 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
     if plan.status in _NO_PLAN:
         if plan.jobs:
             yield f"jobs of a plan that is {plan.status}", 0, len(plan.jobs)
-        for what in ("objective", "cost_usd", "cost_at_confidence", "hours"):
+        for what in ("objective", "cost", "cost_at_confidence", "hours"):
             if getattr(plan, what) is not None:
                 yield f"{what} of a plan that is {plan.status}", None, "a figure"
     elif plan.objective is None or not plan.planned:

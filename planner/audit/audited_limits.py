@@ -371,7 +371,7 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     ages = [job.price_age_days for job in jobs if job.price_age_days is not None]
     return {
         "price_age_days": max(ages, default=None),
-        "cost_usd": Spread(**cost),
+        "cost": Spread(**cost),
         "cost_at_confidence": late,
         "outlay_usd": paid_at_once(plan, dict(scenario.labelled_offers())),
         "hours": Hours(**hours),

@@ -89,7 +89,7 @@ def _way(
     for name in ("provider", "gpu", "gpus", "runs_at_once"):
         if getattr(way, name) != getattr(mine, name):
             yield Violation(job.name, f"{what}.{name}", getattr(mine, name), getattr(way, name))
-    more = figures["cost_usd"].expected - (plan.cost_usd.expected if plan.cost_usd else 0.0)
+    more = figures["cost"].expected - (plan.cost.expected if plan.cost else 0.0)
     hours = mine.delay_hours + mine.hours.expected
     for name, expected, room in (
         ("cost_usd", mine.cost_usd, tolerance.usd),

@@ -220,7 +220,7 @@ class _Best(_Search):
         self.of_method, self.of_place = np.full(len(self.names), most), np.full(count, most)
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
-        self.runner_up = self._runner_up()
+        self.next_best = self._runner_up()
         self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
         self.of_both = np.full(self.tried.shape, np.inf)
         self.values: dict[int, float] = {}
@@ -233,7 +233,7 @@ class _Best(_Search):
         if not work.target.shared:  # the least that is known only falls: what is no less now never matters
             known = self.of_method[self.method]
             if self.best_of == "places":
-                known = np.maximum(known, np.minimum(self.runner_up, self.of_place[self.place]))
+                known = np.maximum(known, np.minimum(self.next_best, self.of_place[self.place]))
             self.able = self.able[(self.bounds < known)[self.able]]
 
     def _sizes(self) -> list[Integers]:
@@ -278,7 +278,7 @@ class _Best(_Search):
         if self.best_of == "places":
             most = 1 if self.every_place else MAX_TRIED_PER_METHOD
             enough = (self.tried[place, method] >= most) & may_be_enough
-            matters |= (bound < np.minimum(self.runner_up, self.of_place[place])) & ~enough
+            matters |= (bound < np.minimum(self.next_best, self.of_place[place])) & ~enough
         if self.work.target.shared:
             matters |= bound < self._least_within(rows)
         return matters
@@ -309,7 +309,7 @@ class _Best(_Search):
                     enough = value if late <= self.only_budget_usd else late
                     self.within[size] = min(self.within[size], enough)
             self.values[row] = value
-        self.runner_up = self._runner_up()
+        self.next_best = self._runner_up()
 
     def misses_share(self, found: Sequence[tuple[int, SpotChoice]]) -> bool:
         """Return whether some row that matters has the least spot share with a costlier policy only, or not at all."""
@@ -325,7 +325,7 @@ class _Best(_Search):
             place, method = self.place[row], self.method[row]
             is_best = value <= self.of_method[method] * (1 + SAME_USD) + room
             # Of a place that is named, any method may be asked for: some may be excluded.
-            is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
+            is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.next_best
             is_named &= self.best_of == "places"
             return np.isfinite(value) and (is_best or is_named or self._may_be_needed(row, value))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,11 +134,27 @@ def gpus_show(name: str, as_json: bool) -> None:
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema of a scenario file."""
+@click.argument("what", default="scenario")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a scenario file, or of the result WHAT.
+
+    WHAT is plan, frontier, explanation, what-if, estimate, or another result
+    of a command.
+    """
     from planner.scenario.scenario import scenario_schema
 
-    write_json(scenario_schema())
+    if what == "scenario":
+        write_json(scenario_schema())
+        return
+    from planner.documents.validation import find_name
+    from planner.report.result_text import TEXTS
+
+    results = {re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in TEXTS}
+    name = find_name(what, tuple(results))
+    if name is None:
+        names = ", ".join(sorted(results))
+        raise click.UsageError(f"no result {what!r}: scenario, {names}", click.get_current_context())
+    write_json(results[name].model_json_schema())
 
 
 def _show(card: Card, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +13,17 @@ from planner import open_choices, services
 from planner.analysis.frontier.any_frontier import frontier as trace
 from planner.analysis.frontier.any_frontier import subject_of
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
-from planner.cli.output import Output, draw_answer, show_progress
+from planner.cli.output import Output, asked_again, draw_answer, show_next, show_progress
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.frontier import DEFAULT_POINTS
+from planner.results.frontier import DEFAULT_POINTS, Frontier
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+OF_FRONTIER = {"--by": 1, "--all": 0, "--job": 1, "--plot": 1, "--points": 1}
+"""Options that `solve` does not take, with the number of words that follow each."""
 
 
 @click.command()
@@ -64,5 +69,8 @@ def frontier(
         from planner.report.frontier_text import render_frontier
 
         render = functools.partial(render_frontier, every=every)
-    output.write(found, render, draw_answer if found.points else None)
+    output.write(found, render, draw_answer if found.points else None, color=True)
+    if not output.as_json and isinstance(found, Frontier) and found.knee is not None and len(found.points[0].jobs) == 1:
+        asked, hours = asked_again("solve", OF_FRONTIER), math.ceil(100 * found.points[found.knee].hours) / 100
+        show_next(asked and f"{asked} --set jobs.0.deadline={hours:g}h")
     context.exit(EXIT_CODES[found.status])

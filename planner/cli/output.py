@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import os
+import shlex
 import sys
 import textwrap
 import threading
@@ -20,7 +23,7 @@ from planner.records import record
 from planner.watch import CallProgress, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import BaseModel
     from rich.progress import Progress
@@ -238,9 +241,14 @@ def _wrapped(line: str) -> list[str]:
 
 def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
     """Return the text of an answer, as wide as standard output."""
-    from planner.report.words import text_width
+    from planner.report.words import BLOCKS, text_width, without_blocks
 
-    with text_width(count_columns()):
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+        blocks: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    except (UnicodeEncodeError, LookupError):
+        blocks = without_blocks()
+    with text_width(count_columns()), blocks:
         return render(answer)
 
 
@@ -268,6 +276,41 @@ def show(text: str, err: bool = False, color: bool = False) -> None:
         lines = colorize(lines)
     with contextlib.suppress(OSError) if err else contextlib.nullcontext():
         click.echo("\n".join(lines), err=err)
+
+
+def asked_again(command: str, leaves_out: Mapping[str, int] | None = None) -> str:
+    """Return the command that asks another one of the question just typed; empty where it came from standard input.
+
+    Parameters
+    ----------
+    command
+        Its name.
+    leaves_out
+        Options that it does not take, with the number of words that follow each.
+    """
+    context = click.get_current_context(silent=True)
+    typed = context.meta.get(TYPED, ()) if context is not None else ()
+    if not typed or "-" in typed:
+        return ""
+    return shlex.join(["planner", command, *without_options(typed[1:], leaves_out or {})])
+
+
+def without_options(typed: Sequence[str], leaves_out: Mapping[str, int]) -> list[str]:
+    """Return the words of a command without some options; `leaves_out` has the number of words that follow each."""
+    words, kept = iter(typed), []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in leaves_out:
+            kept.append(word)
+        elif not equals:
+            collections.deque(itertools.islice(words, leaves_out[name]), maxlen=0)
+    return kept
+
+
+def show_next(*commands: str) -> None:
+    """Print the commands to go on with, below an answer."""
+    if any(commands):
+        show("\n".join(["", *filter(None, commands)]))
 
 
 def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> None:

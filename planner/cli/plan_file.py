@@ -27,6 +27,7 @@ def read_plan(path: str | Path) -> Plan:
     from planner.documents.quantities import MAX_NUMBER
     from planner.documents.tables import read_json
     from planner.results.plan import Plan
+    from planner.results.plan_versions import OLDEST, VERSION, converted
 
     fix = "give a file written by planner solve"
     document = read_json(str(path), fix)
@@ -37,7 +38,10 @@ def read_plan(path: str | Path) -> Plan:
     if beyond := [place for place, value in _numbers(data) if abs(value) > MAX_NUMBER]:
         what = f"is out of range: no figure of a plan exceeds {MAX_NUMBER:g}"
         raise InputError([document.fault(place, what, fix) for place in beyond])
-    return Source(document.file, document).validate(Plan, data)
+    if not OLDEST <= (version := data.get("schema_version", VERSION)) <= VERSION:
+        known = f"this planner reads versions {OLDEST} to {VERSION}: plan again"
+        raise InputError([document.fault(("schema_version",), f"is a plan of version {version}", known)])
+    return Source(document.file, document).validate(Plan, converted(data))
 
 
 def _numbers(value: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]:

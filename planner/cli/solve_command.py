@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import itertools
 import shlex
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,18 @@ from planner.cli.options import (
     solve_options,
     workers_options,
 )
-from planner.cli.output import INFEASIBLE, STANDARD_OUTPUT, TYPED, Output, draw_answer, show, show_progress, write_json
+from planner.cli.output import (
+    INFEASIBLE,
+    STANDARD_OUTPUT,
+    TYPED,
+    Output,
+    draw_answer,
+    show,
+    show_next,
+    show_progress,
+    without_options,
+    write_json,
+)
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option, jobs_text
@@ -76,16 +85,19 @@ def solve(
     output.write(plan, text, draw_answer if plan.planned else None, document=plan_text, color=True)
     context = click.get_current_context()
     if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:
-        show("\n".join(["", *next_commands(context.meta.get(TYPED, ()), path, plan)]))
+        show_next(*next_commands(context.meta.get(TYPED, ()), path, plan))
     context.exit(EXIT_CODES[plan.status])
 
 
-OF_SOLVE = {"-o": 1, "--output": 1, "--plot": 1, "--details": 0, "--gap": 1, "--time-limit": 1, "--solver": 1}
+OF_SOLVE = {
+    **{"-o": 1, "--output": 1, "--plot": 1, "--details": 0},
+    **{"--gap": 1, "--time-limit": 1, "--solver": 1, "--workers": 1, "--cluster": 1},
+}
 """Options that `explain` does not take, with the number of words that follow each."""
 
 
 def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[str]:
-    """Return the commands to go on with, each as it can be typed: run the plan, ask why not another card.
+    """Return the commands to go on with, each as it can be typed: run the plan, ask why (not another card).
 
     `typed`: the words of this command. What came from standard input can be asked of no other command.
     """
@@ -94,18 +106,11 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     asked = shlex.join(["planner", *typed])
     export = "planner export plan.json --all -o run"
     run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
-    other = next((_asked_why(job, option) for job in plan.jobs for option in job.runner_up if option.gpu), "")
-    commands = [run, f"{asked} --details"]
-    if other and len(plan.jobs) == 1:
-        words, kept = iter(typed[1:]), ["planner", "explain"]
-        for word in words:
-            name, equals, _ = word.partition("=")
-            if name not in OF_SOLVE:
-                kept.append(word)
-            elif not equals:
-                collections.deque(itertools.islice(words, OF_SOLVE[name]), maxlen=0)
-        commands.insert(1, shlex.join([*kept, "--why-not", other]))
-    return commands
+    other = next((_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu), "")
+    asked_of_explain = shlex.join(["planner", "explain", *without_options(typed[1:], OF_SOLVE)])
+    alone = len(plan.planned) == 1 and plan.jobs
+    why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
+    return [run, why_not, f"{asked} --details"]
 
 
 def _asked_why(job: Assignment, option: Option) -> str:

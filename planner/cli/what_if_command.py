@@ -59,7 +59,7 @@ def what_if(
     output.check()
     with show_progress(f"solving {loaded.scenario.name}", counts=True) as count, loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
-    output.write(answer, render, draw_answer)
+    output.write(answer, render, draw_answer, color=True)
     click.get_current_context().exit(_exit_code(answer))
 
 

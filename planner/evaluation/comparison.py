@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 Figure = float | str | None
 
 _DECIDED = ("start_at_hours", "end_at_hours", "reservation", "pauses")  # checked with the timetable
-_PROSE = ("lossy", "quality", "compared_by", "binding", "notes")
+_PROSE = ("lossy_techniques", "quality", "compared_by", "binding", "notes")
 _UNAUDITED = {
-    "ladder",
+    "methods",
     "fallbacks",
     "purchase",
     "hosted",
     "pays_first",
     "pays_from_requests",
     "pays_on",
-    "riskier",
+    "cheaper_at_risk",
     "safer",
     "frameworks",
-    "runner_up",
+    "next_best",
     "model",  # checked with the choice
     *_PROSE,
     *_DECIDED,
 }  # other configurations, and prose
-_KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
+_KEYS = {"bill": "item", "separate_machines": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 
 

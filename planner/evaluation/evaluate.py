@@ -192,7 +192,7 @@ def _on_machines(run: _Run, as_of: datetime.date) -> Assignment:
             spot.latest_on_demand_hours if spot else _switch_hours(run.stages, run.hours, run.share)
         ),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
-        beside=tuple(stage.machine for stage in run.stages.separate),
+        separate_machines=tuple(stage.machine for stage in run.stages.separate),
         commitment=_commitment_use(context, run.stages, run.term),
         spot=spot,
         observed_hours=observed.hours if observed else None,
@@ -332,7 +332,7 @@ class _Figures:
         reach = math.exp(1.28 * sigma)
         (expected, late), (lines, late_lines) = self.hours, self.bills
         luck_hours, hours_sd, luck_usd, usd_sd = (
-            (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
+            (spot.outage_hours, spot.hours_sd, spot.outage_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
         low, high = _interval(expected, luck_hours, sigma, hours_sd)
         if spot and spot.basis:  # from machines at any time to none at all, when the guarantee is needed in full
@@ -360,7 +360,7 @@ class _Figures:
             "tokens_per_second_low": self.rate / reach,
             "tokens_per_second_high": self.rate * reach,
             "sigma": sigma,
-            "sigma_tail": self.sigmas.tail,
+            "sigma_in_tails": self.sigmas.tail,
             "start_hours": self.start,
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": {name: hours for name, hours in self.stage_hours.items() if hours > 0},

@@ -95,7 +95,7 @@ class NamedRun:
             gpus_per_instance=stated.gpus_per_instance,
             techniques=stated.techniques,
             spot_share=stated.spot_share,
-            beside=tuple(NamedStage(machine.stage, machine.offer) for machine in stated.beside),
+            beside=tuple(NamedStage(machine.stage, machine.offer) for machine in stated.separate_machines),
             policy=NamedPolicy.of(stated.spot) if stated.spot else None,
             kv_bits=stated.inference.kv_bits if stated.inference else None,
             fallback=given.change if given else None,

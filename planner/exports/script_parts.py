@@ -85,7 +85,7 @@ def _runs(job: Assignment) -> list[str]:
         found.append(
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
-    found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
+    found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.separate_machines]
     return found
 
 

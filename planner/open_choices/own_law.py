@@ -185,12 +185,12 @@ def _start(scenario: Scenario | None, job: str | None) -> tuple[str | None, Loss
 def _summary(plan: Plan, job: str) -> ModelSummary:
     """Return the choice of a plan in short."""
     found: Mapping[str, Any] = {"status": plan.status}
-    if plan.jobs and (chosen := plan.assignment(job).model) is not None and plan.cost_usd is not None:
+    if plan.jobs and (chosen := plan.assignment(job).model) is not None and plan.cost is not None:
         found = {
             "status": plan.status,
             "architecture": chosen.architecture,
             "tokens": chosen.tokens,
             "loss": chosen.loss,
-            "cost_usd": plan.cost_usd.expected,
+            "cost_usd": plan.cost.expected,
         }
     return ModelSummary(**found)

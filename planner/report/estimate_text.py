@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.report import plan_sections, words
@@ -158,7 +159,10 @@ def _remedies(estimate: Estimate) -> list[str]:
 def _basis(estimate: Estimate) -> list[str]:
     """Return the framework profile and the uncertainty of the speed."""
     memory = "memory calibrated on measured peaks" if estimate.profiled else "memory not calibrated, a rough guess"
-    return [f"framework {estimate.profile}: {memory}", f"speed: standard deviation of ln(speed) {estimate.sigma:.2f}"]
+    return [
+        f"framework {estimate.profile}: {memory}",
+        f"speed ± {100 * (math.exp(estimate.sigma) - 1):.0f} % (one standard deviation)",
+    ]
 
 
 def _bars(sizes: Mapping[str, float], scale: float, figure: Callable[[float], str]) -> list[str]:

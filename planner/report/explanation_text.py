@@ -190,9 +190,9 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
         if by == "gpu" and any(device_noun(option.gpu) == "chip" for option in rows):
             title = "GPU or TPU"
         lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'likely':>6}{'cost':>10}")
-        lines += [line for option in rows[:most] for line in _row(option)]
-        if len(rows) > most:
-            lines.append(f"    {len(rows) - most} more: --json")
+        lines += [line for option in rows[: words.most(most)] for line in _row(option)]
+        if len(rows) > words.most(most):
+            lines.append(f"    {len(rows) - most} more: --details")
     return lines
 
 
@@ -227,12 +227,12 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
     """Return whether the alternative is feasible, and below it why, and what makes it feasible."""
     against = ""
     if explanation.cost_usd and explanation.hours:
-        against = f" against {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
+        against = f"; the plan: {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
     figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
     times = _times(found, explanation)
     head = {
         "chosen": f"this is the plan: {found.plan}, {figures}",
-        "possible": f"feasible: {figures}{against}{times}",
+        "possible": f"{figures}{times}{against}",
         "beyond": f"infeasible within the limits: {'; '.join(found.reasons)}",
         "impossible": f"infeasible: {'; '.join(found.reasons)}",
     }[found.status]
@@ -244,7 +244,7 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
     elif found.status == "beyond":
         lines.append("Smallest change, verified by solving:")
         lines += format_relaxation(1, found.relax, explanation.scenario)
-        price = words.wrap_lines(f"which is {figures}{against}{times}", words.width() - 5, 2)
+        price = words.wrap_lines(f"which is {figures}{times}{against}", words.width() - 5, 2)
         lines += words.hang(" " * 5, price)
     elif found.status == "impossible":
         lines += [*_memory(found), *_remedies(found)]
@@ -271,10 +271,10 @@ def _times(found: WhyNot, explanation: Explanation) -> str:
     more, less, what = ("slower", "faster", "time") if by_time else ("more expensive", "cheaper", "cost")
     times = found.hours / explanation.hours if by_time else found.cost_usd / explanation.cost_usd
     if abs(times - 1) < 0.005:
-        return f": the same {what}"
+        return f", the same {what}"
     if times >= 2:
-        return f": {times:,.1f}x the {what}"
-    return f": {abs(times - 1) * 100:.0f} % {more if times > 1 else less}"
+        return f", {times:,.1f}x the {what}"
+    return f", {abs(times - 1) * 100:.0f} % {more if times > 1 else less}"
 
 
 def _memory(found: WhyNot) -> list[str]:

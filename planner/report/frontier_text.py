@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MAX_BREAKPOINTS = 16
+MAX_BREAKPOINTS = 8
 """Breakpoints that the text shows without --all."""
 
 CHANGE, CHANGES = 17, 26
@@ -33,8 +33,8 @@ START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 SLOPE = "falls"
 """First word of a slope in the column of changes."""
 
-CURVED = f"{SLOPE} gradually"
-"""The same of a policy on spot, whose curve consists of many short segments."""
+BEST_VALUE = "best value"
+"""First words of the knee in the column of changes: from there on more time saves little."""
 
 
 def render_frontier(found: Frontier, every: bool = False) -> str:
@@ -42,10 +42,7 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
     if not found.points and not found.curves:
         first, *rest = render_infeasible(found.plan())
         return "\n".join([first, *cut_lines(found.cut), *rest])
-    lines = [format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.cut)]
-    if found.knee is not None:
-        lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
-    lines.append("")
+    lines = [format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.cut), ""]
     lines += _curves(found) if found.by else _table(found, every)
     lines += [line for note in format_notes(found) for line in words.wrap_hanging(note, 3)]
     return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.width(), 2)])
@@ -55,10 +52,10 @@ def format_summary(found: Frontier) -> str:
     """Return the range of the frontier in one line."""
     if not found.points:
         return words.first_fitting(found.scenario, "no candidate within the limits")
-    first, last = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[0], found.points[-1]))
+    least, first = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[-1], found.points[0]))
     if len(found.points) == 1:
-        return words.first_fitting(found.scenario, f"the fastest plan is also the cheapest, {first}")
-    return words.first_fitting(found.scenario, f"{first} down to {last}")
+        return words.first_fitting(found.scenario, f"{first}; the fastest plan is also the cheapest")
+    return words.first_fitting(found.scenario, f"{least} to {first}")
 
 
 def knee(found: Frontier) -> str:
@@ -67,6 +64,10 @@ def knee(found: Frontier) -> str:
         return ""
     point = found.points[found.knee]
     return f"knee at {format_point(point)}{_mark_spot_only(point)}"
+
+
+def _best_value(found: Frontier) -> str:
+    return knee(found).removeprefix("knee at ")
 
 
 def _mark_spot_only(point: Point) -> str:
@@ -106,11 +107,11 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
         along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
             follows_policy = any(job.spot for job in point.before or point.jobs)
-            falls = CURVED if follows_policy else _format_slope(along, found.points[above])
+            falls = "" if follows_policy else _format_slope(along, found.points[above])
             # The slope of the previous configuration ends where another configuration becomes cheaper.
             ends = point.before or not along.to_included
             text = ", ".join(part for part in ((falls, f"then {text}") if ends and text else (text, falls)) if part)
-    return text if not point.knee else f"knee: {text}" if text else "knee"
+    return text if not point.knee else f"{BEST_VALUE}: {text}" if text else BEST_VALUE
 
 
 def _format_slope(along: Segment, above: Point) -> str:
@@ -145,9 +146,9 @@ def _table(found: Frontier, every: bool) -> list[str]:
         lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
-    if any(SLOPE in text for text in changes):
-        kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(f"{SLOPE} $" in text for text in changes)
-        kinds += [f"{CURVED}: along a curve"] * any(CURVED in text for text in changes)
+    kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(SLOPE in text for text in changes)
+    kinds += ["spot: the cost falls along a curve"] * any(job.spot for point in points for job in point.jobs)
+    if kinds:
         lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
     if not found.exact:
         lines.append("  bound: no plan that ends before the next row costs less")
@@ -211,7 +212,8 @@ def format_notes(found: Frontier) -> list[str]:
     curves = (found.points, *(curve.points for curve in found.curves))
     if any(point.spot_only for points in curves for point in points):
         hold += f", except those marked {SPOT_ONLY_MARK} (spot only, no fallback to on demand)"
-    return [f"by: holds {hold}; {best}", *(format_hidden(limit) for limit in found.beyond), *found.notes]
+    value = [f"{BEST_VALUE} {_best_value(found)}: {found.points[found.knee].knee}"] if found.knee is not None else []
+    return [f"by: holds {hold}; {best}", *value, *(format_hidden(limit) for limit in found.beyond), *found.notes]
 
 
 def format_hidden(hidden: HiddenByLimit) -> str:
@@ -227,7 +229,7 @@ def format_optimality(found: Frontier) -> str:
     """Return whether the frontier is exact, or its gap to the bounds."""
     if found.exact:
         pieces = f"{len(found.segments):,} segment{'s' if len(found.segments) != 1 else ''}"
-        return f"exact: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
+        return f"proven: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
     worst = max((point.gap for point in found.points), default=0.0)
     gap = "each optimal" if worst == 0 else f"each within {words.percent(worst)} of its bound"
     between = "no plan between them is cheaper"

@@ -6,7 +6,7 @@ import math
 
 from planner import generation
 from planner.report import words
-from planner.report.plan_sections import price_back
+from planner.report.plan_sections import format_optimality, price_back
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Fallback, FirstPurchase, Option, Purchase
@@ -14,7 +14,7 @@ from planner.results.plan_parts import Fallback, FirstPurchase, Option, Purchase
 
 def methods(job: Assignment) -> list[str]:
     """Return every method with its least cost."""
-    rungs = [format_method(option, job) for option in job.ladder]
+    rungs = [format_method(option, job) for option in job.methods]
     lines = 3 if job.inference is None else max(3, len(rungs))
     return words.join_parts(rungs, "   ", line_room(), lines) if rungs else []
 
@@ -53,7 +53,7 @@ def lossy(job: Assignment) -> list[str]:
 def lossy_text(job: Assignment) -> str:
     """Return what the plan rounds without being asked to, with the price of doing without; empty where nothing."""
     told = []
-    for choice in job.lossy:
+    for choice in job.lossy_techniques:
         price = "not within the limits"
         if choice.cost_usd is not None and choice.hours is not None:
             price = f"{words.usd(choice.cost_usd)}, {words.likely(choice.hours)}"
@@ -75,7 +75,7 @@ def methods_brief(job: Assignment) -> str:
     """Return the methods without hardware, those that the scenario excludes last."""
     allowed: list[str] = []
     excluded: list[str] = []
-    for option in job.ladder:
+    for option in job.methods:
         if option.cost_usd is not None:
             (allowed if option.allowed else excluded).append(f"{option.label} {words.usd(option.cost_usd)}")
     allowed += [f"excluded: {', '.join(excluded)}"] if excluded else []
@@ -84,8 +84,8 @@ def methods_brief(job: Assignment) -> str:
 
 def format_alternatives(job: Assignment) -> list[str]:
     """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
-    lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.runner_up else []
-    for option in job.runner_up[:2]:
+    lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.next_best else []
+    for option in job.next_best[:2]:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
         took = f", {words.likely(option.hours)}" if option.hours is not None else ""
@@ -97,7 +97,7 @@ def format_alternatives(job: Assignment) -> list[str]:
 def memory_risk(plan: Plan, job: Assignment) -> list[str]:
     """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
     lines = if_out_of_memory(plan, job)
-    for option in job.riskier:
+    for option in job.cheaper_at_risk:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
         usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
         lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
@@ -125,7 +125,7 @@ def crossed_limits(plan: Plan, job: Assignment, fallback: Fallback) -> str:
     It misses a limit that its expected figure exceeds, and may miss one that only its figure at confidence exceeds.
     """
     late = job.hours.at_confidence / job.hours.expected if job.hours.expected > 0 else 1.0
-    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost_usd.expected if plan.cost_usd else 0.0
+    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost.expected if plan.cost else 0.0
     limits = (
         ("the deadline", job.deadline_hours, job.hours.expected + wait, job.hours.at_confidence + wait, hours),
         ("the budget", plan.budget_usd, cost, plan.cost_at_confidence, fallback.usd),
@@ -314,6 +314,14 @@ def scope(plan: Plan) -> list[str]:
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
 
+def proof_text(plan: Plan) -> str:
+    """Return how far a plan is proven, and among how many candidates of how many offers."""
+    proof = format_optimality(plan)
+    counts = plan.candidates
+    among = f" of {counts.made:,} candidates of {offers_text(counts.offers)}" if counts.offers else ""
+    return f"{'proven best' if proof == 'optimal' else proof}{among}"
+
+
 def offers_text(count: int) -> str:
     """Return a number of offers."""
     return f"{count:,} offer{'' if count == 1 else 's'}"
@@ -335,7 +343,7 @@ LEAST_COST_IS = {
 def near_tie(plan: Plan) -> list[str]:
     """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
     least = plan.least_cost_usd
-    if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
+    if least is None or plan.cost is None or words.usd(least) == words.usd(plan.cost.expected):
         return []
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""

@@ -27,7 +27,9 @@ from planner.results.plan_parts import (
     CutSamples,
     HostMemory,
     Purchase,
+    Reservation,
     SpotPlan,
+    Spread,
 )
 from planner.units import DAY_HOURS, MEGA
 
@@ -91,6 +93,27 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
     if spot_share <= 0:
         return "on demand"
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
+
+
+MOSTLY = 0.9
+"""Share of the hours on spot from which on a plan is called one on spot."""
+
+
+def payment_words(tier: str, spot_share: float) -> str:
+    """Return how machines are paid where that is not by the hour on demand; empty where it is."""
+    if tier in ("secure", "community", "") and spot_share >= MOSTLY:
+        return "spot"
+    paid = format_market(spot_share, tier)
+    return "" if paid == "on demand" else paid
+
+
+def method_words(job: Assignment) -> str:
+    """Return the method of a job as the table of ways names it."""
+    made = job.inference
+    if made is not None:
+        cache = "" if made.kv_bits == 16 else f", {made.kv_bits}-bit cache"
+        return f"{generation.engine_name(made.engine)} {job.techniques.weight_bits}-bit{cache}"
+    return method_label(job)
 
 
 def _quantisation(job: Run) -> str:
@@ -317,7 +340,7 @@ def spot(job: Assignment) -> list[str]:
     if policy is None:
         return []
     if policy.basis:  # a guess: from no machines at all to machines at any time
-        most = words.usd(policy.saving_usd + policy.luck_usd)
+        most = words.usd(policy.saving_usd + policy.outage_usd)
         saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
     else:
         saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
@@ -364,10 +387,10 @@ def budget(plan: Plan) -> list[str]:
 
 def outlay_text(plan: Plan) -> str:
     """Return what is paid on the first day next to what the jobs are charged with; empty where nothing is."""
-    if not plan.outlay_usd or plan.cost_usd is None:
+    if not plan.outlay_usd or plan.cost is None:
         return ""
     whose = "the job is" if len(plan.jobs) == 1 else "the jobs are" if plan.jobs else "the service is"
-    charged = f"{whose} charged with {words.usd(plan.cost_usd.expected)}"
+    charged = f"{whose} charged with {words.usd(plan.cost.expected)}"
     counts = ", which is what budget_usd counts" if plan.budget_usd is not None else ""
     bought = plan.jobs[0].purchase if len(plan.jobs) == 1 else None
     is_known = bought is not None and bought.is_bought and bought.rent_usd_per_hour is not None
@@ -480,9 +503,9 @@ def assumed_market_text(plan: Plan) -> str:
     On demand on the same machines; a plan on a market that is fitted to traces, or without a budget, has no such line.
     """
     saved = [job.spot.saving_usd for job in plan.jobs if job.spot is not None and job.spot.basis]
-    if not saved or plan.budget_usd is None or plan.cost_usd is None:
+    if not saved or plan.budget_usd is None or plan.cost is None:
         return ""
-    usd = plan.cost_usd.expected + math.fsum(saved)
+    usd = plan.cost.expected + math.fsum(saved)
     if usd <= plan.budget_usd:
         return ""
     whole = "the same run" if len(plan.jobs) == 1 else "the same plan"
@@ -503,9 +526,10 @@ def evidence(job: Assignment) -> list[str]:
 def pick_text(job: Assignment) -> str:
     """Return what the cheapest of many uncertain estimates costs more on average; empty where it is little."""
     rests = job.evidence
-    if rests is None or rests.flattery is None or rests.estimates is None:
+    if rests is None or rests.optimizer_curse is None or rests.estimates is None:
         return ""
-    return f"cheapest of {rests.estimates:,} estimates: such picks cost {rests.flattery * 100:.0f} % more on average"
+    more = f"{rests.optimizer_curse * 100:.0f} % more on average"
+    return f"cheapest of {rests.estimates:,} estimates: such picks cost {more}"
 
 
 def prices(job: Assignment) -> list[str]:
@@ -554,6 +578,30 @@ def bill(job: Assignment) -> list[str]:
     rest = rounding([item.usd for item in paid], total)
     lines = [bill_line(item, job.gpu) for item in paid]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
+
+
+def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
+    """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included."""
+    missing: dict[str, None] = {}
+    usd_of: dict[str, float] = {}
+    for job in jobs:
+        for item in job.bill:
+            if NOT_INCLUDED in item.basis:
+                missing[item.item] = None
+                continue
+            name = item_name(item.item, job.gpu).replace(", ", " and ")
+            usd_of[name] = usd_of.get(name, 0.0) + item.usd
+    if reservations:
+        usd_of["reserved"] = sum(one.usd for one in reservations)
+    paid = [
+        f"{words.usd(usd)} {name}"
+        for name, usd in sorted(usd_of.items(), key=lambda item: -item[1])
+        if round(usd, 2) != 0
+    ]
+    certain = words.usd(cost.low) == words.usd(cost.high)
+    total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
+    left_out = [f"not included: {', '.join(missing)}"] if missing else []
+    return "; ".join([f"{total}: {', '.join(paid)}" if len(paid) > 1 else total, *left_out])
 
 
 def rounding(amounts: Sequence[float], total: float) -> float:

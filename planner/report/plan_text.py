@@ -16,6 +16,9 @@ NOTE_LINES_OF_JOB = 6
 """Most lines of the notes of one job."""
 
 BOLD, DIM, ATTENTION, PLAIN = "\033[1m", "\033[36m", "\033[33m", "\033[0m"
+GOOD, BAD = "\033[32m", "\033[31m"
+"""Of differences: cheaper or earlier, and more expensive or later."""
+AMOUNT = r"(?:likely )?[$]?[0-9][0-9,.]*(?: (?:h|min|%))?"
 
 
 def render(plan: Plan) -> str:
@@ -127,7 +130,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
     times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
-    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost.expected)] if plan.cost else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
     lines = [
@@ -178,7 +181,7 @@ def _block(job: Assignment) -> list[str]:
         *([words.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
         words.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
         words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
-        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
+        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.methods else []),
     ]
     summary = summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
@@ -187,9 +190,9 @@ def _block(job: Assignment) -> list[str]:
 def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
     rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
-    if plan.cost_usd is not None:
-        spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
-        rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
+    if plan.cost is not None:
+        spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
+        rows.append(("total", spread, words.usd(plan.cost.expected)))
     return [
         f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
         for name, how, amount in rows
@@ -237,11 +240,13 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
 
 
 def colorize(lines: list[str]) -> list[str]:
-    """Return the first line and the plan's row bold, what needs attention yellow, and the section labels in colour."""
+    """Return the first line and the plan's row bold, risks yellow, labels in colour, differences green or red."""
     return [f"{BOLD}{lines[0]}{PLAIN}", *map(_colored, lines[1:])]
 
 
 def _colored(line: str) -> str:
     if line.startswith(("! ", "  > ")):
         return f"{ATTENTION if line[0] == '!' else BOLD}{line}{PLAIN}"
+    line = re.sub(rf"({AMOUNT} (?:less|earlier|cheaper))\b", rf"{GOOD}\1{PLAIN}", line)
+    line = re.sub(rf"({AMOUNT} (?:more(?: expensive)?|later))(?=[,;:)]|$)", rf"{BAD}\1{PLAIN}", line)
     return re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line)

@@ -129,7 +129,7 @@ def _summary(found: Tracking) -> str:
     end, chance = found.projected, found.projected.deadline_probability
     text = (
         f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.likely(end.hours.expected)} "
-        f"for {words.usd(end.cost_usd.expected)}"
+        f"for {words.usd(end.cost.expected)}"
     )
     if chance is None or found.planned.deadline_hours is None:
         return text
@@ -184,8 +184,8 @@ def _end(found: Tracking) -> list[str]:
     lines = [
         f"{words.likely(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
         f"{words.hours(end.left_hours)} left; {words.likely(plan.hours.expected)} planned",
-        f"{words.usd(end.cost_usd.expected)} ({words.usd_between(end.cost_usd.low, end.cost_usd.high)}); "
-        f"{words.usd(plan.cost_usd.expected)} planned",
+        f"{words.usd(end.cost.expected)} ({words.usd_between(end.cost.low, end.cost.high)}); "
+        f"{words.usd(plan.cost.expected)} planned",
     ]
     if end.deadline_probability is not None:
         asked = f"asked for: {words.probability_text(plan.confidence)}"

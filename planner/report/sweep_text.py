@@ -57,8 +57,8 @@ def shown_differences(answer: WhatIf) -> tuple[float, float]:
     """Return dollars and hours after minus before, both as they are shown; 0 if a plan is missing."""
     before, after = answer.before, answer.after
     usd = hours = 0.0
-    if before.cost_usd and after.cost_usd:
-        usd = shown_difference(before.cost_usd.expected, after.cost_usd.expected)
+    if before.cost and after.cost:
+        usd = shown_difference(before.cost.expected, after.cost.expected)
     if before.hours and after.hours:
         hours = shown_hours_difference(before.hours.expected, after.hours.expected)
     return usd, hours

@@ -78,9 +78,9 @@ def _both(answer: WhatIf) -> list[str]:
 def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
     """Return the difference in all, and of it that of the jobs and that of the services."""
     before, after = answer.before, answer.after
-    assert after.cost_usd is not None
-    whole = words.usd(after.cost_usd.expected)
-    if before.cost_usd is None:
+    assert after.cost is not None
+    whole = words.usd(after.cost.expected)
+    if before.cost is None:
         text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
         return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
     cost, hours = shown_differences(answer)
@@ -91,7 +91,7 @@ def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
         f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
         for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
     ]
-    text = f"{words.usd(before.cost_usd.expected)} -> {whole} in all ({format_difference(cost)}{time})"
+    text = f"{words.usd(before.cost.expected)} -> {whole} in all ({format_difference(cost)}{time})"
     return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", words.width(), 3)
 
 
@@ -106,7 +106,7 @@ def _figures(plan: Plan) -> str:
         (job,) = plan.jobs
         what = plan_sections.format_place(job, with_region=False)
     time = words.likely_and_by(plan.hours) if plan.hours else ""
-    cost = words.usd(plan.cost_usd.expected) if plan.cost_usd else ""
+    cost = words.usd(plan.cost.expected) if plan.cost else ""
     return ", ".join((what, time, cost, plan_sections.format_optimality(plan)))
 
 
@@ -164,7 +164,7 @@ def _table_lines(answer: WhatIf) -> list[str]:
         (new,) = after.jobs
         old = before.jobs[0] if before.jobs else None
         return lines + _block(old, new, answer.jobs[0] if answer.jobs else None)
-    usd, new_usd = (plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after))
+    usd, new_usd = (plan.cost.expected if plan.cost else None for plan in (before, after))
     lines += _cost_and_hours(usd, new_usd, before.hours, after.hours)
     later = {job.name: job for job in after.jobs}
     earlier = {job.name: job for job in before.jobs}
@@ -299,7 +299,7 @@ MIN_EFFECT = 0.005
 def render_tornado(answer: Tornado) -> str:
     """Return the text of a tornado without a final newline."""
     plan = answer.base
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         lines = [
             words.first_fitting(answer.scenario, "no plan to start from"),
             *cut_lines(plan.cut),
@@ -309,7 +309,7 @@ def render_tornado(answer: Tornado) -> str:
         return "\n".join(line.rstrip() for line in lines)
     visible = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)]
     share = f"{answer.by * 100:.3g} %"
-    figures = words.usd(plan.cost_usd.expected)
+    figures = words.usd(plan.cost.expected)
     if plan.services:
         figures += f" for {plan.hours.expected / DAY_HOURS:,.4g} days"
     if answer.better == "sooner":
@@ -365,9 +365,9 @@ def _base(bar: Bar) -> str:
 
 def effect_of(end: Endpoint, plan: Plan, by_time: bool) -> float | None:
     """Return hours or dollars of an end minus those of the plan; None if either is missing."""
-    if end.cost_usd is None or end.hours is None or plan.cost_usd is None or plan.hours is None:
+    if end.cost_usd is None or end.hours is None or plan.cost is None or plan.hours is None:
         return None
-    return end.hours - plan.hours.expected if by_time else end.cost_usd - plan.cost_usd.expected
+    return end.hours - plan.hours.expected if by_time else end.cost_usd - plan.cost.expected
 
 
 def longest_first(bar: Bar, answer: Tornado, marks: Sequence[str]) -> list[tuple[float | None, str]]:

@@ -1,4 +1,4 @@
-"""Figures, intervals and lines as text: no more digits than are known, 80 to 120 columns."""
+"""Figures, intervals and lines as text: no more digits than are known, 60 to 160 columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from planner.units import significant as significant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-WIDTH, MOST_WIDTH = 80, 120
-"""Columns of the text output: where nothing else is known, and at most."""
+WIDTH, LEAST_WIDTH, MOST_WIDTH = 80, 60, 160
+"""Columns of the text output: where nothing else is known, at least, and at most."""
 UNWRAPPED = 10_000
 """Columns of text that another program breaks."""
 
 _columns: ContextVar[int] = ContextVar("columns", default=WIDTH)
 _is_whole: ContextVar[bool] = ContextVar("whole", default=False)
+
+_has_blocks: ContextVar[bool] = ContextVar("blocks", default=True)
 
 LABEL = 11
 """Columns of the margin that holds the section labels."""
@@ -37,6 +39,9 @@ FIRST_IN_DAYS = 2 * DAY_HOURS
 """Hours from which on a duration is given in days."""
 LEAST_PLAIN = 0.001
 """Figure below which zeros after the point say less than a power of ten."""
+SAME_LEVEL = 1e-9
+BLOCKS, TENTHS = "▁▂▃▄▅▆▇█", "123456789#"
+"""Levels of a load in an hour, the last is the peak; the second for an encoding without the first."""
 BAR = 20
 """Characters of the memory bar."""
 
@@ -78,8 +83,8 @@ def most(count: int) -> int:
 
 @contextmanager
 def text_width(count: int) -> Iterator[None]:
-    """Write text that is so many columns wide, between 80 and 120."""
-    before = _columns.set(min(max(count, WIDTH), MOST_WIDTH))
+    """Write text that is so many columns wide, between 60 and 160."""
+    before = _columns.set(min(max(count, LEAST_WIDTH), MOST_WIDTH))
     try:
         yield
     finally:
@@ -205,6 +210,22 @@ def bar(share: float) -> str:
     return "#" * filled + "." * (BAR - filled)
 
 
+@contextmanager
+def without_blocks() -> Iterator[None]:
+    """Write text for an encoding without block characters."""
+    before = _has_blocks.set(False)
+    try:
+        yield
+    finally:
+        _has_blocks.reset(before)
+
+
+def level(share: float) -> str:
+    """Return a character for a share of the peak: a block, or a tenth where the encoding has none."""
+    levels = BLOCKS if _has_blocks.get() else TENTHS
+    return levels[min(len(levels), max(1, math.ceil(share * len(levels) - SAME_LEVEL))) - 1]
+
+
 def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
     """Return the machines, such as `4 x H100-80GB`, or `2 x (4 x H100-80GB)` for two runs in parallel."""
     return describe_machines(count, gpu, runs_at_once)
@@ -305,6 +326,41 @@ def hang(start: str, lines: Sequence[str]) -> list[str]:
 def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     """Return two cells of several lines side by side, the left one `width` columns wide."""
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
+
+
+LEAST_CELL = 28
+"""Columns below which the cell of a table is not shortened."""
+
+
+def table(
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), cut: int = 0, marked: int | None = None
+) -> list[str]:
+    """Return rows, the head first, in columns as wide as their widest cell.
+
+    Parameters
+    ----------
+    rows
+        The cells of each row.
+    right
+        Columns whose cells end at the right: figures.
+    cut
+        The column that is shortened where the width is too small for all.
+    marked
+        The row that has a `>` before it: the plan among others.
+    """
+    cells = [[sanitise(cell) for cell in row] for row in rows]
+    wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    margin = 4 if marked is not None else 2
+    over = margin + sum(wide) + 2 * (len(wide) - 1) - width()
+    wide[cut] = max(min(LEAST_CELL, wide[cut]), wide[cut] - max(0, over))
+    lines = []
+    for number, row in enumerate(cells):
+        shown = [shorten(cell, wide[column]) if column == cut else cell for column, cell in enumerate(row)]
+        parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
+                 for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
+        start = "  > " if number == marked else " " * margin
+        lines.append(shorten((start + "  ".join(parts)).rstrip(), width()))
+    return lines
 
 
 def share_text(share: float) -> str:

@@ -138,7 +138,7 @@ class LossPoint(Part):
 class LossFrontier(TabledResult):
     """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Literal["optimal", "infeasible"]
     points: tuple[LossPoint, ...] = ()

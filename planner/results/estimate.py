@@ -73,7 +73,7 @@ class Estimate(Result):
     """Whether the memory of the profile is calibrated on measured peaks."""
     sigma: float
     """Standard deviation of ln(speed), for the interval."""
-    sigma_tail: float
+    sigma_in_tails: float
     """Standard deviation of ln(speed) in the tails."""
     largest_micro_batch: int | None = None
     """0 if not even one sequence fits; None if not requested."""

@@ -126,7 +126,7 @@ class Finding(Part):
 class TechniqueAnswer(Result):
     """The answer of `planner explain --technique`: what was found, and whether the program decides it."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     technique: str
     decides: str
@@ -172,7 +172,7 @@ class ServiceReasons(Part):
 class Explanation(Result):
     """The answer of `planner explain`."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Status
     objective: Literal["cost", "time"] = "cost"

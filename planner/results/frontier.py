@@ -143,7 +143,7 @@ class HiddenByLimit(Part):
 class Frontier(TabledResult):
     """Cost against time: breakpoints sorted by hours, none dominated, and the segments between them."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Status
     exact: bool
@@ -254,7 +254,7 @@ class Frontier(TabledResult):
         return self._plan("optimal" if self.points[index].gap <= 1e-6 else "feasible", self.points[index])
 
     def _plan(self, status: Status, point: Point | None) -> Plan:
-        figures: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "cost_usd", "hours"))
+        figures: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "cost", "hours"))
         if point:
             figures = {
                 "objective": point.cost_usd,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic_core import CoreSchema
 
 from planner.documents.tables import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
@@ -143,13 +144,13 @@ class Assignment(Part):
     """Steps that the run had done when this plan of the rest was made; `steps` are those after them."""
     step_seconds: float
     sigma: float
-    sigma_tail: float
+    sigma_in_tails: float
     hours: Hours
     start_hours: float
     training_hours: float
     stage_hours: dict[str, float] = Field(default_factory=dict)
     """Wall hours of the stages other than start and training."""
-    beside: tuple[SeparateMachine, ...] = ()
+    separate_machines: tuple[SeparateMachine, ...] = ()
     tier: str = "secure"
     trials: Count = 1
     runs_at_once: Count = 1
@@ -182,19 +183,19 @@ class Assignment(Part):
     price_date: str
     price_age_days: int | None
     price_source: str
-    lossy: tuple[LossyChoice, ...] = ()
+    lossy_techniques: tuple[LossyChoice, ...] = ()
     quality: tuple[QualityNote, ...] = ()
     conversion: str | None = None
     """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
-    ladder: tuple[Option, ...] = ()
-    riskier: tuple[Option, ...] = ()
+    methods: tuple[Option, ...] = ()
+    cheaper_at_risk: tuple[Option, ...] = ()
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
     safer: tuple[Option, ...] = ()
     """The best plans without what is less sure here: `secure` on no host of a private person, `on demand` without spot;
     the note of each has the setting that asks for it. One without figures is not within the limits."""
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""
-    runner_up: tuple[Option, ...] = ()
+    next_best: tuple[Option, ...] = ()
     evidence: PlanEvidence | None = None
     """None in plans of older versions, and of services."""
     compared_by: str = ""
@@ -243,15 +244,15 @@ class Assignment(Part):
     @property
     def machines_named(self) -> set[tuple[str, str]]:
         """Providers with their GPUs, of the plan and of its other ways."""
-        return {(part.provider, part.gpu) for part in (self, *self.runner_up, *self.fallbacks)}
+        return {(part.provider, part.gpu) for part in (self, *self.next_best, *self.fallbacks)}
 
     @property
     def offers_named(self) -> set[str]:
         """Labels of the offers that its machines, services by the token and further ways are."""
-        found = {self.offer, *(machine.offer for machine in self.beside)}
+        found = {self.offer, *(machine.offer for machine in self.separate_machines)}
         found |= {hosted.offer for hosted in (self.inference.api if self.inference else ())}
         for way in (way for fallback in self.fallbacks for way in fallback.jobs):
-            others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
+            others = [*way.get("separate_machines", ()), *(way.get("inference") or {}).get("api", ())]
             found |= {str(part["offer"]) for part in (way, *others)}
         return found
 
@@ -314,7 +315,7 @@ def plan_figures(
     cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
     hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
     return {
-        "cost_usd": Spread(**cost),
+        "cost": Spread(**cost),
         "cost_at_confidence": late,
         "outlay_usd": outlay_of(jobs, reservations),
         "hours": Hours(**hours),
@@ -379,7 +380,7 @@ Planned = Assignment | Service
 class Plan(TabledResult):
     """The result of `solve`."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     scenario: str
     status: Status
     objective: float | None
@@ -389,7 +390,8 @@ class Plan(TabledResult):
     seconds: float
     as_of: str
     candidates: CandidateCounts
-    cost_usd: Spread | None
+    cost: Spread | None
+    """Dollars of the whole plan; the expected ones are `cost_usd` too, as everywhere."""
     cost_at_confidence: float | None = None
     outlay_usd: float = 0.0
     """Dollars that are paid at once: purchases, what commitments ask upfront, blocks. Jobs carry it by their hours."""
@@ -431,6 +433,26 @@ class Plan(TabledResult):
     shared_bound_usd: float | None = None
     """Least dollars of services that share a limit; None where the sum of their bounds holds."""
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of the JSON: services stand among the jobs, expected dollars have a key of their own."""
+        found = handler(core_schema)
+        properties = handler.resolve_ref_schema(found).get("properties")
+        if properties is None:  # of what is written no more is known than of what is read
+            return found
+        service = properties.pop("services")["items"]
+        properties["jobs"]["items"] = {"anyOf": [properties["jobs"]["items"], service]}
+        properties["cost_usd"] = {
+            "anyOf": [{"type": "number"}, {"type": "null"}],
+            "description": "Expected dollars, as in `cost`.",
+        }
+        return found
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Expected dollars, as `cost` has them; in JSON too."""
+        return None if self.cost is None else self.cost.expected
+
     @model_validator(mode="before")
     @classmethod
     def _services_are_jobs_with_a_fleet(cls, data: Any) -> Any:
@@ -438,13 +460,19 @@ class Plan(TabledResult):
         jobs = data.get("jobs") if isinstance(data, dict) else None
         rows = jobs if isinstance(jobs, list) else []
         served = [row for row in rows if isinstance(row, dict) and "fleet" in row]
-        return {**data, "jobs": [row for row in rows if row not in served], "services": served} if served else data
+        if not isinstance(data, dict) or not (served or "cost_usd" in data):
+            return data
+        kept = {key: value for key, value in data.items() if key != "cost_usd"}
+        if "cost_usd" in data and data["cost_usd"] != _expected(data.get("cost")):
+            raise ValueError("cost_usd is not the expected figure of cost")
+        return {**kept, "jobs": [row for row in rows if row not in served], "services": served} if served else kept
 
     @model_serializer(mode="wrap")
     def _services_stand_among_the_jobs(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the data with the services after the jobs."""
         data: dict[str, Any] = handler(self)
         data["jobs"] = [*data["jobs"], *data.pop("services", ())]
+        data["cost_usd"] = self.cost_usd
         left_out = {
             "shared_bound_usd": data["shared_bound_usd"] is None,
             "cut": not data["cut"],
@@ -479,7 +507,7 @@ class Plan(TabledResult):
 
         if not self.planned:
             return infeasible_html(self.scenario, self.status, self.infeasible)
-        cost, hours = self.cost_usd, self.hours
+        cost, hours = self.cost, self.hours
         figures = (
             f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"
             if cost and hours
@@ -511,6 +539,11 @@ class Plan(TabledResult):
         if found := [assignment for assignment in self.jobs if assignment.name == job]:
             return found[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")
+
+
+def _expected(cost: Any) -> Any:
+    """Return the expected figure of a range, of data or validated; None where there is none."""
+    return cost.get("expected") if isinstance(cost, dict) else getattr(cost, "expected", None)
 
 
 # A plan as tables.

@@ -197,7 +197,7 @@ class PlanEvidence(Part):
     """The best plan whose speed is no prior, where that of the job is one and there is another."""
     estimates: int | None = None
     """Estimates of which the plan is the cheapest, where that makes it too low."""
-    flattery: float | None = None
+    optimizer_curse: float | None = None
     """Share by which such picks cost more on average than their estimates say; None below 2 %."""
 
 
@@ -331,9 +331,9 @@ class SpotPlan(Part):
     """Standard deviation of the cost due to the market, without the error of the speed."""
     hours_sd: float
     """Standard deviation of the hours due to the market."""
-    luck_usd: float
+    outage_usd: float
     """Expected cost minus that on a market that is always available, at the expected speed."""
-    luck_hours: float
+    outage_hours: float
     """The same for the hours."""
     interruptions: float
     wasted_hours: float

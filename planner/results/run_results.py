@@ -166,7 +166,7 @@ class PlannedProgress(Part):
     tokens_per_second: float
     unit: str
     hours: Hours
-    cost_usd: Spread
+    cost: Spread
     peak_vram_gib: float
     usable_vram_gib: float
     deadline_hours: float | None
@@ -179,7 +179,7 @@ class ProjectedEnd(Part):
     """Hours and dollars of the whole job, from the order of its machines."""
 
     hours: Spread
-    cost_usd: Spread
+    cost: Spread
     deadline_probability: float | None
     left_hours: float
 
@@ -233,7 +233,7 @@ class Tracking(Result):
         rows = [
             ("seconds per step", f"{seen.step_seconds or 0:.3g}", f"{plan.step_seconds:.3g}"),
             ("hours", f"{end.hours.expected:.1f}", f"{plan.hours.expected:.1f}"),
-            ("cost", f"${end.cost_usd.expected:,.2f}", f"${plan.cost_usd.expected:,.2f}"),
+            ("cost", f"${end.cost.expected:,.2f}", f"${plan.cost.expected:,.2f}"),
         ]
         return html_table(f"{self.job}: {100 * seen.share_done:.0f} % done", ("what", "projected", "planned"), rows)
 

@@ -126,7 +126,7 @@ class ServicePoint(Part):
 class ServiceFrontier(TabledResult):
     """Dollars of a month against the limit on the time per token, tightest first."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Status
     points: tuple[ServicePoint, ...] = ()
@@ -267,7 +267,7 @@ class ServiceReplay(Part):
 class ServiceSimulation(Result):
     """The result of `planner simulate` for services."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Status
     runs: int
@@ -335,7 +335,7 @@ def jobs_alone(plan: Plan) -> Plan:
     objective = None if plan.objective is None else plan.objective - usd
     bound = None if plan.bound is None else plan.bound - least
     gap = None if objective is None or bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9)
-    cost, late = plan.cost_usd, plan.cost_at_confidence
+    cost, late = plan.cost, plan.cost_at_confidence
     hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in plan.jobs) for name in Hours.model_fields}
     ages = [job.price_age_days for job in plan.jobs if job.price_age_days is not None]
     return plan.model_copy(
@@ -347,7 +347,7 @@ def jobs_alone(plan: Plan) -> Plan:
             "objective": objective,
             "bound": bound,
             "gap": gap,
-            "cost_usd": None if cost is None else Spread(**{name: each - usd for name, each in dict(cost).items()}),
+            "cost": None if cost is None else Spread(**{name: each - usd for name, each in dict(cost).items()}),
             "cost_at_confidence": None if late is None else late - usd,
             "outlay_usd": plan.outlay_usd - sum(service.outlay_usd for service in plan.services),
             "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd - usd,

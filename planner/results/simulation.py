@@ -156,7 +156,7 @@ class JobReplays(ReplayFigures):
 class Simulation(Result):
     """The result of `planner simulate`: the whole plan, then its jobs."""
 
-    schema_version: int = 1
+    schema_version: int = 3
     scenario: str
     status: Status
     runs: int

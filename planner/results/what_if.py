@@ -134,7 +134,7 @@ class WhatIf(Result):
 
 
 def _usd(plan: Plan) -> str:
-    return dollars(plan.cost_usd.expected) if plan.cost_usd else plan.status
+    return dollars(plan.cost.expected) if plan.cost else plan.status
 
 
 def _hours_text(plan: Plan) -> str:

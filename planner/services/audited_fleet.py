@@ -222,7 +222,7 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
     alone = math.fsum(service.bound_usd for service in plan.services)
     bound = alone if plan.shared_bound_usd is None else plan.shared_bound_usd
     hours = max((service.for_hours for service in plan.services), default=0.0)
-    cost, time = plan.cost_usd, plan.hours
+    cost, time = plan.cost, plan.hours
     figures = (
         ("objective", usd, plan.objective, "usd"),
         ("bound", bound, plan.bound, "usd"),

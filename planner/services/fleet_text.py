@@ -39,7 +39,7 @@ def strip(fleet: Fleet) -> list[str]:
         span = slice(day * _STRIP_DAY, (day + 1) * _STRIP_DAY)
         load = "".join(_level(load / most if most else 0.0) for load in fleet.load[span])
         use = "".join(_level(share) for share in fleet.use_by_hour[span])
-        drawn = (load, use, _digits(fleet.replicas_by_hour[span]), _digits(spot[span]))[: len(names)]
+        drawn = (load, use, count_marks(fleet.replicas_by_hour[span]), count_marks(spot[span]))[: len(names)]
         if rows and rows[-1][1] == drawn:
             rows[-1][0].append(day)
         else:
@@ -84,7 +84,7 @@ def _level(share: float) -> str:
     return LEVELS[min(10, max(0, math.ceil(share * 10.0 - 1e-9)))]
 
 
-def _digits(counts: tuple[int, ...]) -> str:
+def count_marks(counts: tuple[int, ...]) -> str:
     """Return a character for each count: a digit, a letter from 10 on, + from 36 on."""
     return "".join(str(count) if count < 10 else chr(ord("a") + count - 10) if count < 36 else "+" for count in counts)
 
@@ -113,7 +113,7 @@ def render_services(plan: Plan) -> str:
 
 def several_lines(plan: Plan) -> list[str]:
     """Return the first lines of a plan of several services: what all cost, how far that is proven, what they share."""
-    usd = plan.cost_usd.expected if plan.cost_usd else 0.0
+    usd = plan.cost.expected if plan.cost else 0.0
     month = math.fsum(service.fleet.usd_per_month for service in plan.services)
     text = (
         f"{words.sanitise(plan.scenario)}: {len(plan.services)} services, {words.usd(month)} a month, "
@@ -147,13 +147,13 @@ def _service(service: Service, plan: Plan) -> list[str]:
 def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
     """Return what is said of a service under each label."""
     fleet = service.fleet
-    latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), line_room(), 2)]
+    simple = simple_sections(service)
     return [
-        ("Serve", _serve(service)),
+        ("Serve", simple["Serve"]),
         ("Fleet", _kinds(fleet)),
         ("Hours", strip(fleet)),
-        ("Latency", latency),
-        ("Capacity", _binds(fleet)),
+        ("Latency", simple["Latency"]),
+        ("Capacity", simple["Capacity"]),
         ("Spot", _spot(fleet)),
         ("Price", _price(service)),
         ("Next", _looser(service)),
@@ -163,6 +163,13 @@ def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
         ("Prices", _prices(service)),
         ("Scope", _scope(service, plan)),
     ]
+
+
+def simple_sections(service: Service) -> dict[str, list[str]]:
+    """Return the lines under the labels of a service that need no more than it: load, latency, what holds capacity."""
+    fleet, room = service.fleet, line_room()
+    latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), room, 2)]
+    return {"Serve": _serve(service), "Latency": latency, "Capacity": _binds(fleet)}
 
 
 NO_BOUND = "no bound"
@@ -191,7 +198,7 @@ def fleet_headline(service: Service) -> str:
 
 def both_headline(plan: Plan) -> str:
     """Return the first line of a plan of jobs and services: what both cost, and when a service starts."""
-    whole = plan.cost_usd.expected if plan.cost_usd else 0.0
+    whole = plan.cost.expected if plan.cost else 0.0
     later = [service for service in plan.services if service.starts_at_hours > 0]
     starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
@@ -360,9 +367,9 @@ def _api(fleet: Fleet) -> list[str]:
 
 
 def _budget(plan: Plan) -> list[str]:
-    if plan.budget_usd is None or plan.cost_usd is None:
+    if plan.budget_usd is None or plan.cost is None:
         return []
-    return [f"budget {words.usd(plan.budget_usd)}, {words.usd(plan.budget_usd - plan.cost_usd.expected)} left"]
+    return [f"budget {words.usd(plan.budget_usd)}, {words.usd(plan.budget_usd - plan.cost.expected)} left"]
 
 
 def _prices(service: Service) -> list[str]:

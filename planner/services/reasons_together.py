@@ -55,7 +55,7 @@ def explain_together(
     plan = solve(scenario, options, library)
     if plan.status == "no_plan":
         raise NoPlanError(f"no plan: {options.solver} stopped at a limit")
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         details = dict(plan.infeasible) if plan.infeasible else {}
         found = Explanation(scenario=scenario.name, status=plan.status, **details)
         return found.model_copy(update={"seconds": perf_counter() - started})
@@ -73,7 +73,7 @@ def explain_together(
         status=plan.status,
         compared_by=of_jobs.compared_by,
         plan=f"{of_jobs.plan}; {of_service.plan}",
-        cost_usd=plan.cost_usd.expected,
+        cost_usd=plan.cost.expected,
         hours=plan.hours.expected,
         notes=of_jobs.notes,
         binding=binding,
@@ -151,13 +151,13 @@ def _solved(
     """Return what a setting does to the plan of both."""
     after = solve(change_scenario(scenario, [step.setting]), options, library, explains=False)
     saved = difference(after, plan)
-    if after.cost_usd is None or after.hours is None or (saved.cost_usd or 0.0) < LEAST_SHARED_SAVING:
+    if after.cost is None or after.hours is None or (saved.cost_usd or 0.0) < LEAST_SHARED_SAVING:
         note = f"no gain at {step.change_to}"
         return LimitSensitivity(worth=step.worth, limit=step.limit, **{"from": step.change_from, "to": None}, note=note)
     return step.model_copy(
         update={
             "plan": _machines(after),
-            "cost_usd": after.cost_usd.expected,
+            "cost_usd": after.cost.expected,
             "hours": after.hours.expected,
             "delta_usd": -(saved.cost_usd or 0.0),
             "delta_hours": -(saved.hours or 0.0),

@@ -18,14 +18,14 @@ SIDE_LABEL, LEFT_SIDE, RIGHT_SIDE = 12, 33, 35
 def render_service_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if with a service, without a final newline."""
     before, after = answer.before, answer.after
-    if after.cost_usd is None:
+    if after.cost is None:
         ends = "infeasible" if after.status == "infeasible" else "stopped without a plan"
         lines = [words.first_fitting(answer.scenario, f"{ends} after the change"), *_stays("before", before)]
         alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
         for one in alone:
             lines += words.wrap_hanging(f"{describe_setting(one.setting)} alone is infeasible", 3)
         lines += ["", *render_infeasible(after)]
-    elif before.cost_usd is None:
+    elif before.cost is None:
         lines = [words.first_fitting(answer.scenario, "feasible after the change"), "", *_blocks(answer)]
     elif answer.unchanged:
         lines = [words.first_fitting(answer.scenario, "nothing changes"), *_stays("stays", after)]

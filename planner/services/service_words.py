@@ -25,9 +25,9 @@ FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and what it is measured against; what all cost where jobs run, too."""
     found = []
-    if plan.jobs and plan.cost_usd is not None:
+    if plan.jobs and plan.cost is not None:
         budget = "" if plan.budget_usd is None else f"of a budget of {words.usd(plan.budget_usd)}"
-        found.append(("jobs and service", words.usd(plan.cost_usd.expected), budget))
+        found.append(("jobs and service", words.usd(plan.cost.expected), budget))
     for service in plan.services:
         fleet = service.fleet
         proof = proven(service.gap)

@@ -109,7 +109,7 @@ def solve_services(
         status = "no_plan" if unknown else "infeasible"
         return Plan(
             **facts, seconds=perf_counter() - started, status=status, objective=None, bound=None, gap=None,
-            cost_usd=None, hours=None, infeasible=infeasible,
+            cost=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
     with finishing():
         services = tuple(_service(asked, found, job.name, explains) for job in jobs)
@@ -209,9 +209,9 @@ def _solved_together(asked: _Asked, change: Relaxation) -> Relaxation | None:
     except ScenarioError:  # a limit that cannot be left out
         return None
     plan = solve_services(scenario, asked.library, asked.options, perf_counter(), explains=False)
-    if plan.cost_usd is None:
+    if plan.cost is None:
         return None
-    usd = plan.cost_usd.expected
+    usd = plan.cost.expected
     return change.model_copy(update={"then": f"${usd:,.2f} for all services", "cost_usd": usd})
 
 
@@ -226,7 +226,7 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
         "objective": usd,
         "bound": bound,
         "gap": gap,
-        "cost_usd": Spread(expected=usd, low=usd, high=usd),
+        "cost": Spread(expected=usd, low=usd, high=usd),
         "cost_at_confidence": usd,
         "outlay_usd": sum(service.outlay_usd for service in services),
         "hours": Hours(expected=hours, low=hours, high=hours, at_confidence=hours),
@@ -345,7 +345,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         for service in served.services
     )
     usd = math.fsum(service.cost_usd for service in services)
-    assert plan.objective is not None and plan.cost_usd is not None and plan.hours is not None
+    assert plan.objective is not None and plan.cost is not None and plan.hours is not None
     objective = plan.objective + usd
     bound = None if plan.bound is None else plan.bound + services_bound_usd(served)
     ends = max(service.starts_at_hours + service.for_hours for service in services)
@@ -356,7 +356,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "objective": objective,
         "bound": bound,
         "gap": None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9),
-        "cost_usd": Spread(**{name: each + usd for name, each in dict(plan.cost_usd).items()}),
+        "cost": Spread(**{name: each + usd for name, each in dict(plan.cost).items()}),
         "cost_at_confidence": None if late is None else late + usd,
         "outlay_usd": plan.outlay_usd + served.outlay_usd,
         "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + usd,

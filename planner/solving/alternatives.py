@@ -444,7 +444,7 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
     facts = {
         name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
     }
-    nothing = dict.fromkeys(("objective", "bound", "gap", "cost_usd", "hours"))
+    nothing = dict.fromkeys(("objective", "bound", "gap", "cost", "hours"))
     why = _explain(prepared, plan, found, solve) if explains else None
     return Plan(**facts, **nothing, status="infeasible", infeasible=why)
 
@@ -491,7 +491,7 @@ def without_places(scenario: Scenario, barred: Sequence[Place]) -> Scenario:
 
 def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
     """Return a plan without some offers as what one job does then."""
-    paid = plan.cost_usd.expected if plan.cost_usd else 0.0
+    paid = plan.cost.expected if plan.cost else 0.0
     return FurtherWay(
         provider=mine.provider,
         gpu=mine.gpu,
@@ -499,7 +499,7 @@ def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
         runs_at_once=mine.runs_at_once,
         cost_usd=mine.cost_usd,
         hours=mine.delay_hours + mine.hours.expected,
-        more_usd=(other.cost_usd.expected if other.cost_usd else 0.0) - paid,
+        more_usd=(other.cost.expected if other.cost else 0.0) - paid,
         jobs=tuple(job.model_dump(mode="json", by_alias=True) for job in other.jobs),
         reservations=other.reservations,
     )
@@ -554,6 +554,6 @@ def _relaxation(
         then="; ".join(named),
         way=way,
         setting=setting,
-        cost_usd=then.cost_usd.expected if then.cost_usd else None,
+        cost_usd=then.cost.expected if then.cost else None,
         hours=then.hours.expected if then.hours else None,
     )

@@ -117,7 +117,7 @@ def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:
     return Plan(
         scenario=scenario.name, status="no_plan", solver=options.solver, seconds=seconds, as_of=as_of.isoformat(),
         candidates=CandidateCounts(made=0, rejected=0, dominated=0, offers=len(scenario.offers)),
-        objective=None, bound=None, gap=None, cost_usd=None, hours=None,
+        objective=None, bound=None, gap=None, cost=None, hours=None,
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def _plan(
 
         status: Status = "infeasible" if solved is None or solved.choice.first.is_infeasible else "no_plan"
         facts["infeasible"] = if_time(WHY_NONE, why, None) if explains and status == "infeasible" else None
-        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
+        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost=None, hours=None)
     first, jobs = solved.choice.first, _assignments(prepared, solved, as_of)
     if explains:
         jobs = with_flattery(jobs, prepared)
@@ -397,12 +397,12 @@ def _others(
 ) -> dict[str, Any]:
     """Return the fields of an assignment that name other ways to run the job."""
     return {
-        "lossy": find_lossy(prepared, index, recipe),
-        "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
-        "riskier": find_riskier(prepared, index, made.gpu, row, share),
+        "lossy_techniques": find_lossy(prepared, index, recipe),
+        "methods": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
+        "cheaper_at_risk": find_riskier(prepared, index, made.gpu, row, share),
         "safer": find_safer(prepared, index, made),
         "frameworks": best_by_framework(prepared, index, made.gpu),
-        "runner_up": find_runners_up(prepared, index, row, share),
+        "next_best": find_runners_up(prepared, index, row, share),
     }
 
 

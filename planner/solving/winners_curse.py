@@ -123,5 +123,5 @@ def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> t
     flattery = math.expm1(simulate(found, own_parts(prepared.library.calibrations["uncertainty"].values)).flattery)
     if flattery < NOTICED_FLATTERY or job.evidence is None:
         return jobs
-    evidence = job.evidence.model_copy(update={"estimates": int(found.usd.size), "flattery": flattery})
+    evidence = job.evidence.model_copy(update={"estimates": int(found.usd.size), "optimizer_curse": flattery})
     return (job.model_copy(update={"evidence": evidence}),)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_result import timetable_plan as timetable_plan
     from planner.timetable.timetable_runs import ShiftedJob as ShiftedJob
     from planner.timetable.timetable_runs import shift_timetable as shift_timetable
+    from planner.timetable.timetable_text import moment_text as moment_text
     from planner.timetable.timetable_text import render_timetable as render_timetable
+    from planner.timetable.timetable_text import timetable_sections as timetable_sections
     from planner.timetable.turn_frontier import TurnProgram as TurnProgram
 
 _NAMES_BY_MODULE = {
@@ -46,7 +48,7 @@ _NAMES_BY_MODULE = {
         "timetable_plan",
     ),
     "planner.timetable.timetable_runs": ("ShiftedJob", "shift_timetable"),
-    "planner.timetable.timetable_text": ("render_timetable",),
+    "planner.timetable.timetable_text": ("moment_text", "render_timetable", "timetable_sections"),
     "planner.timetable.turn_frontier": ("TurnProgram",),
 }
 

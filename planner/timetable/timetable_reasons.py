@@ -48,7 +48,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
         objective=scenario.objective_kind,
         compared_by=CandidateObjective.of(scenario).formula,
         plan=_describe(plan),
-        cost_usd=plan.cost_usd.expected if plan.cost_usd else None,
+        cost_usd=plan.cost.expected if plan.cost else None,
         hours=plan.hours.expected if plan.hours else None,
     )
     if query is not None:
@@ -110,7 +110,7 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
     options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
     built = build_timetable(prepared, keep).changed(lambda problem: _by(problem, query))
     forced = solve_built(prepared, built, options, perf_counter(), explains=False)
-    if forced.cost_usd is None or forced.hours is None:
+    if forced.cost is None or forced.hours is None:
         reason = "no timetable within the limits runs the job so"
         if query.times and (earliest := _earliest_hours(built.problem, query.job)) is not None:
             start, end = earliest
@@ -122,16 +122,16 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
             if limit.exceeded and rejected[limit.exceeded]
         )
         return WhyNot(asked=query.text, status="impossible", reasons=(reason, *left_out))
-    before = plan.cost_usd.expected if plan.cost_usd else None
+    before = plan.cost.expected if plan.cost else None
     same = plan.objective is not None and forced.objective is not None
     same = same and abs((plan.objective or 0.0) - (forced.objective or 0.0)) < MIN_SAVING_USD
     return WhyNot(
         asked=query.text,
         status="chosen" if same and _runs_so(plan, forced, query) else "possible",
         plan=_describe(forced),
-        cost_usd=forced.cost_usd.expected,
+        cost_usd=forced.cost.expected,
         hours=forced.hours.expected,
-        times=forced.cost_usd.expected / before if before else None,
+        times=forced.cost.expected / before if before else None,
     )
 
 

@@ -235,7 +235,7 @@ def timetable_plan(
     schedule = solved.schedule
     if schedule is None:
         status = "infeasible" if solved.termination is Termination.INFEASIBLE else "no_plan"
-        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
+        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost=None, hours=None)
     as_of = options.as_of or datetime.date.today()
     run = runs_of(prepared, built, schedule, as_of)
     least = run if solved.strict is None else runs_of(prepared, built, solved.strict, as_of)
@@ -530,9 +530,9 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
-    if plan.cost_usd is None or plan.hours is None or plan.objective is None:
+    if plan.cost is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
     description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {plan.hours.at_confidence:,.1f} h"
-    late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
-    return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)
+    late = plan.cost.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
+    return TimetablePlan(prepared, description, plan.cost.expected, late, plan.hours.expected, plan.objective)

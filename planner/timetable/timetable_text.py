@@ -24,6 +24,8 @@ from planner.results.plan_parts import Reservation, jobs_text
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--details` shows them all."""
 MAX_PAUSES_SHOWN = 4
+NOTICED_IDLE_HOURS = 0.05
+"""Idle hours below which nothing is said of them."""
 
 
 def render_timetable(plan: Plan) -> list[str]:
@@ -37,13 +39,9 @@ def render_timetable(plan: Plan) -> list[str]:
     ]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
-    lines += words.section(
-        "Reserved", [line for reservation in plan.reservations for line in _reserved(plan, reservation)]
-    )
-    lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
-    lines += words.section("Idle", _idle(plan))
-    lines += words.section("Baseline", _baseline(plan))
-    lines += words.section("Limits", [*_shared(plan), *budget(plan)])
+    of_label = timetable_sections(plan)
+    of_label["Limits"] += budget(plan)
+    lines += [line for label, texts in of_label.items() for line in words.section(label, texts)]
     ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
     lines += words.section("Prices", list(ages)[: words.most(2)])
     lines += words.section("Scope", near_tie(plan))
@@ -51,15 +49,27 @@ def render_timetable(plan: Plan) -> list[str]:
     return [*lines, *render_notes(plan.warnings, words.most(4))]
 
 
+def timetable_sections(plan: Plan) -> dict[str, list[str]]:
+    """Return what holds of jobs over time under each label; no line under those that say nothing here."""
+    is_over_time = plan.is_timetable
+    return {
+        "Reserved": [line for reservation in plan.reservations for line in _reserved(plan, reservation)],
+        "Pauses": [line for job in plan.jobs for line in _pauses(plan, job)],
+        "Idle": _idle(plan),
+        "Against": _baseline(plan) if is_over_time else [],
+        "Limits": _shared(plan),
+    }
+
+
 def _timetable_headlines(plan: Plan) -> list[str]:
     """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
     jobs = jobs_text(len(plan.jobs))
-    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost.expected)] if plan.cost else []
     rest = [*rest, format_optimality(plan)]
     if plan.hours is None:
         return [", ".join((jobs, *rest))]
-    late = f"last finish by {_when(plan, plan.hours.at_confidence)}"
-    both = f"{late} (likely {_when(plan, plan.hours.expected)})"
+    late = f"last finish by {moment_text(plan, plan.hours.at_confidence)}"
+    both = f"{late} (likely {moment_text(plan, plan.hours.expected)})"
     return [", ".join((jobs, time, *rest)) for time in (both, late)]
 
 
@@ -67,7 +77,7 @@ def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
     name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
-    times = [(_when(plan, job.start_at_hours), _when(plan, job.finish_hours)) for job in jobs]
+    times = [(moment_text(plan, job.start_at_hours), moment_text(plan, job.finish_hours)) for job in jobs]
     width = max(6, *(len(text) for pair in times for text in pair))
     method = max(7, *(len(_method(job)) for job in jobs))
     room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
@@ -99,7 +109,7 @@ def _method(job: Assignment) -> str:
     return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"
 
 
-def _when(plan: Plan, hours: float) -> str:
+def moment_text(plan: Plan, hours: float) -> str:
     """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
     if not plan.now:
         return words.hours(hours) if hours else "0.0 h"
@@ -110,7 +120,8 @@ def _when(plan: Plan, hours: float) -> str:
 def _reserved(plan: Plan, one: Reservation) -> list[str]:
     """Return what is reserved, how full it is, and from which use on it pays."""
     term = one.end_hours - one.start_hours
-    text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
+    begins = moment_text(plan, one.start_hours)
+    text = f"{one.count} x {one.offer}, {words.hours(term)} from {begins}, {words.usd(one.usd)}"
     text += f": used {words.percent(one.used_share)}"
     if one.pays_from_hours is not None:
         text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
@@ -119,7 +130,7 @@ def _reserved(plan: Plan, one: Reservation) -> list[str]:
 
 def _pauses(plan: Plan, job: Assignment) -> list[str]:
     """Return when a run stands still because its machine may not be used, and what that costs each time."""
-    times = [f"{_when(plan, pause.from_hours)} to {_when(plan, pause.to_hours)}" for pause in job.pauses]
+    times = [f"{moment_text(plan, pause.from_hours)} to {moment_text(plan, pause.to_hours)}" for pause in job.pauses]
     if not times:
         return []
     shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
@@ -132,10 +143,9 @@ def _pauses(plan: Plan, job: Assignment) -> list[str]:
 def _idle(plan: Plan) -> list[str]:
     """Return the idle hours of own machines."""
     last = plan.hours.at_confidence if plan.hours else 0.0
-    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
-    return (
-        words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3) if texts else []
-    )
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items() if hours >= NOTICED_IDLE_HOURS]
+    text = f"own machines until {moment_text(plan, last)}: {', '.join(texts)}"
+    return words.wrap_lines(text, line_room(), 3) if texts else []
 
 
 def _shared(plan: Plan) -> list[str]:
@@ -157,8 +167,8 @@ def _baseline(plan: Plan) -> list[str]:
         return ["neither the order of due dates nor cheapest first keeps every limit"]
     usd, hours, by_time = plan.baseline.cost_usd, plan.baseline.hours, plan.baseline.compares == "time"
     own, other = plan.objective or 0.0, hours if by_time else usd
-    if plan.tie_decided_by is not None and plan.cost_usd is not None:
-        own = plan.cost_usd.expected  # what is shown, which a near tie preferred to the objective
+    if plan.tie_decided_by is not None and plan.cost is not None:
+        own = plan.cost.expected  # what is shown, which a near tie preferred to the objective
     word = ("later" if other > own else "earlier") if by_time else "more" if other > own else "less"
     same = own <= 0 or abs(other - own) <= 0.0005 * own
     more = "the same" if same else f"{words.percent(abs(other / own - 1))} {word}"

@@ -86,9 +86,9 @@ class TurnProgram(CommonDeadlines):
             if hours <= job.release_hours:
                 return None
         plan = self._solve(self.scenario.model_copy(update={"jobs": tuple(jobs)}))
-        if plan is None or plan.cost_usd is None or plan.hours is None:
+        if plan is None or plan.cost is None or plan.hours is None:
             return None
-        usd, separate = plan.cost_usd.expected, self.separate_usd(hours)
+        usd, separate = plan.cost.expected, self.separate_usd(hours)
         bound = separate if plan.bound is None else max(plan.bound, separate)
         self.bounds.append((hours, bound))
         bound, gap = proven_gap(usd, bound)

@@ -45,7 +45,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
         "relaxations": [] if has_plan else plan_words.relaxations(plan),
         "misses": [] if has_plan else plan_words.near_misses(plan),
-        "usd": plan.cost_usd.expected if plan.cost_usd else None,
+        "usd": plan.cost.expected if plan.cost else None,
         "hours": plan.hours.expected if plan.hours else None,
         "within": plan.hours.at_confidence if plan.hours else None,
         "compared": _compared(plan),
@@ -56,14 +56,14 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
 def _compared(plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a pinned plan: names and figures, those of a service before those of jobs."""
     rows = services.service_compared(plan)
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return [("cost", "no plan")]
     if plan.services:
-        return rows if not plan.jobs else [("jobs and service", words.usd(plan.cost_usd.expected)), *rows]
+        return rows if not plan.jobs else [("jobs and service", words.usd(plan.cost.expected)), *rows]
     machines = _machines(plan.jobs[0]) if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     hours = plan.hours
     return [
-        ("cost", words.usd(plan.cost_usd.expected)),
+        ("cost", words.usd(plan.cost.expected)),
         ("likely finish", words.hours(hours.expected)),
         ("ends by", words.hours(hours.at_confidence)),
         ("machines", machines),
@@ -108,7 +108,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
 
 def _totals(before: Plan, after: Plan) -> list[Row]:
     """Return the rows of cost, hours and machines of the whole plans."""
-    usd, new_usd = (plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after))
+    usd, new_usd = (plan.cost.expected if plan.cost else None for plan in (before, after))
     cost = ""
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))

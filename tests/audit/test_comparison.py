@@ -122,13 +122,13 @@ def test_observed_runs_are_compared_by_position() -> None:
 def test_what_a_plan_says_of_other_configurations_is_left_out() -> None:
     """Ladder, runners-up, binding limits and notes are all that is not compared."""
     words = {
-        "lossy",
+        "lossy_techniques",
         "quality",
-        "ladder",
+        "methods",
         "frameworks",
-        "riskier",
+        "cheaper_at_risk",
         "safer",
-        "runner_up",
+        "next_best",
         "compared_by",
         "binding",
         "notes",

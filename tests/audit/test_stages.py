@@ -71,7 +71,9 @@ def test_data_are_prepared_beside_the_run() -> None:
     told = planned(RENTED, offer, stages={"ingest": {"raw_gb": 50, "tokens": 1e9, "on": "cpu"}})
     hours = (160 + 100 + 312.5 + 54 / 5 + 10) / HOUR
     assert told.stage_hours["prepare data"] == pytest.approx(hours, rel=1e-6)
-    assert [(one.stage, one.provider, one.offer) for one in told.beside] == [("ingest", "c", "c/any/16-cores")]
+    assert [(one.stage, one.provider, one.offer) for one in told.separate_machines] == [
+        ("ingest", "c", "c/any/16-cores")
+    ]
     assert line(told, "prepare data at c") == pytest.approx((1.0, 0.6))
     assert line(told, "raw data moved at c")[1] == pytest.approx(1.4)
     assert told.start_hours == pytest.approx((START_SECONDS + 8) / HOUR, rel=1e-9)
@@ -213,5 +215,5 @@ def test_a_run_seen_from_start_to_end_has_no_stages() -> None:
     assert told.cost_usd == pytest.approx(full.cost_usd / 2)
     assert told.hours.at_confidence == pytest.approx(full.hours.at_confidence)
     assert told.cost_at_confidence == pytest.approx(full.cost_at_confidence)
-    assert (told.start_hours, told.stage_hours, told.beside) == (0.0, {}, ())
+    assert (told.start_hours, told.stage_hours, told.separate_machines) == (0.0, {}, ())
     assert told.step_seconds == pytest.approx(3 * HOUR / told.steps)

@@ -150,7 +150,9 @@ def test_every_changed_value_is_found(name: str) -> None:
 def test_a_stage_that_is_left_out_is_found(stage: str) -> None:
     """A plan that forgets the machine of a stage has no place for it."""
     data = plan("stages").model_dump()
-    data["jobs"][0]["beside"] = [one for one in data["jobs"][0]["beside"] if one["stage"] != stage]
+    data["jobs"][0]["separate_machines"] = [
+        one for one in data["jobs"][0]["separate_machines"] if one["stage"] != stage
+    ]
     found = audit(Plan.model_validate(data), scenario("stages"), library())
     assert f"place of {stage}" in {one.what for one in found}
 

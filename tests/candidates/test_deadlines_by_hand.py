@@ -69,9 +69,9 @@ def test_a_guarantee_leaves_room_for_what_is_done_elsewhere(stopping: float) -> 
         confidence=0.9,
     )
     assert found.spot is not None
-    (separate,) = found.beside
+    (separate,) = found.separate_machines
     assert separate.hours > 0.3
-    late = math.exp(found.sigma_tail * 1.645 / 2.92 * 0.8 / math.sqrt(0.18))
+    late = math.exp(found.sigma_in_tails * 1.645 / 2.92 * 0.8 / math.sqrt(0.18))
     in_full = (separate.hours + found.spot.guaranteed_hours * stretch(found, stopping)) * late
     assert found.hours.at_confidence == pytest.approx(in_full)
     assert found.hours.at_confidence <= 30 + 1e-9

@@ -26,15 +26,15 @@ def test_a_machine_of_too_little_memory_prepares_no_data() -> None:
 def test_memory_elsewhere_will_do() -> None:
     """The small machine trains where a CPU offer with the memory prepares."""
     told = planned(SMALL, {**CPU, "ram_gb": 64}, stages=WANTED)
-    assert (told.provider, [one.provider for one in told.beside]) == ("p", ["c"])
+    assert (told.provider, [one.provider for one in told.separate_machines]) == ("p", ["c"])
 
 
 def test_a_provider_that_is_forbidden_prepares_no_data() -> None:
     """The cheaper of two CPU offers prepares; where its provider is forbidden, the other one does."""
     offers = (SMALL, {**CPU, "ram_gb": 64}, {**CPU, "provider": "d", "ram_gb": 64, "usd_per_hour": 9.0})
-    assert [one.provider for one in planned(*offers, stages=WANTED).beside] == ["c"]
+    assert [one.provider for one in planned(*offers, stages=WANTED).separate_machines] == ["c"]
     told = planned(*offers, stages=WANTED, limits={"providers": {"forbid": ["c"]}})
-    assert [one.provider for one in told.beside] == ["d"]
+    assert [one.provider for one in told.separate_machines] == ["d"]
 
 
 def test_unknown_memory_is_enough() -> None:

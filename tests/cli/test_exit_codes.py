@@ -69,7 +69,7 @@ def solver(monkeypatch: pytest.MonkeyPatch) -> Solver:
         (make_plan(), 0),
         (make_plan(status="feasible", gap=0.03), 0),
         (make_infeasible(), 3),
-        (make_plan(status="no_plan", jobs=[], objective=None, gap=None, cost_usd=None, hours=None), 4),
+        (make_plan(status="no_plan", jobs=[], objective=None, gap=None, cost=None, hours=None), 4),
         (NoPlanError("stopped"), 4),
         (SolverError("broke down"), 1),
         (ZeroDivisionError("a slip"), 1),

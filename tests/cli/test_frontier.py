@@ -57,8 +57,11 @@ def test_text_begins_with_the_range_and_ends_with_the_proof(scenario: str) -> No
     lines = result.output.splitlines()
     assert lines[0].startswith("small: ")
     assert " to " in lines[0]
-    assert lines[-1].startswith("exact: ")
-    assert max(map(len, lines)) <= 80
+    *answer, empty, command = lines
+    assert answer[-1].startswith("proven: ") and empty == ""
+    assert command.startswith(f"planner solve {scenario}") and "--set jobs.0.deadline=" in command
+    assert max(map(len, answer)) <= 80
+    assert CliRunner().invoke(main, command.split()[1:]).exit_code == 0
 
 
 @pytest.mark.long

@@ -66,8 +66,8 @@ def plan() -> Plan:
 
 def _usd(plan: Plan) -> float:
     """Return the expected dollars of a plan."""
-    assert plan.cost_usd is not None
-    return plan.cost_usd.expected
+    assert plan.cost is not None
+    return plan.cost.expected
 
 
 @pytest.mark.long
@@ -76,9 +76,9 @@ def test_what_if_adds_up_and_has_the_keys_of_either_alone(scenario: str, plan: P
     changes = ("--set", "jobs.tune.work.tokens=40e6", "--set", "jobs.chat.latency.tpot=30ms")
     found = answer("what-if", scenario, *changes)
     after = solve(both("jobs.tune.work.tokens=40e6", "jobs.chat.latency.tpot=30ms"))
-    assert after.cost_usd is not None
-    assert found["after"]["cost_usd"]["expected"] == pytest.approx(after.cost_usd.expected)
-    assert found["before"]["cost_usd"]["expected"] == pytest.approx(_usd(plan))
+    assert after.cost is not None
+    assert found["after"]["cost"]["expected"] == pytest.approx(after.cost.expected)
+    assert found["before"]["cost"]["expected"] == pytest.approx(_usd(plan))
     [job], [service] = found["jobs"], found["services"]
     hours = after.services[0].for_hours
     cycle = after.services[0].cost_usd / after.services[0].fleet.usd_per_month
@@ -114,12 +114,12 @@ def test_a_row_of_vary_is_a_plan_of_both(scenario: str, plan: Plan) -> None:
 def test_each_relaxation_is_what_its_setting_gives(scenario: str, plan: Plan) -> None:
     """What is typed is a scenario, and it saves what is said: of both for a limit of both, else of its part."""
     forbid = ("--set", "limits.gpus.forbid=[L40S]", "--set", "limits.budget_usd=4000")
-    base = answer("solve", scenario, *forbid)["cost_usd"]["expected"]
+    base = answer("solve", scenario, *forbid)["cost"]["expected"]
     found = answer("explain", scenario, *forbid)
     paying = [step for step in found["next_steps"] if step["setting"]]
     assert {"limits.gpus", "jobs.chat.replicas.min"} <= {step["limit"] for step in paying}
     for step in paying:
-        usd = answer("solve", scenario, *forbid, "--set", step["setting"])["cost_usd"]["expected"]
+        usd = answer("solve", scenario, *forbid, "--set", step["setting"])["cost"]["expected"]
         assert usd - base == pytest.approx(step["delta_usd"], abs=0.05)
     whole = next(step for step in paying if step["limit"] == "limits.gpus")
     assert whole["cost_usd"] == pytest.approx(_usd(plan))

@@ -54,6 +54,7 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("offers list", "--provider"): (("offers", "list"), "RunPod"),
     ("offers list", "--gpu"): (("offers", "list"), "h100"),
     ("offers show", "NAME"): (("offers", "show"), "Lambda/ANY/gpu-1x-a10"),
+    ("schema", "WHAT"): (("schema",), "What If"),
     ("scenarios show", "NAME"): (("scenarios", "show"), "QuickStart"),
     ("solve", "SCENARIO"): (("solve", "--set", "limits.gpus=[A5000]"), "QuickStart"),
     ("solve", "--method"): (("solve", "--model", "tinyllama-1.1b", "--tokens", "1M", "--gpus", "H200"), "QLoRA"),

@@ -14,6 +14,7 @@ from planner.cli import main
 from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH
 from tests.helpers.plans import make_plan
+from tests.helpers.services import SERVICE_FILE
 
 AS_OF = ("--as-of", "2026-09-01")
 
@@ -61,6 +62,22 @@ def test_every_command_that_an_answer_prints_runs(tmp_path: Path, monkeypatch: p
             assert result.exit_code == 0, f"{command}\n{result.stderr}"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["queue-two-own-4090", "desk.yaml"])
+def test_commands_below_several_jobs_and_a_service_run_too(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan can be exported, explained and printed whole."""
+    monkeypatch.chdir(tmp_path)
+    Path("desk.yaml").write_text(SERVICE_FILE, encoding="utf-8")
+    printed = run("solve", what, *AS_OF).stdout.splitlines()
+    commands = [part for line in printed if line.startswith("planner ") for part in line.split(" && ")]
+    assert [command.split()[1] for command in commands] == ["solve", "export", "explain", "solve"]
+    for command in commands:
+        result = run(*shlex.split(command)[1:])
+        assert result.exit_code == 0, f"{command}\n{result.stderr}"
+
+
 def test_an_answer_to_standard_input_names_no_command() -> None:
     """What came from there is gone."""
     plan = make_plan()
@@ -92,10 +109,13 @@ def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
 
 
 @pytest.mark.slow
-def test_several_jobs_are_told_in_blocks() -> None:
+def test_several_jobs_have_a_row_each_and_a_block_in_the_details() -> None:
     """Each job's verdict and the joint bill, in 80 columns."""
     result = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", *AS_OF)
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs, ")
-    assert all(any(line.startswith(f"  {job}: ") for line in lines) for job in ("chat", "code", "small"))
+    assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs on ")
+    jobs = ("chat", "code", "small")
+    assert all(any(line.startswith(f"  {job} ") for line in lines) for job in jobs)
+    whole = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", "--details", *AS_OF).stdout
+    assert all(f"\n  {job}: " in whole for job in jobs)
     assert max(len(line) for line in lines if not line.startswith("planner ")) <= WIDTH

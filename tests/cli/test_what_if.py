@@ -54,7 +54,7 @@ def test_before_and_after_as_text_and_as_json(small: str) -> None:
     solved = json.loads(CliRunner().invoke(main, ["solve", small, "--json", *AS_OF]).stdout)
     assert {**found["before"], "seconds": 0} == {**solved, "seconds": 0}
     assert found["delta"]["cost_usd"] == pytest.approx(
-        found["after"]["cost_usd"]["expected"] - found["before"]["cost_usd"]["expected"]
+        found["after"]["cost"]["expected"] - found["before"]["cost"]["expected"]
     )
     assert set(found["delta"]) == {"cost_usd", "hours"}
 

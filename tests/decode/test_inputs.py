@@ -50,7 +50,7 @@ def test_a_plan_is_checked_without_its_files(plan_file: Path) -> None:
         (plan_file.parent / name).unlink()
     assert run("check", "plan.json").exit_code == 0
     document = json.loads(plan_file.read_text(encoding="utf-8"))
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
     inputs = document["inputs"]
     assert inputs["scenario"]["jobs"][0]["techniques"]["method"] == ["lora"]
     assert {"planner", "highspy", "ortools", "python"} <= set(inputs["versions"])

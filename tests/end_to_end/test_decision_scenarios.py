@@ -73,7 +73,7 @@ def test_every_decision_has_its_scenario_and_every_line_is_understood() -> None:
 @pytest.mark.slow
 def test_plans_name_what_was_decided() -> None:
     """The riskier plan with its setting, the price that is too old, the link that was assumed, the least cost."""
-    assert plan_of(FILES["memory-confidence"]).jobs[0].riskier
+    assert plan_of(FILES["memory-confidence"]).jobs[0].cheaper_at_risk
     assert any("2026-04" in note for note in plan_of(FILES["price-age"]).jobs[0].notes)
     assert any("PCIe assumed" in note for note in plan_of(FILES["interconnect-unknown"]).jobs[0].notes)
     tie = plan_of(FILES["near-tie"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.helpers.shown_arithmetic import check_shown_arithmetic
 from tests.helpers.worked import check_worked
 
 NAMES = sorted(shipped_scenarios())
+PLAN_SCHEMA = Plan.model_json_schema()
 MARKET = ROOT / "scenarios" / "inventory" / "market.yaml"
 ON_THE_MARKET = [name for name in NAMES if "market.yaml" in shipped_scenarios()[name].read_text(encoding="utf-8")]
 EXPECTED = json.loads(COSTS.read_text(encoding="utf-8"))
@@ -72,6 +74,7 @@ def test_scenario_gives_the_recorded_plan_which_passes_the_audit_and_adds_up(nam
     if plan.inputs is not None and plan.jobs:  # with every offer that it rents, and every one that it names
         carried = scenario_of(plan, "plan.json")
         assert audit(plan, carried, _library(carried)) == []
+    import_module("jsonschema").validate(plan.model_dump(mode="json", by_alias=True), PLAN_SCHEMA)
     text = render(plan)
     assert max(map(len, render_answer(plan).splitlines())) <= WIDTH
     check_shown_arithmetic(text)
@@ -96,8 +99,8 @@ def _check_record(plan: Plan, expected: dict[str, Any]) -> None:
     """Check cost, hours and machines."""
     assert plan.status == expected["status"]
     assert machines_of(plan) == expected["jobs"]
-    if plan.cost_usd is not None and plan.hours is not None:
-        assert plan.cost_usd.expected == pytest.approx(expected["cost_usd"], abs=0.02, rel=1e-6)
+    if plan.cost is not None and plan.hours is not None:
+        assert plan.cost.expected == pytest.approx(expected["cost_usd"], abs=0.02, rel=1e-6)
         assert plan.hours.expected == pytest.approx(expected["hours"], abs=0.02, rel=1e-5)
 
 
@@ -116,9 +119,9 @@ def test_solver_of_another_family_finds_the_same_optimum(name: str) -> None:
     assert other.status == one.status
     if one.services and one.objective is not None and one.gap is not None:  # a path through a pool, within its gap
         assert other.objective == pytest.approx(one.objective, rel=one.gap + 1e-6)
-    elif one.objective is not None and one.cost_usd is not None and other.cost_usd is not None:
+    elif one.objective is not None and one.cost is not None and other.cost is not None:
         assert other.objective == pytest.approx(one.objective, abs=1e-4, rel=1e-6)
-        assert other.cost_usd.expected == pytest.approx(one.cost_usd.expected, abs=0.006)
+        assert other.cost.expected == pytest.approx(one.cost.expected, abs=0.006)
         assert [job.offer for job in other.jobs] == [job.offer for job in one.jobs]
 
 

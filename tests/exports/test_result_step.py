@@ -25,7 +25,7 @@ def asked(plan: Plan, form: str, bits: int | None = None, offer: str | None = No
     ram_gb = 16.0 if merges else 0.0
     made = ExportedResult(format=form, bits=bits, gb=14.5, ram_gb=ram_gb, offer=offer, ram_known=True)
     machine = SeparateMachine(stage="export", provider="example", offer=offer or "", hours=0.5, usd=0.25)
-    return changed(plan, export=made, beside=(machine,) if offer else ())
+    return changed(plan, export=made, separate_machines=(machine,) if offer else ())
 
 
 def files_of(plan: Plan) -> dict[str, str]:

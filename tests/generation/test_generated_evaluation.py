@@ -82,7 +82,7 @@ def test_the_hours_are_in_the_plan_the_bill_and_the_audit(place: str) -> None:
     found = plan.jobs[0]
     assert found.stage_hours["evaluation"] > 0
     assert any("evaluation" in line.item and line.usd > 0 for line in found.bill)
-    assert bool(found.beside) == (place == "one_gpu")
+    assert bool(found.separate_machines) == (place == "one_gpu")
     assert "answers prompts with vLLM" in " ".join(found.notes)
     assert audit(plan, scenario, LIBRARY) == []
     other = change_scenario(scenario, [f"{STAGE}.requests=5000"])

@@ -119,14 +119,14 @@ def test_answers_weigh_four_bytes_a_token_or_what_is_said() -> None:
 def test_the_ladder_has_the_price_of_doing_without_lossy_formats() -> None:
     """16, 8 and 4 bits; 4 is marked where the job does not list it."""
     (job,) = plan(techniques={"engine": "vllm"}).jobs
-    assert [(one.label, one.allowed) for one in job.ladder] == [
+    assert [(one.label, one.allowed) for one in job.methods] == [
         ("vLLM 16-bit", True),
         ("vLLM 8-bit", True),
         ("vLLM 4-bit", False),
     ]
     assert job.techniques.weight_bits == 8
-    (lossy,) = job.lossy
-    assert lossy.without == "16-bit" and lossy.cost_usd == pytest.approx(job.ladder[0].cost_usd)
+    (lossy,) = job.lossy_techniques
+    assert lossy.without == "16-bit" and lossy.cost_usd == pytest.approx(job.methods[0].cost_usd)
 
 
 def test_larger_models_take_several_gpus_per_replica() -> None:

@@ -42,7 +42,7 @@ def recorded_costs() -> dict[str, dict[str, Any]]:
 def _record(plan: Plan) -> dict[str, Any]:
     return {
         "status": plan.status,
-        "cost_usd": None if plan.cost_usd is None else round(plan.cost_usd.expected, 2),
+        "cost_usd": None if plan.cost is None else round(plan.cost.expected, 2),
         "hours": None if plan.hours is None else round(plan.hours.expected, 2),
         "jobs": machines_of(plan),
     }

@@ -102,7 +102,7 @@ def make_assignment(**changes: Any) -> Assignment:
         "steps": 687,
         "step_seconds": 109.8,
         "sigma": 0.17,
-        "sigma_tail": 0.25,
+        "sigma_in_tails": 0.25,
         "hours": {"expected": 21.42, "low": 17.0, "high": 27.1, "at_confidence": 28.0},
         "start_hours": 0.31,
         "training_hours": 20.6,
@@ -115,8 +115,8 @@ def make_assignment(**changes: Any) -> Assignment:
         "price_date": "2026-08-20",
         "price_age_days": 12,
         "price_source": "vast listing",
-        "ladder": LADDER,
-        "runner_up": RUNNER_UP,
+        "methods": LADDER,
+        "next_best": RUNNER_UP,
     }
     data["techniques"] = {**TECHNIQUES, **changes.pop("techniques", {})}
     data["vram_gib"] = {**VRAM, **changes.pop("vram_gib", {})}
@@ -136,7 +136,7 @@ def make_plan(*jobs: Assignment, **changes: Any) -> Plan:
         "seconds": 0.2,
         "as_of": "2026-09-01",
         "candidates": {"made": 2954, "rejected": 410, "dominated": 2500},
-        "cost_usd": {"expected": 2.82, "low": 2.3, "high": 3.6},
+        "cost": {"expected": 2.82, "low": 2.3, "high": 3.6},
         "hours": {"expected": 21.42, "low": 17.0, "high": 27.1, "at_confidence": 28.0},
         "jobs": [job.model_dump() for job in chosen],
     }
@@ -150,7 +150,7 @@ def make_infeasible(**changes: Any) -> Plan:
         "objective": None,
         "bound": None,
         "gap": None,
-        "cost_usd": None,
+        "cost": None,
         "hours": None,
         "jobs": [],
         "infeasible": {
@@ -182,3 +182,38 @@ def make_infeasible(**changes: Any) -> Plan:
         },
     }
     return make_plan(**{"scenario": "too-tight", **found, **changes})
+
+
+def make_service_plan(**changes: Any) -> Plan:
+    """A proven plan of one service: three cards by day and one by night, at a cloud, on demand."""
+    by_hour = [1] * 8 + [3] * 10 + [1] * 6
+    load = [0.5 + 0.25 * (hour % 3) if count == 1 else 8.0 for hour, count in enumerate(by_hour)]
+    kind = {
+        **{"provider": "cloud", "region": "any", "instance": "1x-l40s", "offer": "cloud/any/1x-l40s"},
+        **{"market": "on demand", "gpu": "L40S", "gpus": 1, "engine": "vllm", "weight_format": "fp8-weights"},
+        **{"weight_bits": 8, "kv_bits": 16, "gpus_per_replica": 1, "replicas": 1, "capacity": 3.0, "binds": "TPOT"},
+        **{"usd_per_hour": 0.9, "start_hours": 0.1, "start_usd": 0.09, "ttft_seconds": 0.8, "tpot_seconds": 0.03},
+        **{"committed": 0, "by_hour": by_hour},
+    }
+    limit = {"name": "ttft", "limit_seconds": 1.0, "predicted_seconds": 0.8}
+    fleet = {
+        **{"kinds": [kind], "load": load, "unit": "requests/s", "replicas_by_hour": by_hour, "use": 0.6},
+        **{"use_by_hour": [each / (3.0 * count) for each, count in zip(load, by_hour, strict=True)]},
+        **{"usd_per_month": 1204.0, "usd_per_million_tokens": 0.1, "usd_per_thousand_requests": 0.05, "starts": 2},
+        **{"start_usd": 0.18, "spot_share": 0.0, "served_share": 1.0, "within_limits_share": 0.95, "limits": [limit]},
+        "baselines": [{"name": "the peak, always on", "usd_per_month": 1971.0, "machines": "3 x L40S at cloud"}],
+    }
+    service = {
+        **{"name": "desk", "architecture": "llama-3.1-8b", "for_hours": 730.0, "input_tokens": 800.0},
+        **{"output_tokens": 200.0, "prefix_tokens": 0, "cost_usd": 1204.0, "bound_usd": 1204.0, "price_date": ""},
+        **{"price_age_days": 12, "price_source": "test", "fleet": fleet, "kinds_made": 12},
+    }
+    data: dict[str, Any] = {
+        **{"scenario": "desk", "status": "optimal", "objective": 1204.0, "bound": 1204.0, "gap": 0.0},
+        **{"solver": "highs", "seconds": 0.1, "as_of": "2026-09-01"},
+        "candidates": {"made": 12, "rejected": 0, "dominated": 11, "offers": 3},
+        "cost": {"expected": 1204.0, "low": 1204.0, "high": 1204.0},
+        "hours": {"expected": 730.0, "low": 730.0, "high": 730.0, "at_confidence": 730.0},
+        "services": [service],
+    }
+    return Plan.model_validate({**data, **changes})

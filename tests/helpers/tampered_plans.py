@@ -17,18 +17,18 @@ UNAUDITED = {
     "baseline": "another timetable",
     "inputs": "what was asked, which an audit receives apart",
     "faster": "other ways",
-    "jobs.ladder": "other ways",
+    "jobs.methods": "other ways",
     "jobs.lossy": "other ways",
     "jobs.quality": "words",
     "jobs.frameworks": "other ways",
-    "jobs.riskier": "other ways",
+    "jobs.cheaper_at_risk": "other ways",
     "jobs.safer": "other ways",
-    "jobs.runner_up": "other ways",
+    "jobs.next_best": "other ways",
     "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",
     "jobs.notes": "words",
     "jobs.evidence.estimates": "how many ways there were",
-    "jobs.evidence.flattery": "what the choice among other ways costs",
+    "jobs.evidence.optimizer_curse": "what the choice among other ways costs",
 }
 """What a plan says beside how the jobs are run; everything else must be found when changed."""
 

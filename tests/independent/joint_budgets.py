@@ -90,7 +90,7 @@ def simulated_usd(drawn: Drawn, scenario: Scenario, plan: Plan, seed: int) -> Fl
 
 def _usd_on_demand(job: Assignment) -> Floats:
     """Return the dollars of a job (runs,) whose hours all err alike."""
-    return job.cost_usd * slowness(job.sigma_tail, (np.arange(RUNS) + 0.5) / RUNS)
+    return job.cost_usd * slowness(job.sigma_in_tails, (np.arange(RUNS) + 0.5) / RUNS)
 
 
 def statements(seed: int, each: int = 5) -> Iterator[Row]:

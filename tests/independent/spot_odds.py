@@ -99,7 +99,7 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
         stall=facts.stall_hours,
         write=facts.write_hours,
         notice=facts.last_checkpoint,
-        sigma=job.sigma_tail,
+        sigma=job.sigma_in_tails,
         spot_usd=market.spot_usd,
         demand_usd=math.inf,
         deadline=math.inf,

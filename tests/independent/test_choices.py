@@ -323,11 +323,11 @@ def test_the_cheapest_batch_is_found_again_by_trying_each(deadline: str) -> None
         tokens = tokens_at(batch, 20e9, 128, job.sequence_length)
         one = text.replace("{from: 128, to: 1024}", str(batch)).replace("20e9", f"{tokens:.0f}")
         plan = solve(parse_scenario(one))
-        if plan.cost_usd is not None:
-            tried[batch] = plan.cost_usd.expected
+        if plan.cost is not None:
+            tried[batch] = plan.cost.expected
         if batch == job.global_batch:
             assert job.model.tokens == pytest.approx(tokens, rel=1e-9)
-            assert plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(job.cost_usd, rel=0.01)
+            assert plan.cost is not None and plan.cost.expected == pytest.approx(job.cost_usd, rel=0.01)
     smaller = {batch: usd for batch, usd in tried.items() if batch < job.global_batch}
     assert not smaller or min(smaller.values()) >= job.cost_usd * 0.99, tried
     assert job.global_batch == min(tried, key=lambda batch: tried[batch]) or deadline != "20d"

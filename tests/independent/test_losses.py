@@ -159,9 +159,9 @@ def test_the_size_that_is_cheapest_to_train_and_serve_is_found_again_by_trying(s
         alone = solve(
             parse_scenario(BY_LOSS.replace("[smollm2-360m, llama-14x1792, llama-3.2-1b]", f"[{model}]")), AS_OF
         )
-        assert plan.cost_usd is not None and alone.jobs[0].model is not None
+        assert plan.cost is not None and alone.jobs[0].model is not None
         sizes[model] = alone.jobs[0].model.parameters
-        totals[model] = plan.cost_usd.expected + served / 1e6 * usd * sizes[model] / 1e9
+        totals[model] = plan.cost.expected + served / 1e6 * usd * sizes[model] / 1e9
     model, _, loss = chosen(parse_scenario(text))
     assert model == min(totals, key=lambda name: totals[name]) and loss <= 2.75
     serving = solve(parse_scenario(text), AS_OF).jobs[0].model

@@ -77,7 +77,7 @@ def test_the_cheaper_of_buying_and_renting_is_taken_to_the_cent(
     hour = hour_of(buy, months, used, yearly)
     for rent in (0.5 * hour, 2.0 * hour):
         plan = plan_of(rent, buy, {"months": months, "hours_per_month": used, "interest": yearly})
-        assert plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(HOURS * min(rent, hour), abs=0.005)
+        assert plan.cost is not None and plan.cost.expected == pytest.approx(HOURS * min(rent, hour), abs=0.005)
         assert plan.outlay_usd == (buy["purchase_usd"] if hour < rent else 0)
 
 
@@ -136,8 +136,8 @@ def test_more_money_is_never_worse() -> None:
     usd = []
     for most in (1, 1999, 2000, 3000, 4000, 6000, 60_000):
         plan = plan_of(3.0, buy, horizon, jobs=3, outlay_usd=most)
-        assert plan.cost_usd is not None and plan.outlay_usd <= most
-        usd.append(plan.cost_usd.expected)
+        assert plan.cost is not None and plan.outlay_usd <= most
+        usd.append(plan.cost.expected)
     assert usd == sorted(usd, reverse=True) and usd[0] > usd[-1]
 
 
@@ -146,8 +146,8 @@ def test_dearer_power_never_makes_buying_better() -> None:
     kept, horizon = [], {"months": 36, "hours_per_month": 200}
     for price in (0.0, 0.1, 0.3, 0.6, 1.2, 2.4):
         plan = plan_of(1.0, {"purchase_usd": 2500, "residual_share": 0.5, "usd_per_kwh": price}, horizon)
-        assert plan.cost_usd is not None
-        kept.append((plan.cost_usd.expected, plan.outlay_usd == 0))
+        assert plan.cost is not None
+        kept.append((plan.cost.expected, plan.outlay_usd == 0))
     assert kept == sorted(kept) and kept[0][1] is False and kept[-1][1] is True
 
 
@@ -158,8 +158,8 @@ def test_a_longer_life_never_makes_buying_worse(buy: dict[str, Any]) -> None:
     usd = []
     for months in (3, 6, 12, 24, 48, 96, 192):
         plan = plan_of(1000.0, alive, {"months": months, "hours_per_month": 200, "interest": 0.05})
-        assert plan.cost_usd is not None
-        usd.append(plan.cost_usd.expected)
+        assert plan.cost is not None
+        usd.append(plan.cost.expected)
     assert usd == sorted(usd, reverse=True)
 
 

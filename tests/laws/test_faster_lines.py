@@ -55,5 +55,5 @@ def test_each_line_is_the_plan_of_least_cost_for_its_end(name: str) -> None:
     for line in shown:
         by_then = change_scenario(asked, [f"jobs.0.deadline={3600 * line.hours_at_confidence + 0.01:.2f}s"])
         plan = solve(by_then, options)
-        assert plan.cost_usd is not None and line.cost_usd == pytest.approx(plan.cost_usd.expected, rel=2e-3)
+        assert plan.cost is not None and line.cost_usd == pytest.approx(plan.cost.expected, rel=2e-3)
         assert plan.hours is not None and plan.hours.at_confidence <= line.hours_at_confidence + 1e-4

@@ -140,7 +140,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
     """The cost of the plan for a deadline; infinite without one."""
     jobs = tuple(job.model_copy(update={"deadline_hours": hours}) for job in scenario.jobs)
     plan = bare_plan(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
-    return math.inf if plan.cost_usd is None else plan.cost_usd.expected
+    return math.inf if plan.cost is None else plan.cost.expected
 
 
 @pytest.mark.long

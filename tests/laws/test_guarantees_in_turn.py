@@ -54,8 +54,8 @@ def test_a_long_and_a_short_job_both_run_on_spot() -> None:
     assert TIMETABLE_NOTE in plan.warnings
     assert all(job.spot_share > 0.8 for job in plan.jobs)
     earlier = plan_of(LONG_AND_SHORT, [0.75 * hours, hours])
-    assert plan.cost_usd is not None and earlier.cost_usd is not None
-    assert plan.cost_usd.expected <= 1.01 * earlier.cost_usd.expected
+    assert plan.cost is not None and earlier.cost is not None
+    assert plan.cost.expected <= 1.01 * earlier.cost.expected
 
 
 def test_a_reservation_counts_in_the_bound() -> None:
@@ -112,12 +112,12 @@ def test_no_plan_for_an_earlier_deadline_costs_less_than_the_bound(
     plan = plan_of(tokens, [hours, hours], limits, spot_usd_per_hour=spot_usd)
     for deadlines in ([part * hours, hours], [hours, part * hours]):
         earlier = plan_of(tokens, deadlines, limits, spot_usd_per_hour=spot_usd)
-        if earlier.cost_usd is None:
+        if earlier.cost is None:
             continue
-        assert plan.cost_usd is not None and plan.bound is not None
-        assert plan.bound <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
+        assert plan.cost is not None and plan.bound is not None
+        assert plan.bound <= earlier.cost.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
         # A later deadline costs no more, but for what the plan itself says may be missing.
         assert plan.gap is not None and plan.gap <= 0.05
-        assert plan.cost_usd.expected * (1 - plan.gap) <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
+        assert plan.cost.expected * (1 - plan.gap) <= earlier.cost.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
         if plan.status == "optimal":
-            assert plan.cost_usd.expected <= earlier.cost_usd.expected * (1 + CURVE_ERROR) + TOLERANCE_USD
+            assert plan.cost.expected <= earlier.cost.expected * (1 + CURVE_ERROR) + TOLERANCE_USD

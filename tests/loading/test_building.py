@@ -52,8 +52,8 @@ def test_adjustments_and_measured_hours_count() -> None:
     adjust = [{"match": {"gpu": "H100"}, "usd_per_hour_factor": 3.0}]
     plain = planner.solve(planner.build_scenario(jobs=[JOB], offers=[OFFER]))
     dear = planner.solve(planner.build_scenario(jobs=[JOB], offers=[OFFER], adjust=adjust))
-    assert dear.cost_usd is not None and plain.cost_usd is not None
-    assert dear.cost_usd.expected == pytest.approx(3 * plain.cost_usd.expected, rel=1e-6)
+    assert dear.cost is not None and plain.cost is not None
+    assert dear.cost.expected == pytest.approx(3 * plain.cost.expected, rel=1e-6)
     measured = [{"gpu": "H100", "gpus": 1, "hours": 5}]
     slow = planner.solve(planner.build_scenario(jobs=[{**JOB, "measured": measured}], offers=[OFFER]))
     assert slow.hours is not None and plain.hours is not None

@@ -48,7 +48,7 @@ def estimated(peak: float = 12.0, **changes: Any) -> Estimate:
         profile="hf",
         profiled=True,
         sigma=0.2,
-        sigma_tail=0.2,
+        sigma_in_tails=0.2,
     )  # fmt: skip
     return told.model_copy(update=changes)
 

@@ -63,8 +63,8 @@ WHY: dict[str, Any] = {
 }  # fmt: skip
 
 WHY_TEXT = """\
-gpu=RTX4090,method=full: feasible: $23.77, likely 7.9 h against $3.08, likely
-9.5 h: 7.7x the cost
+gpu=RTX4090,method=full: $23.77, likely 7.9 h, 7.7x the cost; the plan: $3.08,
+likely 9.5 h
   Plan     8 x RTX4090 at vast, full training
   Because  an hour costs $2.99 against $0.33 (9.2 x)"""
 
@@ -131,7 +131,7 @@ def test_a_limit_in_the_way_comes_with_its_setting() -> None:
     assert lines[0] == "gpu=T4: infeasible within the limits: it needs 8 GPUs; at most 2 may be used"
     assert lines[2:4] == ["  1. max gpus 2 -> 8", "     then 8 x T4 at aws, LoRA, $9.00"]
     assert "     --set limits.max_gpus=8" in lines
-    assert lines[-1] == "     which is $9.00, likely 9.5 h against $3.08, likely 9.5 h: 2.9x the cost"
+    assert lines[-1] == "     which is $9.00, likely 9.5 h, 2.9x the cost; the plan: $3.08, likely 9.5 h"
 
 
 def test_where_time_counts_hours_are_compared() -> None:

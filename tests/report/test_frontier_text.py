@@ -24,28 +24,27 @@ WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
 )
 
 GOLDEN = """\
-tokens: $212.40 by 0.61 h down to $70.81 by 61.0 h
-  knee at $97.50 by 14.2 h: each hour up to here saves $8.39 on average, those
-    after it at most $0.57 on average
+tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
 
   by  likely    cost  plan                                    change
 0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
-14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU, 4
-                                                              GPUs instead of 8
+14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % best value: other
+                                                              GPU, 4 GPUs
+                                                              instead of 8
 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
                                                               instead of 4
   * more than half of the hours are machine start
 
   by: holds with 90 % confidence; likely and cost are best estimates
+  best value $97.50 by 14.2 h: each hour up to here saves $8.39 on average,
+    those after it at most $0.57 on average
   ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 by
     99.0 h with --set jobs.tokens.deadline=null
-exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
+proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 CURVES = """\
-tokens: $212.40 by 0.61 h down to $70.81 by 61.0 h
-  knee at $97.50 by 14.2 h: each hour up to here saves $8.39 on average, those
-    after it at most $0.57 on average
+tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
 
 method              fastest, by         knee, by            cheapest, by
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
@@ -54,7 +53,9 @@ full                11.0 h $148.90      -                   11.0 h $148.90
   infeasible within the limits: LoRA
 
   by: holds with 90 % confidence; cost is a best estimate
-exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
+  best value $97.50 by 14.2 h: each hour up to here saves $8.39 on average,
+    those after it at most $0.57 on average
+proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 
 def make_point(hours: float, usd: float, way: dict[str, Any], change: str = "", **more: Any) -> Point:
@@ -138,7 +139,7 @@ def test_the_knee_says_what_changes_and_how_the_cost_falls() -> None:
         make_point(34.6, 23.1, {**card, "gpus": 1, "spot_share": 0.8}, "1 GPU instead of 8"),
     )
     found = make_frontier(points=points, segments=(slope((2.9, 38.5), (5.2, 26.4)),), knee=1)
-    assert row_of(found, "5.2").endswith("spot 80 % knee: spot 20 % to 80 %, falls $5.26/h")
+    assert row_of(found, "5.2").endswith("spot 80 % best value: spot 20 % to 80 %, falls $5.26/h")
     assert row_of(found, "34.6").endswith("1 GPU instead of 8")
     assert "falls $/h: the cost falls linearly up to this row; elsewhere in one step" in render_frontier(found)
     assert "evenly" not in render_frontier(make_frontier())
@@ -157,7 +158,7 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
     points = (make_point(*WAYS[1]), make_point(*WAYS[3], spot_only=True))
     found = make_frontier(points=points, segments=(), knee=None)
     shown = render_frontier(found)
-    assert shown.splitlines()[0].endswith("$70.81 by 61.0 h (spot only)")
+    assert shown.splitlines()[0].startswith("tokens: $70.81 by 61.0 h (spot only)")
     assert "\n61.0~ " in shown and "11.0~" not in shown
     assert "holds with 90 % confidence, except those marked ~ (spot only" in shown
     assert "(spot only, " in shown and "(spot only, " not in render_frontier(make_frontier())
@@ -189,7 +190,7 @@ def test_one_point_is_fastest_and_cheapest() -> None:
     """No range, no knee."""
     found = make_frontier(points=(make_point(*WAYS[1]),), knee=None)
     first = render_frontier(found).splitlines()[0]
-    assert first == "tokens: the fastest plan is also the cheapest, $148.90 by 11.0 h"
+    assert first == "tokens: $148.90 by 11.0 h; the fastest plan is also the cheapest"
 
 
 def test_solved_points_tell_their_proof_and_notes() -> None:
@@ -244,7 +245,7 @@ def test_the_knee_is_not_told_twice() -> None:
     )
     found = make_frontier(points=points, knee=2)
     rows = [line for line in render_frontier(found).splitlines() if "$50.00" in line and "RTX3090" not in line]
-    assert len(rows) == 2 and "knee at" in rows[0] and "knee:" in rows[1]  # the summary, and one row
+    assert len(rows) == 2 and "best value:" in rows[0] and "best value $" in rows[1]  # one row, and the note
     assert render_frontier(found, every=True).count("$50.00") == 3
 
 

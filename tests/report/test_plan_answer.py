@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, risks_of, ways_of
+from planner.report.plan_answer import MOST_WAYS, render_answer, ways_of
+from planner.report.risks import MOST_RISKS, risks_of
 from planner.report.words import WIDTH
 from planner.results.plan_parts import CutSamples, Option, PlanEvidence
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
@@ -73,8 +74,8 @@ def private(**changes: Any) -> Any:
         bill=bill,
         evidence=evidence,
         safer=[SECURE],
-        ladder=[option("QLoRA", 2.82, 28.0, gpus=4, usd_per_hour=0.5), FULL],
-        runner_up=[],
+        methods=[option("QLoRA", 2.82, 28.0, gpus=4, usd_per_hour=0.5), FULL],
+        next_best=[],
         notes=["link assumed", "stock unknown"],
     )
     faster = [option("half the time", 3.49, 3.2, gpus=8, usd_per_hour=1.28)]
@@ -148,7 +149,7 @@ def options(draw: st.DrawFn) -> Option:
 @given(st.lists(options(), max_size=9), st.lists(options(), max_size=3))
 def test_the_table_has_the_plan_among_few_ways_that_differ(ladder: list[Option], faster: list[Option]) -> None:
     """Sorted by dollars, within the width, each row with a cost."""
-    plan = make_plan(make_assignment(ladder=ladder), faster=faster)
+    plan = make_plan(make_assignment(methods=ladder), faster=faster)
     ways = ways_of(plan, plan.jobs[0])
     assert [way.name for way in ways].count("plan") == 1 and len(ways) <= MOST_WAYS
     assert [way.cost_usd for way in ways] == sorted(way.cost_usd for way in ways)

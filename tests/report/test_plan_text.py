@@ -240,7 +240,7 @@ def test_color_only_adds_color() -> None:
 def test_several_jobs_get_a_block_each_and_one_bill() -> None:
     """The first line sums up; the joint bill names every job and the total."""
     jobs = (make_assignment(name="chat"), make_assignment(name="code", cost_usd=9.3))
-    plan = make_plan(*jobs, scenario="two", cost_usd={"expected": 12.12, "low": 10.0, "high": 15.0})
+    plan = make_plan(*jobs, scenario="two", cost={"expected": 12.12, "low": 10.0, "high": 15.0})
     lines = render(plan).splitlines()
     assert lines[0] == "two: 2 jobs, likely 21.4 h, by 28.0 h, $12.12, optimal"
     assert "  chat: 1 x RTX3090 at vast (Quebec), on demand, likely 21.4 h, by 28.0 h, $2.82" in lines
@@ -272,7 +272,7 @@ def test_no_relaxation_and_no_near_miss_still_says_what_was_tried() -> None:
 
 def test_a_search_that_stopped_is_not_called_infeasible() -> None:
     """Stopped at a limit is told with the bound it leaves."""
-    plan = make_plan(status="no_plan", jobs=[], objective=None, cost_usd=None, hours=None, gap=None, seconds=60.0)
+    plan = make_plan(status="no_plan", jobs=[], objective=None, cost=None, hours=None, gap=None, seconds=60.0)
     text = render(plan)
     assert text.splitlines()[0] == "quickstart: stopped without a plan after 60 s"
     assert "2.82" in text and "infeasible" not in text
@@ -311,8 +311,8 @@ JOB = st.fixed_dictionaries(
         "switch_to_on_demand_at_hours": st.floats(0, 1e5) | st.none(),
         "tokens_per_second": st.floats(1e-6, 1e9),
         "bill": st.lists(ITEM, max_size=12),
-        "ladder": st.lists(OPTION, max_size=6),
-        "runner_up": st.lists(OPTION, max_size=4),
+        "methods": st.lists(OPTION, max_size=6),
+        "next_best": st.lists(OPTION, max_size=4),
         "binding": st.lists(WORDS, max_size=4),
         "notes": st.lists(WORDS, max_size=3),
         "price_age_days": st.integers(0, 9999) | st.none(),

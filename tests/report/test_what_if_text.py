@@ -48,7 +48,7 @@ OTHER = make_assignment(
 )
 AFTER = make_plan(
     OTHER,
-    cost_usd={"expected": 3.97, "low": 3.1, "high": 4.9},
+    cost={"expected": 3.97, "low": 3.1, "high": 4.9},
     hours={"expected": 6.2, "low": 5.0, "high": 7.7, "at_confidence": 7.9},
 )
 SETTINGS = ("jobs.quickstart.deadline=8h", "limits.gpus.forbid=[H100-80GB]")
@@ -134,8 +134,8 @@ def test_a_line_of_the_bill_has_its_name_in_a_plan() -> None:
 
 def test_a_difference_is_that_of_the_figures_shown() -> None:
     """From $3.08 to $3.10 is $0.02, whatever the third decimals are; in the verdict, too."""
-    after = make_plan(make_assignment(cost_usd=3.1049, gpu="A6000"), cost_usd=spread(3.1049))
-    before = make_plan(make_assignment(cost_usd=3.0751), cost_usd=spread(3.0751))
+    after = make_plan(make_assignment(cost_usd=3.1049, gpu="A6000"), cost=spread(3.1049))
+    before = make_plan(make_assignment(cost_usd=3.0751), cost=spread(3.0751))
     text = render_what_if(made(before, after, effects=(), delta=Delta(cost_usd=0.0298, hours=0.0)))
     assert re.search(r"^cost +\$3\.08 +\$3\.10 +\(\+\$0\.02\)$", text, re.M)
     assert text.startswith("quickstart: $0.02 more")
@@ -188,7 +188,7 @@ def test_of_several_jobs_those_that_changed_have_a_block() -> None:
     """The others are one line."""
     jobs = [make_assignment(name=name) for name in ("a", "b", "c")]
     changed = make_assignment(name="b", gpu="H100-80GB", cost_usd=9.0)
-    before, after = make_plan(*jobs), make_plan(jobs[0], changed, jobs[2], cost_usd=spread(9.0))
+    before, after = make_plan(*jobs), make_plan(jobs[0], changed, jobs[2], cost=spread(9.0))
     quiet = Delta(cost_usd=0, hours=0)
     deltas = (
         JobDelta(name="a", delta=quiet),

@@ -51,12 +51,12 @@ def test_a_value_of_a_sweep_is_a_number_where_it_is_one(path: str, text: str, co
 def test_the_bill_adds_up_to_the_dollars_of_the_plan(name: str) -> None:
     """No line is missing from the table, of jobs or of services."""
     plan = plan_of(name)
-    assert plan.cost_usd is not None
+    assert plan.cost is not None
     bill = plan.to_dataframe("bill")
-    assert math.isclose(bill["usd"].sum(), plan.cost_usd.expected, rel_tol=1e-12)
+    assert math.isclose(bill["usd"].sum(), plan.cost.expected, rel_tol=1e-12)
     jobs = plan.to_dataframe()
     assert list(jobs["name"]) == [part.name for part in plan.planned]
-    assert math.isclose(jobs["cost_usd"].sum(), plan.cost_usd.expected, rel_tol=1e-12)
+    assert math.isclose(jobs["cost_usd"].sum(), plan.cost.expected, rel_tol=1e-12)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_two_gangs_are_two_everywhere() -> None:
     """Plan, runner-up, explanation, frontier and what-if call two runs side by side the same."""
     scenario = asked(RENTED, DEAR, **TWO)
     plan = solved(scenario)
-    assert plan.jobs[0].runner_up[0].runs_at_once == 2
+    assert plan.jobs[0].next_best[0].runs_at_once == 2
     text = render_plan(plan)
     assert "2 x (1 x A100-80GB) at p" in text
     assert "2 x (1 x H100-80GB) at q" in text
@@ -77,7 +77,7 @@ def test_a_commitment_that_was_not_taken_says_when_it_pays(hourly: float, pays: 
     """300 h by the hour are the plan; the month for $730 is told with the use from which on it would be cheaper."""
     scenario = asked({**RENTED, "usd_per_hour": hourly}, MONTH, **SEEN)
     plan = solved(scenario)
-    (other,) = plan.jobs[0].runner_up
+    (other,) = plan.jobs[0].next_best
     assert other.note.endswith(f"committed: {pays}")
     assert pays in " ".join(render_plan(plan).split())
     found = explain(scenario, "instance=month", library=library()).why_not

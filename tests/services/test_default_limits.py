@@ -98,7 +98,7 @@ def test_a_quantised_release_is_planned_in_its_own_format() -> None:
     plan = solve(scenario)
     (job,) = plan.jobs
     assert job.inference is not None
-    assert (job.inference.weight_format, job.conversion, job.lossy, job.quality) == ("mxfp4", None, (), ())
+    assert (job.inference.weight_format, job.conversion, job.lossy_techniques, job.quality) == ("mxfp4", None, (), ())
     assert job.inference.gpus_per_replica in (1, 2, 4, 8)
     assert not list(audit(plan, scenario, LIBRARY))
     for setting, where in (

@@ -219,5 +219,5 @@ def test_a_length_beyond_the_context_is_named_where_it_stands(setting: str, wher
 def test_more_that_is_asked_never_costs_less(plan: Plan, tighter: tuple[str, ...]) -> None:
     """What is asked anyway has a bound that no fleet for more is below."""
     asked = solve(chat(*tighter))
-    assert plan.bound is not None and asked.cost_usd is not None
-    assert asked.cost_usd.expected >= plan.bound * (1 - 1e-9)
+    assert plan.bound is not None and asked.cost is not None
+    assert asked.cost.expected >= plan.bound * (1 - 1e-9)

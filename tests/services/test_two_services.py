@@ -28,8 +28,8 @@ def solved(scenario: Scenario) -> Plan:
 
 def usd(plan: Plan) -> float:
     """Return the expected dollars of a plan."""
-    assert plan.cost_usd is not None
-    return plan.cost_usd.expected
+    assert plan.cost is not None
+    return plan.cost.expected
 
 
 @pytest.fixture(scope="module")

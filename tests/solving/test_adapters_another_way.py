@@ -21,7 +21,7 @@ def plan(**changes: Any) -> Plan:
 
 def other_way(made: Plan) -> Option:
     """Return the rung of the adapters."""
-    return made.jobs[0].ladder[-1]
+    return made.jobs[0].methods[-1]
 
 
 @pytest.mark.parametrize("served", [1, 4])
@@ -65,4 +65,4 @@ def test_what_no_limit_allows_is_said_so() -> None:
 
 def test_a_plan_without_adapters_has_no_such_rung() -> None:
     """Engines and bits alone."""
-    assert all(one.label.startswith("vLLM") for one in plan().jobs[0].ladder)
+    assert all(one.label.startswith("vLLM") for one in plan().jobs[0].methods)

@@ -37,7 +37,7 @@ def test_a_spot_price_out_of_line_is_used_but_named_with_the_plan_without_it() -
 def test_the_ladder_prices_methods_that_the_job_excludes_and_says_so() -> None:
     """QLoRA and full are priced under the other limits and marked; the own method costs what the plan costs."""
     (job,) = solve(parse_scenario(SCENARIO.format(spot=0.95)), SolveOptions(as_of=AS_OF)).jobs
-    rungs = {rung.label: rung for rung in job.ladder}
+    rungs = {rung.label: rung for rung in job.methods}
     assert set(rungs) == {"QLoRA", "LoRA", "full"}
     assert [rungs[name].allowed for name in ("QLoRA", "LoRA", "full")] == [False, True, False]
     assert rungs["QLoRA"].note == "excluded by `techniques.weight_bits`"

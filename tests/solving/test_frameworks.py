@@ -86,9 +86,9 @@ def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more
     assert both.objective == pytest.approx(min(best), rel=1e-9)
     ladder = {option.label: option.cost_usd for option in both.jobs[0].frameworks if not option.prior}
     for label, plan in zip(("hf", "hf + Liger"), named.values(), strict=True):
-        assert plan.cost_usd is not None
+        assert plan.cost is not None
         if objective == "cost" and not more:
-            alone, half_cent = plan.cost_usd.expected, 0.006  # of the second pass
+            alone, half_cent = plan.cost.expected, 0.006  # of the second pass
             assert ladder[label] >= alone - half_cent  # the ladder is of the plan's GPU
             if plan.jobs[0].gpu == both.jobs[0].gpu:
                 assert ladder[label] == pytest.approx(alone, abs=half_cent)
@@ -102,8 +102,8 @@ def test_a_prior_never_wins_by_being_optimistic() -> None:
     assert prior.prior and not prior.allowed
     assert job.framework == job.techniques.framework != "unsloth"
     named = solved("jobs.j.framework=unsloth", f"limits.gpus.allow=[{job.gpu}]", "solve.ties=0")
-    assert named.cost_usd is not None and named.jobs[0].framework == "unsloth"
-    assert prior.cost_usd == pytest.approx(named.cost_usd.expected, abs=0.006)
+    assert named.cost is not None and named.jobs[0].framework == "unsloth"
+    assert prior.cost_usd == pytest.approx(named.cost.expected, abs=0.006)
 
 
 def test_a_job_that_fits_with_no_framework_of_its_own_is_told_which_one_would() -> None:
@@ -113,7 +113,7 @@ def test_a_job_that_fits_with_no_framework_of_its_own_is_told_which_one_would() 
     first = plan.infeasible.relax[0]
     assert first.limit == "jobs.j.framework" and first.way == 1
     again = solved(*LONG, first.setting)
-    assert again.cost_usd is not None and first.cost_usd == pytest.approx(again.cost_usd.expected, abs=0.006)
+    assert again.cost is not None and first.cost_usd == pytest.approx(again.cost.expected, abs=0.006)
 
 
 def test_an_observed_run_says_its_framework() -> None:

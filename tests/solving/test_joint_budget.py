@@ -70,12 +70,12 @@ def test_what_is_said_of_a_budget_that_binds_holds() -> None:
         plan = planner.solve(scenario_within(round(least * times, 2), offers))
         assert plan.objective is not None and plan.cost_at_confidence is not None
         assert plan.cost_at_confidence <= least * times * (1 + 1e-6)
-        assert plan.bound is not None and plan.gap is not None and plan.cost_usd is not None
+        assert plan.bound is not None and plan.gap is not None and plan.cost is not None
         objectives.append(plan.objective)
         bounds.append(plan.bound)
         told = [note for note in plan.warnings if "another plan within the budget may cost up to" in note]
         assert bool(told) == (plan.status == "feasible") == (plan.gap > 1e-6)
-        notes += [f"{plan.cost_usd.expected} {note}" for note in told]
+        notes += [f"{plan.cost.expected} {note}" for note in told]
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[0] > objectives[-1]
     assert max(bounds) <= objectives[-1] + 1e-6, "no plan costs less than the bound of one within fewer dollars"

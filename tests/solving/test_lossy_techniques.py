@@ -26,7 +26,7 @@ def scenario(gpu: str, **techniques: Any) -> Scenario:
 
 
 def told(plan: Plan) -> dict[str, float | None]:
-    return {one.technique: one.cost_usd for one in plan.jobs[0].lossy}
+    return {one.technique: one.cost_usd for one in plan.jobs[0].lossy_techniques}
 
 
 def test_four_bits_that_nobody_asked_for_are_priced() -> None:

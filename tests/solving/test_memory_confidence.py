@@ -94,12 +94,12 @@ def test_what_only_risk_excludes_is_named_with_the_setting_that_admits_it() -> N
     """The setting gives the plan of that figure, and no surer one is left out."""
     longer = "jobs.j.sequence_length=6656"  # what is cheapest fits with 97.8 %
     job = solved(longer, "jobs.j.confidence.memory=0.99").jobs[0]
-    (riskier,) = job.riskier
+    (riskier,) = job.cheaper_at_risk
     setting = riskier.note.partition(": ")[2]
     assert setting.startswith("jobs.j.confidence.memory=0.")
     again = solved(longer, setting)
-    assert again.cost_usd is not None and riskier.cost_usd is not None
-    assert again.cost_usd.expected == pytest.approx(riskier.cost_usd, abs=0.006)
+    assert again.cost is not None and riskier.cost_usd is not None
+    assert again.cost.expected == pytest.approx(riskier.cost_usd, abs=0.006)
     assert again.jobs[0].vram_gib.fit_probability < 0.99
     assert riskier.cost_usd < job.cost_usd * 0.99
 
@@ -121,7 +121,7 @@ def test_headroom_replaces_the_confidence() -> None:
     """An expert's margin holds whatever the confidence says."""
     one = solved("limits.vram_headroom=0.1", "jobs.j.confidence.memory=0.6")
     other = solved("limits.vram_headroom=0.1", "jobs.j.confidence.memory=0.99")
-    assert one.objective == other.objective and not one.jobs[0].riskier
+    assert one.objective == other.objective and not one.jobs[0].cheaper_at_risk
 
 
 def test_a_number_is_the_confidence_of_the_deadline() -> None:
@@ -151,8 +151,8 @@ jobs: [{name: j, architecture: mistral-7b, work: {tokens: 5M}, techniques: {meth
 """
     sure = "jobs.j.confidence.memory=0.95"
     strict = solve(parse_scenario(scenario, set_=[sure, "solve.ties=0"]), OPTIONS, LIBRARY)
-    (riskier,) = strict.jobs[0].riskier
+    (riskier,) = strict.jobs[0].cheaper_at_risk
     setting = riskier.note.partition(": ")[2]
     with_setting = solve(parse_scenario(scenario, set_=[setting, "solve.ties=0.05"]), OPTIONS, LIBRARY)
     assert with_setting.jobs[0].gpus != riskier.gpus
-    assert not solve(parse_scenario(scenario, set_=[sure, "solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].riskier
+    assert not solve(parse_scenario(scenario, set_=[sure, "solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].cheaper_at_risk

@@ -43,10 +43,10 @@ def test_a_few_cents_buy_the_faster_plan() -> None:
     asked = scenario({"slow": (1, 0.5), "fast": (2, 1.0)}, solve={"ties": 0.05})
     near, strict = planned(asked), planned(asked, "solve.ties=0")
     assert (near.jobs[0].provider, strict.jobs[0].provider) == ("fast", "slow")
-    assert strict.cost_usd is not None and near.cost_usd is not None
-    assert near.least_cost_usd == strict.least_cost_usd == pytest.approx(strict.cost_usd.expected, abs=0.005)
+    assert strict.cost is not None and near.cost is not None
+    assert near.least_cost_usd == strict.least_cost_usd == pytest.approx(strict.cost.expected, abs=0.005)
     assert strict.objective == near.objective and near.gap == 0
-    assert near.cost_usd.expected - strict.cost_usd.expected <= asked.near_tie_usd(strict.cost_usd.expected)
+    assert near.cost.expected - strict.cost.expected <= asked.near_tie_usd(strict.cost.expected)
     assert near.hours is not None and strict.hours is not None
     assert near.hours.at_confidence < 0.6 * strict.hours.at_confidence
     assert "--set solve.ties=0" in render(near) and "--set solve.ties" not in render(strict)

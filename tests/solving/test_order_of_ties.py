@@ -54,8 +54,8 @@ def planned(*offers: dict[str, Any]) -> Plan:
 
 
 def usd_of(plan: Plan) -> float:
-    assert plan.cost_usd is not None
-    return plan.cost_usd.expected
+    assert plan.cost is not None
+    return plan.cost.expected
 
 
 @pytest.mark.parametrize("step", BETTER_AND_WORSE)

@@ -58,8 +58,8 @@ def test_jobs_side_by_side_cost_what_the_best_of_all_choices_costs(limit: float)
         assert plan.status == "infeasible" and plan.infeasible is not None
         assert [one.setting for one in plan.infeasible.relax] == ["limits.max_kilowatts=1.16"]
         return
-    assert plan.cost_usd is not None
-    assert plan.cost_usd.expected == pytest.approx(min(sum(DOLLARS[gpu] for gpu in pair) for pair in fits))
+    assert plan.cost is not None
+    assert plan.cost.expected == pytest.approx(min(sum(DOLLARS[gpu] for gpu in pair) for pair in fits))
     assert drawn(plan) <= limit
 
 
@@ -67,9 +67,9 @@ def test_jobs_side_by_side_cost_what_the_best_of_all_choices_costs(limit: float)
 def test_jobs_in_turn_never_draw_more_at_any_moment(limit: float) -> None:
     """Three jobs take turns on what the limit allows at one time."""
     plan = solved(jobs_of(3, {"max_kilowatts": limit}, "over_time"))
-    assert plan.cost_usd is not None and drawn(plan) <= limit
+    assert plan.cost is not None and drawn(plan) <= limit
     # worked: an H100 draws 1.008 kW, so below that all three take A100 of 0.576 kW
-    assert plan.cost_usd.expected == pytest.approx(60.0 if limit < 1.008 else 30.0)
+    assert plan.cost.expected == pytest.approx(60.0 if limit < 1.008 else 30.0)
 
 
 def test_the_least_limit_is_named_and_works() -> None:
@@ -144,9 +144,12 @@ def test_a_machine_of_its_own_for_a_stage_keeps_the_limit() -> None:
     assert not any("at fast" in one.item for one in solved(limited).jobs[0].bill)
     loose = change_scenario(limited, ["limits.max_kilowatts=1.1", "limits.gpus={allow: [A100-80GB, H100-80GB]}"])
     plan = solved(loose)
-    assert any(beside.offer.startswith("fast") for beside in plan.jobs[0].beside) or plan.jobs[0].gpu == "H100-80GB"
+    assert (
+        any(beside.offer.startswith("fast") for beside in plan.jobs[0].separate_machines)
+        or plan.jobs[0].gpu == "H100-80GB"
+    )
     wrong = [one.what for one in audit(plan, limited, library())]
-    assert any("kilowatts" in what or "beside" in what for what in wrong)
+    assert any("kilowatts" in what or "separate_machines" in what for what in wrong)
 
 
 def test_explain_names_the_limit_that_keeps_dear_machines_out_of_a_timetable() -> None:

@@ -24,7 +24,7 @@ def twins(*offers: dict[str, Any], limits: dict[str, Any] | None = None, schedul
 
 def cost(plan: Plan) -> float | None:
     """Dollars of both jobs together, None without a plan."""
-    return plan.cost_usd.expected if plan.cost_usd else None
+    return plan.cost.expected if plan.cost else None
 
 
 def test_one_machine_in_stock_serves_one_job() -> None:

@@ -43,7 +43,7 @@ def test_a_slim_portfolio_has_the_plan_of_a_full_one(monkeypatch: pytest.MonkeyP
     assert machines[0] == machines[1]  # which of two equal jobs has which is arbitrary
     assert one.objective == pytest.approx(other.objective)
     assert one.candidates == other.candidates
-    assert other.jobs[0].ladder and not one.jobs[0].ladder
+    assert other.jobs[0].methods and not one.jobs[0].methods
 
 
 @pytest.mark.slow
@@ -124,8 +124,8 @@ def test_of_more_jobs_than_anybody_compares_other_ways_are_left_out_and_this_is_
     monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
     bare = solve_prepared(prepare(scenario, library()), options)
     assert [(job.offer, job.cost) for job in bare.jobs] == [(job.offer, job.cost) for job in compared.jobs]
-    assert all(job.ladder and job.frameworks for job in compared.jobs)
-    assert not any(job.ladder or job.frameworks or job.runner_up for job in bare.jobs)
+    assert all(job.methods and job.frameworks for job in compared.jobs)
+    assert not any(job.methods or job.frameworks or job.next_best for job in bare.jobs)
     assert "other ways to run each of 3 jobs are left out: solve one alone to see its own" in bare.warnings
     assert not any("left out: solve one alone" in note for note in compared.warnings)
 

@@ -42,7 +42,7 @@ def jobs_of(
 
 def cost(plan: Plan) -> float:
     """Dollars of all jobs together."""
-    return plan.cost_usd.expected if plan.cost_usd else math.inf
+    return plan.cost.expected if plan.cost else math.inf
 
 
 def rented(plan: Plan) -> list[str]:

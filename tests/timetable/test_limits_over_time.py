@@ -31,8 +31,8 @@ def test_a_shared_limit_costs_what_the_plan_without_it_saves(
     plan, without = solved(name), solved(name, more)
     (found,) = plan.shared_limits
     assert (found.limit, found.saving_usd, found.saving_hours) == (limit, pytest.approx(usd), pytest.approx(hours))
-    assert plan.cost_usd is not None and without.cost_usd is not None
-    assert plan.cost_usd.expected - without.cost_usd.expected == pytest.approx(found.saving_usd, abs=0.01)
+    assert plan.cost is not None and without.cost is not None
+    assert plan.cost.expected - without.cost.expected == pytest.approx(found.saving_usd, abs=0.01)
     assert without.shared_limits == ()
 
 

@@ -100,9 +100,9 @@ def test_an_own_machine_is_taken_in_turn_for_half_a_percent() -> None:
     assert near.is_timetable
     assert [job.provider for job in near.jobs] == ["lab", "lab"]
     assert [job.provider for job in strict.jobs] == [job.provider for job in costly.jobs] == ["p", "p"]
-    assert near.cost_usd is not None and strict.cost_usd is not None
-    assert near.objective == near.least_cost_usd == strict.objective == pytest.approx(strict.cost_usd.expected)
-    assert 0 < near.cost_usd.expected - strict.cost_usd.expected <= 0.01 * strict.cost_usd.expected
+    assert near.cost is not None and strict.cost is not None
+    assert near.objective == near.least_cost_usd == strict.objective == pytest.approx(strict.cost.expected)
+    assert 0 < near.cost.expected - strict.cost.expected <= 0.01 * strict.cost.expected
     assert near.tie_decided_by == "own" and strict.tie_decided_by is None
     assert "not on an own machine" in " ".join(render(near).split()) and "solve.ties" not in render(strict)
 

@@ -112,7 +112,7 @@ def test_every_field_shows_the_plan_of_its_setting(opened: Any, folder: Path) ->
         if [setting] != list(settings_of(controls, {key: value}, {}).values()):  # ticks are the shorter of two lists
             words = ["what-if", str(folder / "s.yaml"), "--set", setting, "--json", "--as-of", "2026-11-21"]
             after = json.loads(CliRunner().invoke(main, words).stdout)["after"]
-            assert key in ("gpus", "providers") and after["cost_usd"]["expected"] == pytest.approx(answer["usd"]), key
+            assert key in ("gpus", "providers") and after["cost"]["expected"] == pytest.approx(answer["usd"]), key
         cell = opened.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
         assert cell == ("no plan" if answer["usd"] is None else f"${answer['usd']:,.2f}"), key
         opened.click("#reset")

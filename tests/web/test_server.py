@@ -77,7 +77,7 @@ def agrees(answer: dict[str, Any], expected: dict[str, Any]) -> None:
     after = expected["after"]
     assert answer["status"] == after["status"]
     if after["cost_usd"] is not None:
-        assert answer["usd"] == after["cost_usd"]["expected"]
+        assert answer["usd"] == after["cost"]["expected"]
         assert answer["hours"] == after["hours"]["expected"]
     assert answer["change"]["delta"] == expected["delta"]
 
@@ -151,9 +151,9 @@ def test_files_to_download_are_those_of_the_commands(page: Page, folder: Path) -
     assert "\n" not in scenario.splitlines()[0] and scenario.startswith("# calm, ")
     (folder / "mine.yaml").write_text(scenario, encoding="utf-8")
     result = CliRunner().invoke(main, ["solve", str(folder / "mine.yaml"), "--json", "--as-of", "2026-11-21"])
-    assert json.loads(result.stdout)["cost_usd"]["expected"] == pytest.approx(plan["usd"])
+    assert json.loads(result.stdout)["cost"]["expected"] == pytest.approx(plan["usd"])
     found = Plan.model_validate_json(page.post("file", values=values, file="plan").json()["text"])
-    assert found.cost_usd is not None and found.cost_usd.expected == plan["usd"]
+    assert found.cost is not None and found.cost.expected == plan["usd"]
     report = page.post("file", values=values, file="report").json()["text"]
     assert report.startswith("<!doctype html>") and len(report.encode()) < 300_000
 

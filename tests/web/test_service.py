@@ -44,7 +44,7 @@ def agrees(answer: dict[str, Any], expected: dict[str, Any]) -> None:
     """Compare dollars, status, difference and the fleet of an answer with those of `what-if --json`."""
     after = expected["after"]
     assert answer["status"] == after["status"] and answer["change"]["delta"] == expected["delta"]
-    assert answer["usd"] == (after["cost_usd"]["expected"] if after["cost_usd"] else None)
+    assert answer["usd"] == (after["cost"]["expected"] if after["cost_usd"] else None)
     if after["jobs"]:
         (service,) = after["jobs"]
         shown = dict(answer["compared"])
@@ -164,7 +164,7 @@ def test_files_of_a_service_are_those_of_the_commands(page: Page, folder: Path) 
     done = CliRunner().invoke(main, ["solve", str(folder / "mine.yaml"), "--json", "--as-of", "2026-11-21"])
     plan = Plan.model_validate_json(page.post("file", values=values, file="plan").json()["text"])
     solved = Plan.model_validate_json(done.stdout)
-    assert plan.services == solved.services and plan.cost_usd is not None and plan.cost_usd.expected == shown["usd"]
+    assert plan.services == solved.services and plan.cost is not None and plan.cost.expected == shown["usd"]
     packed = base64.b64decode(page.post("file", values=values, file="exports").json()["base64"])
     archive = zipfile.ZipFile(io.BytesIO(packed))
     (folder / "plan.json").write_bytes(archive.read("plan.json"))
@@ -191,7 +191,7 @@ def test_jobs_next_to_a_service_are_shown_with_it(tmp_path: Path) -> None:
         assert answer["change"]["rows"][0][0] == "jobs and service"
         assert answer["command"].startswith("planner solve ") and answer["command"].count("--set") == 2
         words = ["--set", answer["settings"][0], "--set", answer["settings"][1]]
-        assert answer["usd"] == command("solve", tmp_path, *words)["cost_usd"]["expected"]
+        assert answer["usd"] == command("solve", tmp_path, *words)["cost"]["expected"]
         assert page.post("frontier", values={}).json()["steps"]
         packed = base64.b64decode(page.post("file", values={}, file="exports").json()["base64"])
         names = zipfile.ZipFile(io.BytesIO(packed)).namelist()

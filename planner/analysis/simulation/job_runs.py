@@ -195,7 +195,7 @@ def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignmen
         target_hours=assignment.hours.expected,
         latest_hours=latest,
         fixed_usd=assignment.cost_usd,
-        sigma=assignment.sigma_tail,
+        sigma=assignment.sigma_in_tails,
     )
 
 
@@ -206,7 +206,7 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
         return None
     matches = table.offer == table.offers.index(assignment.offer)
     matches &= table.instances == (assignment.instances or 1) * assignment.runs_at_once
-    separate = tuple((machine.stage, machine.offer) for machine in assignment.beside)
+    separate = tuple((machine.stage, machine.offer) for machine in assignment.separate_machines)
     for row in np.flatnonzero(matches).tolist():
         recipe, placement = candidates.recipes[int(table.recipe[row])], candidates.placement_of(row)
         if recipe.method == assignment.techniques.method and (
@@ -292,7 +292,7 @@ def _machine_run(
         **_after_term(assignment, columns, place),
         waiting_usd=waiting,
         priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
-        sigma=assignment.sigma_tail,
+        sigma=assignment.sigma_in_tails,
         instances=int(rows.nodes[0]),
         zones=zones_to_rent(market.offers[place], states) if states is not None else (),
     )

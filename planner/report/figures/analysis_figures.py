@@ -32,12 +32,12 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
         for by, title in (("gpu", "GPU"), ("provider", "Provider"), ("method", "Method")):
             rows = _explained(explanation, job.name, by)
             if by == "method" and not rows:
-                rows = _options(job.ladder, functools.partial(_is_method, _method_of(job)))
+                rows = _options(job.methods, functools.partial(_is_method, _method_of(job)))
             figures += _compared(f"{by}-{len(figures)}", f"{title}{of_job}", rows)
         rows = _options(job.frameworks, functools.partial(_is_method, _framework_of(job)))
         figures += _compared(f"framework-{len(figures)}", f"{'Engine' if job.inference else 'Framework'}{of_job}", rows)
         if explanation is None:
-            figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _options(job.runner_up, lambda _: False))
+            figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _options(job.next_best, lambda _: False))
     return figures
 
 

@@ -100,14 +100,14 @@ def bill_figure(plan: Plan) -> Figure:
         for reservation in plan.reservations
     ]
     lead = ""
-    if plan.cost_usd is not None:
-        spread = words.usd_between(plan.cost_usd.low, plan.cost_usd.high)
-        total = words.usd(plan.cost_usd.expected)
+    if plan.cost is not None:
+        spread = words.usd_between(plan.cost.low, plan.cost.high)
+        total = words.usd(plan.cost.expected)
         lead = f"{total} expected; {spread} with 80 % probability"
         shown = [line.usd for job in plan.jobs for line in job.bill] + [
             reservation.usd for reservation in plan.reservations
         ]
-        if rest := plan_sections.rounding(shown, plan.cost_usd.expected):
+        if rest := plan_sections.rounding(shown, plan.cost.expected):
             rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
         rows.append(("total", "", "", "", total, spread))
     draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), words.usd, "")

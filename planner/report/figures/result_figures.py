@@ -144,7 +144,7 @@ def tracking_scene(found: Tracking) -> Scene:
             name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}",
             hours.low, hours.high, name == "projected",
         )
-        for (name, hours), cost in zip(ends, (found.planned.cost_usd, found.projected.cost_usd), strict=True)
+        for (name, hours), cost in zip(ends, (found.planned.cost, found.projected.cost), strict=True)
     ]  # fmt: skip
     if found.planned.deadline_hours is not None:
         due = found.planned.deadline_hours

@@ -63,8 +63,8 @@ def bills_scene(answer: WhatIf, width: float) -> Scene:
         text = plan.status.replace("_", " ")
         if plan.services and monthly:
             text = f"{words.usd(sum(bill.values()))} a month"
-        elif plan.cost_usd and plan.hours:
-            text = f"{words.usd(plan.cost_usd.expected)}, {words.likely(plan.hours.expected)}"
+        elif plan.cost and plan.hours:
+            text = f"{words.usd(plan.cost.expected)}, {words.likely(plan.hours.expected)}"
         rows.append(Stack(name, tuple(part for part in bill.items() if part[1] >= LEAST_USD), text))
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     caption = Caption("Before and after", shown, MONTH_LABEL if monthly else COST_LABEL)

@@ -9,7 +9,7 @@ from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
-from planner.report.plan_answer import risks_of
+from planner.report.risks import risks_of
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
 
@@ -28,9 +28,9 @@ def headline(plan: Plan) -> str:
         return services.both_headline(plan)
     if plan.services:
         return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
-    if not plan.jobs or plan.cost_usd is None or plan.hours is None:
+    if not plan.jobs or plan.cost is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    cost, proof = words.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
+    cost, proof = words.usd(plan.cost.expected), plan_sections.format_optimality(plan)
     figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
@@ -51,9 +51,9 @@ def warnings(plan: Plan) -> list[str]:
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and range or probability."""
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return []
-    cost, hours = plan.cost_usd, plan.hours
+    cost, hours = plan.cost, plan.hours
     found = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),

@@ -236,7 +236,7 @@ def _data(found: Overview) -> dict[str, Any]:
     setting = ""
     if len(plan.jobs) == 1 and not plan.is_timetable:
         setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"
-    usd = plan.cost_usd.expected if plan.cost_usd else None
+    usd = plan.cost.expected if plan.cost else None
     hours = plan.hours.at_confidence if plan.hours else None
     data: dict[str, Any] = {"plan": {"usd": usd, "within": hours}, "setting": setting}
     if found.frontier is not None and found.frontier.points and plan.jobs:

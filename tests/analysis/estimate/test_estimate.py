@@ -249,7 +249,7 @@ def test_estimate_agrees_with_the_plan(name: str) -> None:
     for figure in ("peak", "allocated", "usable", "fit_probability", "phase", "parts"):
         assert getattr(found.vram_gib, figure) == pytest.approx(getattr(job.vram_gib, figure))
     assert found.step_seconds.total == pytest.approx(job.step_seconds)
-    assert (found.sigma, found.sigma_tail) == pytest.approx((job.sigma, job.sigma_tail))
+    assert (found.sigma, found.sigma_in_tails) == pytest.approx((job.sigma, job.sigma_in_tails))
     assert found.tokens_per_second == pytest.approx(job.tokens_per_second, rel=1.01 / job.steps)
 
 

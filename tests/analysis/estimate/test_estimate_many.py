@@ -56,7 +56,7 @@ def figures_of(found: planner.Estimate) -> dict[str, Any]:
     }
     same = (
         *("architecture", "gpu", "gpus", "instances", "interconnect", "sequence_length", "global_batch", "packing"),
-        *("unit", "parameters", "trainable_parameters", "sigma", "sigma_tail", "tokens_per_second"),
+        *("unit", "parameters", "trainable_parameters", "sigma", "sigma_in_tails", "tokens_per_second"),
         *("tokens_per_second_low", "tokens_per_second_high", "processed_tokens_per_second"),
     )
     of_techniques = {name: getattr(found.techniques, name) for name in type(found.techniques).model_fields}

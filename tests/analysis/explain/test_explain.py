@@ -102,14 +102,14 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     """Dollars and hours of the head and of the row of the plan are those of `solve`, to the last digit shown."""
     scenario = scenario_of(job={"deadline": f"{hours}h"}, objective=objective, budget_usd=3)
     plan = solved(scenario)
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost is None or plan.hours is None:
         return
     told = explain(scenario, library=library())
     assert told.cost_usd is not None and told.hours is not None
     if LEAST_DOLLARS_NOTE in told.notes:  # `solve` waits less, for at most 1 % more
-        assert told.cost_usd <= plan.cost_usd.expected * (1 + 1e-9) <= told.cost_usd * 1.01
+        assert told.cost_usd <= plan.cost.expected * (1 + 1e-9) <= told.cost_usd * 1.01
         return
-    figures = pytest.approx((plan.cost_usd.expected, plan.hours.expected), rel=1e-9)
+    figures = pytest.approx((plan.cost.expected, plan.hours.expected), rel=1e-9)
     assert (told.cost_usd, told.hours) == figures
     rows = [one for one in told.alternatives if one.chosen]
     assert [one.by for one in rows] == ["provider", "gpu", "method"]
@@ -278,7 +278,7 @@ def test_every_comparison_measures_the_objective() -> None:
     (bind,) = [one for one in told.binding if one.limit == "limits.gpus"]
     assert bind.saving == pytest.approx(saved, abs=0.011) and saved >= 0.01
     assert f"gpus (without it ${saved:,.2f} better)" in plan.jobs[0].binding
-    first = plan.jobs[0].runner_up[0]
+    first = plan.jobs[0].next_best[0]
     alone = solved(scenario, f"limits.gpus.allow=[{first.gpu}]", f"limits.providers.allow=[{first.provider}]")
     assert first.cost_usd == pytest.approx(alone.jobs[0].cost_usd, abs=0.006)
     factor = cost(alone) / cost(plan)

@@ -28,8 +28,8 @@ def found() -> Explanation:
 @pytest.mark.long
 def test_each_kind_names_what_holds_it_and_the_dollars_are_those_of_solve(found: Explanation, plan: Plan) -> None:
     """The kinds are those of the plan."""
-    assert found.service is not None and plan.cost_usd is not None
-    assert found.cost_usd == pytest.approx(plan.cost_usd.expected)
+    assert found.service is not None and plan.cost is not None
+    assert found.cost_usd == pytest.approx(plan.cost.expected)
     fleet = plan.services[0].fleet
     assert sorted(one.binds for one in found.service.kinds) == sorted(one.binds for one in fleet.kinds)
 
@@ -41,7 +41,7 @@ def test_a_relaxation_saves_what_solve_finds(found: Explanation, plan: Plan) -> 
     assert paying
     for one in paying:
         other = solve(desk(one.setting))
-        assert other.cost_usd is not None and one.cost_usd == pytest.approx(other.cost_usd.expected, rel=1e-6)
+        assert other.cost is not None and one.cost_usd == pytest.approx(other.cost.expected, rel=1e-6)
         assert one.delta_usd is not None and one.delta_usd < 0
     looser = plan.services[0].looser
     step = next((one for one in paying if one.limit == "jobs.desk.latency.tpot"), None)
@@ -65,8 +65,8 @@ def test_why_not_is_solved(plan: Plan) -> None:
     """A GPU alone costs what the scenario with that GPU alone costs."""
     found = explain(desk(), "gpu=H100-80GB").why_not
     alone = solve(desk("limits.gpus.allow=[H100-80GB]"))
-    assert found is not None and found.status == "possible" and alone.cost_usd is not None
-    assert found.cost_usd == pytest.approx(alone.cost_usd.expected, rel=1e-6)
+    assert found is not None and found.status == "possible" and alone.cost is not None
+    assert found.cost_usd == pytest.approx(alone.cost.expected, rel=1e-6)
     assert found.times is not None and found.times > 1 and "capacity on average" in found.reasons[-1]
 
 
@@ -130,8 +130,8 @@ def test_gpus_of_a_query_are_those_of_a_machine(plan: Plan) -> None:
 def test_an_engine_or_format_alone_costs_what_solve_finds(query: str, setting: str) -> None:
     """A query of engine or format is a fleet of it alone, also of bits that the scenario does not allow."""
     found, other = explain(desk(), query).why_not, solve(desk(setting))
-    assert found is not None and found.cost_usd is not None and other.cost_usd is not None
-    assert found.cost_usd == pytest.approx(other.cost_usd.expected, rel=1e-6)
+    assert found is not None and found.cost_usd is not None and other.cost is not None
+    assert found.cost_usd == pytest.approx(other.cost.expected, rel=1e-6)
     if query == "engine=SGLang":
         by_framework = explain(desk(), "framework=sglang").why_not
         assert by_framework is not None

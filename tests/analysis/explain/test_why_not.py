@@ -52,7 +52,7 @@ def answer(wish: str, scenario: Scenario | None = None) -> WhyNot:
 
 def cost(scenario: Scenario, *settings: str) -> float:
     plan = solve(change_scenario(scenario, settings), OPTIONS, library())
-    return float("inf") if plan.cost_usd is None else plan.cost_usd.expected
+    return float("inf") if plan.cost is None else plan.cost.expected
 
 
 @pytest.mark.slow

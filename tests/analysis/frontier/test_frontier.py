@@ -86,14 +86,14 @@ def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: 
     for index in some(3, len(found.points)):
         point = found.points[index]
         plan = solved_by(scenario, point.hours)
-        assert plan.cost_usd is not None
-        assert plan.cost_usd.expected == pytest.approx(point.cost_usd, abs=0.006)
+        assert plan.cost is not None
+        assert plan.cost.expected == pytest.approx(point.cost_usd, abs=0.006)
         assert audit(found.plan(index), dollars, library()) == []
     for index in some(3, len(found.points))[1:]:
         plan = solved_by(scenario, found.points[index].hours * (1 - 1e-4))
-        assert plan.cost_usd is not None
-        assert plan.cost_usd.expected > found.points[index].cost_usd - 0.006
-        assert plan.cost_usd.expected <= found.points[index - 1].cost_usd + 0.006
+        assert plan.cost is not None
+        assert plan.cost.expected > found.points[index].cost_usd - 0.006
+        assert plan.cost.expected <= found.points[index - 1].cost_usd + 0.006
     with pytest.raises(NoPlanError, match="none has index 999"):
         found.plan(999)
 
@@ -168,8 +168,8 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
         assert sum(job.cost_at_confidence for job in point.jobs) <= 25 + 1e-6
     for index in some(3, len(found.points))[1:]:
         plan = solved_by(scenario, found.points[index].hours)
-        assert plan.cost_usd is not None
-        assert plan.cost_usd.expected == pytest.approx(found.points[index].cost_usd, abs=0.012)
+        assert plan.cost is not None
+        assert plan.cost.expected == pytest.approx(found.points[index].cost_usd, abs=0.012)
 
 
 @pytest.mark.long
@@ -186,8 +186,8 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     for index in some(3, len(steps)):
         left, right = steps[index]
         plan = solved_by(scenario, right.hours * (1 - 2e-6))
-        assert plan.cost_usd is not None and left.floor_usd is not None
-        assert left.floor_usd - 0.012 <= plan.cost_usd.expected <= left.cost_usd + 0.012
+        assert plan.cost is not None and left.floor_usd is not None
+        assert left.floor_usd - 0.012 <= plan.cost.expected <= left.cost_usd + 0.012
     assert frontier(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
 
 
@@ -339,5 +339,5 @@ def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_sa
     for hours in (3.0, 5.0, 8.0):
         at = min(one.cost_usd for one in curve.points if one.hours <= hours)
         plan = solved_by(alone, hours)
-        assert plan.cost_usd is not None
-        assert at - curve.hidden_usd - 0.01 <= plan.cost_usd.expected <= at + 0.01
+        assert plan.cost is not None
+        assert at - curve.hidden_usd - 0.01 <= plan.cost.expected <= at + 0.01

@@ -20,8 +20,8 @@ from tests.helpers.reports import OPTIONS, SMALL, small_overview, small_scenario
 def test_analyses_are_of_the_same_plan() -> None:
     """Frontier, reasons, sensitivity and replays start from the plan."""
     found = small_overview()
-    assert found.plan.cost_usd is not None and found.skipped == {}
-    usd = found.plan.cost_usd.expected
+    assert found.plan.cost is not None and found.skipped == {}
+    usd = found.plan.cost.expected
     assert found.frontier and found.frontier.points[-1].cost_usd == pytest.approx(found.plan.least_cost_usd)
     assert found.tornado and found.tornado.base.cost_usd == found.plan.cost_usd
     assert found.simulation and found.simulation.predicted and found.simulation.predicted.cost_usd == pytest.approx(usd)

@@ -44,7 +44,7 @@ def test_each_row_is_what_solving_the_variant_gives(tmp_path: Path) -> None:
         if row not in errors:
             plan = solved(*(f"{path}={value}" for path, value in row["values"].items()))
             assert row["status"] == plan.status
-            assert row["cost_usd"] == (plan.cost_usd.expected if plan.cost_usd else None)
+            assert row["cost_usd"] == (plan.cost.expected if plan.cost else None)
             assert len(row["jobs"]) == len(plan.jobs)
     assert answer.variants == len(rows) == sum(answer.counts.values()) and answer.counts["error"] == 3
     costs = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]

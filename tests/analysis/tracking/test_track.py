@@ -50,7 +50,7 @@ def test_a_run_at_the_planned_pace_ends_as_planned(plan: Plan, tmp_path: Path) -
     found = follow(plan, tmp_path, run_logs.torchtitan(every(10, 300), pace))
     planned = plan.jobs[0]
     assert found.projected.hours.expected == pytest.approx(planned.hours.expected, rel=1e-3)
-    assert found.projected.cost_usd.expected == pytest.approx(planned.cost_usd, rel=2e-3)
+    assert found.projected.cost.expected == pytest.approx(planned.cost_usd, rel=2e-3)
     assert found.projected.hours.high - found.projected.hours.low < 0.1 * (planned.hours.high - planned.hours.low)
     assert all(abs(one.hours) < 0.02 for one in found.causes)
     assert found.is_on_time and found.observed.steps == 300
@@ -64,7 +64,7 @@ def test_slower_steps_are_projected_to_the_end_by_hand(plan: Plan, tmp_path: Pat
     more = 0.2 * planned_step_seconds(job) * job.steps / 3600
     assert found.projected.hours.expected == pytest.approx(job.hours.expected + more, rel=1e-3)
     per_hour = 0.64  # the price of the offer
-    assert found.projected.cost_usd.expected == pytest.approx(job.cost_usd + per_hour * more, rel=5e-3)
+    assert found.projected.cost.expected == pytest.approx(job.cost_usd + per_hour * more, rel=5e-3)
     slower = next(one for one in found.causes if one.what == "slower steps")
     assert slower.hours == pytest.approx(more, rel=1e-3)
     difference = found.projected.hours.expected - job.hours.expected
@@ -142,8 +142,8 @@ def test_dollars_that_were_spent_replace_those_of_the_prices(plan: Plan, tmp_pat
     """What is left is added to them."""
     text = run_logs.torchtitan(every(10, 300), 22.0)
     plain, given = follow(plan, tmp_path, text), follow(plan, tmp_path, text, spent_usd=10.0)
-    left = plain.projected.cost_usd.expected - plain.observed.spent_usd
-    assert given.projected.cost_usd.expected == pytest.approx(10.0 + left)
+    left = plain.projected.cost.expected - plain.observed.spent_usd
+    assert given.projected.cost.expected == pytest.approx(10.0 + left)
     assert given.observed.spent_is_given and not plain.observed.spent_is_given
 
 
@@ -172,7 +172,7 @@ def test_a_spot_run_is_judged_by_what_its_guard_needs(tmp_path: Path) -> None:
     late = follow(plan, tmp_path, text, started="2026-11-18 15:00 UTC")
     assert late.projected.deadline_probability is not None and late.projected.deadline_probability < 0.9
     assert not late.is_on_time and early.is_on_time
-    assert early.projected.cost_usd.expected == pytest.approx(job.cost_usd, rel=0.1)
+    assert early.projected.cost.expected == pytest.approx(job.cost_usd, rel=0.1)
 
 
 def test_memory_and_idle_gpus_are_told(plan: Plan, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_what_is_left_is_planned_anew(plan: Plan, tmp_path: Path) -> None:
     best = found.choices[0]
     assert found.replan is not None and best.what == "stay", "a few cents are not worth a move"
     stay = next(one for one in found.choices if one.what == "stay")
-    assert stay.cost_usd == pytest.approx(found.projected.cost_usd.expected - found.observed.spent_usd)
+    assert stay.cost_usd == pytest.approx(found.projected.cost.expected - found.observed.spent_usd)
     left = found.replan.jobs[0]
     assert left.steps == job.steps - 300
     assert left.deadline_hours == pytest.approx(36.0 - found.observed.elapsed_hours)

@@ -32,7 +32,7 @@ def test_a_cell_is_what_solving_the_changed_scenario_gives(path: str, other: str
         assert cell.values == values and answer.cell(*values) == cell
         plan = solved(*(f"{axis.path}={value}" for axis, value in zip(answer.axes, values, strict=True)))
         assert cell.status == plan.status
-        assert cell.cost_usd == (plan.cost_usd.expected if plan.cost_usd else None)
+        assert cell.cost_usd == (plan.cost.expected if plan.cost else None)
         assert cell.hours == (plan.hours.expected if plan.hours else None)
         assert [(one.gpu, one.gpus) for one in cell.jobs] == [(one.gpu, one.gpus) for one in plan.jobs]
 

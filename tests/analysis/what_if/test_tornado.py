@@ -23,13 +23,13 @@ def moved(text: str = SMALL, by: float = 0.2) -> Tornado:
 def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
     """Each end is the plan of the scenario with the settings of that end, and the effect the larger change."""
     answer = moved(text)
-    base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
+    base = answer.base.cost.expected if answer.base.cost else 0.0
     assert answer.bars
     for bar in answer.bars if text == SMALL else answer.bars[::3]:
         for end in (bar.down, bar.up):
             plan = solved(*end.settings, text=text)
             assert end.status == plan.status
-            assert end.cost_usd == (plan.cost_usd.expected if plan.cost_usd else None)
+            assert end.cost_usd == (plan.cost.expected if plan.cost else None)
         changes = [abs(end.cost_usd - base) for end in (bar.down, bar.up) if end.cost_usd is not None]
         assert bar.effect_usd == max(changes, default=0.0)
         took = answer.base.hours.expected if answer.base.hours else 0.0
@@ -77,7 +77,7 @@ def test_who_asks_for_the_soonest_end_gets_a_ranking_by_hours() -> None:
 def test_of_equal_effects_the_wider_span_comes_first() -> None:
     """Cheaper by 0.60 and dearer by 0.51 is more than cheaper by 0.60 and dearer by 0.28."""
     bars = [bar for bar in moved().bars if not bar.can_fail]
-    base = moved().base.cost_usd.expected  # type: ignore[union-attr]
+    base = moved().base.cost.expected  # type: ignore[union-attr]
     spans = []
     for bar in bars:
         known = [base, *(end.cost_usd for end in (bar.down, bar.up) if end.cost_usd is not None)]
@@ -100,7 +100,7 @@ def test_prices_that_do_the_same_are_one_line() -> None:
 def test_all_prices_move_the_cost_by_no_more_than_their_share() -> None:
     """A fifth more on every price costs at most a fifth more; a fifth less saves at least a fifth of what is rented."""
     bars = {bar.what: bar for bar in moved().bars}
-    base = moved().base.cost_usd.expected  # type: ignore[union-attr]
+    base = moved().base.cost.expected  # type: ignore[union-attr]
     bar = bars["all on demand prices"]
     assert bar.down.cost_usd is not None and bar.up.cost_usd is not None
     assert bar.down.cost_usd <= base + 0.005 and base - 0.005 <= bar.up.cost_usd <= base * 1.2 + 0.005

@@ -80,7 +80,7 @@ def test_effects_are_those_of_solving_with_each_setting_alone_and_with_all_but_i
 
     def cost(*kept: str) -> float | None:
         plan = solved(*sorted(kept))
-        return plan.cost_usd.expected if plan.cost_usd else None
+        return plan.cost.expected if plan.cost else None
 
     answer = asked(*changes)
     for index, effect in enumerate(answer.effects):

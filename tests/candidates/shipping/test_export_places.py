@@ -25,23 +25,23 @@ def test_a_dear_machine_sends_its_adapters_and_a_cheap_one_merges() -> None:
     """8 GPUs for $16 an hour are given back; a CPU machine for $0.60 downloads the base, merges and sends."""
     dear = {**RENTED, "gpus": 8, "usd_per_hour": 16.0, "disk_gb_per_second": 0.01}
     told = export(dear, CPU, format="merged")
-    assert [(one.stage, one.provider) for one in told.beside] == [("export", "c")]
+    assert [(one.stage, one.provider) for one in told.separate_machines] == [("export", "c")]
     assert told.export is not None
     assert (told.export.offer, told.export.gb) == ("c/any/16-cores", pytest.approx(WEIGHTS_GB))
     # Boot 160 s, image and weights at 0.5 GB/s, read and written at 1 GB/s, sent at 0.5 GB/s.
     seconds = 160 + (10 + WEIGHTS_GB) / 0.5 + 2 * WEIGHTS_GB / 1 + WEIGHTS_GB / 0.5
-    assert told.beside[0].hours == pytest.approx(seconds / 3600, rel=1e-9)
+    assert told.separate_machines[0].hours == pytest.approx(seconds / 3600, rel=1e-9)
     assert line(told, "export at c")[1] == pytest.approx(seconds / 3600 * 0.6, rel=0.01)
 
 
 def test_a_small_model_is_merged_by_the_machine_that_trains() -> None:
     """4.4 s of merging cost less than another machine's boot."""
-    assert export(RENTED, CPU, format="merged").beside == ()
+    assert export(RENTED, CPU, format="merged").separate_machines == ()
 
 
 def test_a_machine_of_too_little_memory_does_not_merge() -> None:
     """With 10 GB where 10.4 are needed, a CPU machine of 32 GB does it; `unknown` is enough, with a note."""
-    assert [one.provider for one in export({**RENTED, "ram_gb": 10}, CPU, format="merged").beside] == ["c"]
+    assert [one.provider for one in export({**RENTED, "ram_gb": 10}, CPU, format="merged").separate_machines] == ["c"]
     told = export(RENTED, format="merged")
     assert told.export is not None and not told.export.ram_known
     assert any("RAM of the machine unknown" in note for note in told.notes)
@@ -61,7 +61,7 @@ def test_a_merge_that_no_machine_can_do_is_told_before_anything_is_paid(wanted: 
 def test_full_training_merges_nothing() -> None:
     """The weights are there: no memory is asked for, and only quantising is work."""
     small = {**RENTED, "ram_gb": 8}
-    assert planned(small, stages={"export": {"format": "merged", "on": "cpu"}}).beside == ()
+    assert planned(small, stages={"export": {"format": "merged", "on": "cpu"}}).separate_machines == ()
     told = planned(small, stages={"export": {"format": "gguf", "bits": 8}})
     assert told.export is not None and told.export.ram_gb == 0
     # A 16-bit file, read and written at 1 GB/s, 1.1e9 / 0.25e9 = 4.4 s of quantising, 1.17 GB at 0.5 GB/s.
@@ -79,11 +79,11 @@ def test_a_gpu_of_its_own_quantises() -> None:
     alone = {"provider": "e", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.0, "ram_gb": 64}
     job = {"techniques": LORA, "stages": {"export": {"format": "gptq", "on": "one_gpu"}}}
     told = planned(dear, alone, **job)
-    assert [(one.stage, one.provider) for one in told.beside] == [("export", "e")]
+    assert [(one.stage, one.provider) for one in told.separate_machines] == [("export", "e")]
     assert told.export is not None
     moved = WEIGHTS_GB + told.export.gb
     seconds = 160 + (10 + WEIGHTS_GB) / 0.5 + 2 * WEIGHTS_GB + 1.100048384e9 * 2.3e-7 + moved + told.export.gb / 0.5
-    assert told.beside[0].hours == pytest.approx(seconds / 3600, rel=1e-9)
+    assert told.separate_machines[0].hours == pytest.approx(seconds / 3600, rel=1e-9)
 
 
 def test_a_smaller_format_never_costs_more_to_transfer() -> None:
@@ -118,7 +118,7 @@ def test_what_is_kept_is_kept_where_it_was_made() -> None:
     told = planned({**RENTED, "fees": fees}, {**CPU, "fees": fees}, techniques=LORA, stages=stages)
     made = 1.100048384 * 4.5 / 8
     assert line(told, "kept after") == (0.0, 0.0)
-    hours = told.beside[0].hours
+    hours = told.separate_machines[0].hours
     assert line(told, "export at c")[1] == pytest.approx(hours * 0.6, rel=1e-3)
     assert line(told, "result moved at c")[1] == pytest.approx(made * 0.2, rel=1e-3)
 

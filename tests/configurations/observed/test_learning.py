@@ -127,7 +127,7 @@ def test_a_run_that_went_as_predicted_changes_no_speed_and_makes_it_surer() -> N
     as_predicted = f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {predicted(HALF_SPEED)!r}"
     (_, plain), (_, job) = solved(), solved(as_predicted)
     assert job.hours.expected == pytest.approx(plain.hours.expected)
-    assert job.sigma < plain.sigma and job.sigma_tail <= plain.sigma_tail
+    assert job.sigma < plain.sigma and job.sigma_in_tails <= plain.sigma_in_tails
     assert job.hours.high - job.hours.low < plain.hours.high - plain.hours.low
 
 
@@ -263,7 +263,7 @@ def test_runs_that_contradict_each_other_make_the_plan_less_sure_and_say_so() ->
     speed = predicted(HALF_SPEED)
     runs = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.4, 1.6)]
     (_, plain), (_, job) = solved(), solved(*runs)
-    assert job.sigma > plain.sigma and job.sigma_tail > plain.sigma_tail
+    assert job.sigma > plain.sigma and job.sigma_in_tails > plain.sigma_in_tails
     assert any(note.startswith("observed speeds over their estimates differ by a factor of 4:") for note in job.notes)
     agreeing = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.95, 1.05)]
     _, sure = solved(*agreeing)
@@ -416,7 +416,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "memory_factor": {"memory_factor": 1.2},
     "step_seconds": {"step_seconds": 50.0},
     "sigma": {"sigma": 0.05},
-    "sigma_tail": {"sigma_tail": 0.05},
+    "sigma_in_tails": {"sigma_in_tails": 0.05},
     "vram_gib.peak": {"vram_gib": {"peak": 9.0}},
     "vram_gib.fit_probability": {"vram_gib": {"fit_probability": 0.5}},
     "observed_runs[0]": {"observed_runs": ()},

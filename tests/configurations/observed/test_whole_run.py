@@ -201,7 +201,7 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
     alone = ("limits.gpus={allow: [RTX3060]}", "limits.spot_share={max: 0}")  # the market has a spread of its own
     _, unseen = solved(*alone)
     _, seen = solved(SEEN, *alone)
-    assert 0 < seen.sigma < unseen.sigma and 0 < seen.sigma_tail < unseen.sigma_tail
+    assert 0 < seen.sigma < unseen.sigma and 0 < seen.sigma_in_tails < unseen.sigma_in_tails
     assert math.log(seen.hours.high / seen.hours.expected) == pytest.approx(1.28 * seen.sigma)
 
 
@@ -264,7 +264,7 @@ def test_an_observed_plan_does_not_pass_for_one_of_a_scenario_without_the_observ
 def test_a_method_that_nobody_observed_there_is_not_called_beyond_the_limits() -> None:
     """The article saw whole runs with LoRA only: of QLoRA and full training nothing is known."""
     (job,) = solve(read_scenario("article-70b-measured")).jobs
-    assert {rung.label: rung.note for rung in job.ladder if rung.cost_usd is None} == {
+    assert {rung.label: rung.note for rung in job.methods if rung.cost_usd is None} == {
         "QLoRA": "not observed there",
         "full": "not observed there",
     }

@@ -34,6 +34,6 @@ def test_solve_draws_a_service_by_the_hour(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["solve", str(tmp_path / "chat.yaml"), "--plot", str(picture)])
     assert done.exit_code == 0, done.output
     shown = " ".join(part.strip() for part in ET.fromstring(picture.read_text(encoding="utf-8")).itertext())
-    assert done.output.partition(",")[0] in shown
+    assert done.output.partition(":")[0] in shown
     for text in ("1 to 2 x H100-80GB at one, on demand", "replicas", "capacity within the limits", "6:00"):
         assert text in shown

@@ -1,0 +1,115 @@
+"""The answer of several jobs and of services: what all rent first, alike jobs on one line, nothing lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.report import words
+from planner.report.jobs_answer import ROWS_OF_JOBS, rows_of
+from planner.report.plan_answer import render_answer
+from planner.report.risks import risks_of_jobs
+from planner.report.words import LEAST_WIDTH, MOST_WIDTH, text_width, without_blocks
+from planner.results.plan import Plan, needed_at_once, plan_figures
+from planner.results.plan_parts import Spread
+from tests.helpers.plans import make_assignment, make_plan, make_service_plan
+
+
+def team(*jobs: Any, **changes: Any) -> Plan:
+    """The plan of several jobs, with the sums that follow from them."""
+    needs = needed_at_once(jobs)
+    whole = plan_figures(tuple(jobs))
+    cost, hours = whole["cost"].model_dump(), whole["hours"].model_dump()
+    data = {"scenario": "team", "cost": cost, "hours": hours, "at_one_time": [one.model_dump() for one in needs]}
+    return make_plan(*jobs, **data | changes)
+
+
+def private(name: str, usd: float = 3.0, **changes: Any) -> Any:
+    """A job on one card of a private host."""
+    cost = {"expected": usd, "low": usd, "high": usd}
+    own = {"name": name, "gpu": "A5000", "tier": "community", "cost_usd": usd, "cost": cost, "next_best": []}
+    return make_assignment(**own | {"end_at_hours": 28.0} | changes)
+
+
+def test_alike_jobs_stand_on_one_line_below_what_all_rent() -> None:
+    """The first line has machines, dollars and the time at the confidence; what three of four share is said once."""
+    times = {"expected": 8.0, "low": 7.0, "high": 9.0, "at_confidence": 9.0}
+    big = {"gpu": "H100-80GB", "provider": "lambda", "tier": "secure", "spot_share": 1.0, "hours": times}
+    plan = team(
+        *(private(f"a-{n}") for n in range(3)), private("big", 20.0, end_at_hours=9.0, **big), price_age_days=90
+    )
+    lines = render_answer(plan).splitlines()
+    assert lines[0] == "team: 4 jobs on 3 x A5000 at vast and 1 x H100-80GB at lambda, $29.00, by 28.0 h"
+    assert sum(line.startswith("! ") for line in lines) == 3
+    assert "! 3 of 4 jobs: a private person's machine" in lines[1]
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split() == ["job", "machine", "by", "cost", "how"]
+    assert table[1].split()[:4] == ["a-0", "and", "2", "alike"] and "$9.00" in table[1]
+    assert table[2].split()[0] == "big" and "spot" in table[2] and "$20.00" in table[2]
+    assert "optimal" not in lines[0] and "proven best" in "\n".join(lines) and "at one time" not in "\n".join(lines)
+
+
+def test_of_many_jobs_the_dearest_rows_are_shown_and_the_sum_of_the_rest() -> None:
+    """Dollars on the screen add up to those of the plan, and the smallest jobs are those left out."""
+    plan = team(*(private(f"job-{n}", 1.0 + n) for n in range(30)))
+    lines = render_answer(plan).splitlines()
+    start = next(n for n, line in enumerate(lines) if line.split()[:1] == ["job"])
+    table = lines[start + 1 : lines.index("", start)]
+    shown = [float(word.replace("$", "").replace(",", "")) for line in table for word in line.split() if word[0] == "$"]
+    assert len(table) == ROWS_OF_JOBS + 1 and sum(shown) == pytest.approx(sum(1.0 + n for n in range(30)))
+    assert "10 more jobs" in table[-1] and shown[-1] == 55.0  # 1 + ... + 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([1.0, 2.5, 1234.5]), st.sampled_from(["A5000", "H100-80GB"])), min_size=2),
+    st.integers(LEAST_WIDTH, MOST_WIDTH),
+)
+def test_rows_lose_no_job_and_no_dollar_at_any_width(given_jobs: list[tuple[float, str]], width: int) -> None:
+    """Each job is in one row, and no line is wider than asked."""
+    jobs = [private(f"a-job-with-a-very-long-name-{n}", usd, gpu=gpu) for n, (usd, gpu) in enumerate(given_jobs)]
+    plan = team(*jobs)
+    rows = rows_of(plan)
+    assert sorted(name for row in rows for name in row.names) == sorted(job.name for job in jobs)
+    assert sum(row.cost_usd for row in rows) == pytest.approx(sum(job.cost_usd for job in jobs))
+    with text_width(width):
+        assert max(map(len, render_answer(plan).splitlines())) <= width
+
+
+def test_a_risk_of_one_job_names_it_and_one_of_all_does_not() -> None:
+    """A conversion of one job has its name, the old prices of all have none."""
+    plan = team(private("a", conversion="merge the adapter first"), private("b"), price_age_days=90)
+    texts = [risk.text for risk in risks_of_jobs(plan)]
+    assert "a: merge the adapter first" in texts and "prices 90 days old: planner prices update" in texts
+
+
+def test_the_bill_of_all_jobs_adds_up_by_item() -> None:
+    """Items of the same name are one; the total is that of the plan."""
+    plan = team(private("a"), private("b", 4.0))
+    plan = plan.model_copy(update={"cost": Spread(expected=5.64, low=5.0, high=6.0)})
+    text = " ".join(render_answer(plan).split())
+    assert "Bill $5.64 in all ($5.00 to 6.00): $5.44 GPU on demand, $0.20 storage; not included: transfer out" in text
+
+
+def test_a_service_shows_machines_latency_and_hours() -> None:
+    """Its first line has machines, dollars of a month and a latency; load and replicas have a character an hour."""
+    lines = render_answer(make_service_plan()).splitlines()
+    assert lines[0] == "desk: 1 to 3 x L40S at cloud, $1,204.00 a month, first token by 800 ms"
+    assert "optimal" not in lines[0]
+    strip = next(line for line in lines if "daily" in line)
+    load, replicas = strip.split()[-2:]
+    assert len(load) == len(replicas) == 24 and set(load) <= set(words.BLOCKS) and max(load) == words.BLOCKS[-1]
+    assert set(replicas) == {"1", "3"}
+    rows = [line.split() for line in lines if "$" in line]
+    assert any(row[0] == ">" and row[1] == "plan" for row in rows) and any("always on" in line for line in lines)
+
+
+def test_load_is_drawn_in_digits_where_blocks_cannot_be_written() -> None:
+    """A terminal in latin-1 has no block characters."""
+    with without_blocks():
+        text = render_answer(make_service_plan())
+    assert not set(text) & set(words.BLOCKS)
+    assert "#" in next(line for line in text.splitlines() if "daily" in line)
