@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,13 @@ def test_a_finite_run_has_no_more_in_flight_than_requests_and_a_tail(tmp_path: P
     finite, steady, endless = Table(rows).predict(OTHERS | TRUTH | {"tail": 0.5})["throughput"]
     alone = 0.5 * 200 * Table(rows[:1]).predict(OTHERS | TRUTH | {"tail": 0.0})["throughput"][0]
     assert finite < steady == pytest.approx(alone / 100) and steady < endless
+
+
+def test_the_requests_of_a_run_are_read_from_the_rules_that_state_them(tmp_path: Path) -> None:
+    """An open loop of 500 requests has no more in flight; a rule that states a time has no number of requests."""
+    loops = ("none (open loop, 500 requests)", "none (1000 ShareGPT prompts, open loop)", "p99 TTFT<=500 ms: met")
+    rows, _ = collected(tmp_path / "t.csv", *({"slo": rules} for rules in loops))
+    assert [row.requests for row in rows[:2]] == [500.0, 1000.0] and math.isnan(rows[2].requests)
 
 
 def test_weights_beyond_the_memory_are_not_predicted(tmp_path: Path) -> None:
