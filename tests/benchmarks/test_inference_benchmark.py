@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import math
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
