@@ -91,6 +91,18 @@ class Unpredictable(Exception):
     """Why a row has no prediction."""
 
 
+NOT_STATED = frozenset(
+    [
+        "no figure that is compared",
+        "figures that contradict one another (Little's law)",
+        "the number of GPUs is not stated",
+        "lengths are not stated",
+        "the bits of the weights are not stated",
+    ]
+)
+"""Reasons that lie in a row: no estimate could predict it, so that it is not complete. All others count against us."""
+
+
 def read_rows(path: str | Path) -> tuple[Row, ...]:
     """Return the rows of a table; InputError where it cannot be read or lacks columns."""
     return read_table(path, NEEDED_COLUMNS, "name the columns as in benchmarks/README.md, section inference")

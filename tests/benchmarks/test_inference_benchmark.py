@@ -263,12 +263,14 @@ def test_command_reports_counts_and_reasons(tmp_path: Path, capsys: pytest.Captu
     ]  # fmt: skip
     assert main([table(tmp_path / "t.csv", rows), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["rows"] == {"read": 4, "quality A or B": 3, "predicted": 1}
+    assert result["rows"] == {"read": 4, "quality A or B": 3, "complete": 2, "predicted": 1}
     assert result["skipped"] == {"model not in the library": 1, "lengths are not stated": 1}
     assert result["tpot"]["n"] == 1 and result["tpot"]["n_complete"] == 3
     assert result["throughput"]["n"] == 0
     assert main([table(tmp_path / "t.csv", rows)]) == 0
-    assert "1 of 3 rows of quality A or B predicted (4 read)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1 of 3 rows of quality A or B predicted (4 read)" in shown
+    assert "50.0% of 2 complete rows (target: 95%)" in shown
 
 
 def test_a_strange_table_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
