@@ -26,6 +26,7 @@ from benchmarks.accuracy.recipes import (
     loss_stays_16bit,
     optimizer_bytes,
     partial_share,
+    precision_open,
     precisions_of_row,
     recipe_of_row,
     stated_kernels,
@@ -98,6 +99,7 @@ class Configuration:
     kernels: Kernels
     host: Host | None
     lengths_assumed: bool  # processed lengths come from a mean
+    left_open: bool  # settings are readings of the row, of which one is true
 
 
 def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Configuration:
@@ -139,6 +141,9 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
         _activations(row, network, setup.activations, states, recipe.zero_stage, loss, library)
         for loss in losses_of_row(row)
     ]
+    open_sequences = profile.unknown and stated is None and layout.tensor > 1
+    if open_sequences:  # nothing says whether it cuts norms and residuals over the tensor-parallel ranks, too
+        each = [replace(one, sequence_parallel=cut) for one in each for cut in (0, 1)]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
     return Configuration(
@@ -154,7 +159,13 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
         kernels=_kernels(row, framework, stated or framework, setup.kernels, library),
         host=host,
         lengths_assumed=bool(row.lengths and not row.lengths.full),
+        left_open=open_sequences or _left_open(row),
     )
+
+
+def _left_open(row: Row) -> bool:
+    """Return whether a row leaves a setting to its reader, so that its settings are equally likely readings."""
+    return checkpointing_open(row) or precision_open(row) or len(losses_of_row(row)) > 1
 
 
 def require_columns(row: Row, library: Library) -> None:

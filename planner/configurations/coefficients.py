@@ -322,7 +322,9 @@ def _full_training_states(
         row["optimizer_traffic_bytes"] -= optimizer.traffic_saved_bytes
     if optimizer or framework.fused_step:
         row["step_bytes"] = 0.0
-    if optimizer:  # the largest matrix is the embedding, unless layers alone are stepped so; as bytes per trained weight
+    if (
+        optimizer
+    ):  # the largest matrix is the embedding, unless layers alone are stepped so; as bytes per trained weight
         largest = network.ffn if optimizer.layer_share is not None else network.vocab
         row["step_bytes"] = optimizer.largest_bytes * largest * network.hidden / network.parameters
     sharded = recipe.zero_stage == 3
