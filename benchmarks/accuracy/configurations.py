@@ -125,7 +125,7 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     stated = stated_kernels(row) if profile.unknown else None
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
-    if profile.kernels == "eager" and row.text("compile") == "yes":
+    if profile.kernels in ("eager", "hf") and row.text("compile") == "yes":
         stated = "compiled"
     if stated is not None:
         setup = _as_stated(
@@ -387,6 +387,9 @@ def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Lib
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)
+    if row.text("attention_kernel").startswith("cudnn"):  # PyTorch's own choice where a run asks for sdpa
+        gain = values.value("fused.attention_factor") / values.value("hf.attention_factor")
+        kernels = replace(kernels, attention_factor=gain * kernels.attention_factor)
     if (share := first_flash_share(row, framework)) > 0.0:
         first = values.value("flash_1.attention_factor")
         kernels = replace(kernels, attention_factor=first / (share + (1.0 - share) * first))

@@ -269,6 +269,15 @@ def test_a_choice_that_its_user_did_not_state_is_averaged_and_widens_the_range()
     assert vague.need_bytes is None and ("fit", "whether activations are checkpointed") in vague.missing
 
 
+def test_kernels_that_a_row_names_are_those_of_its_speed() -> None:
+    """cuDNN's attention, which PyTorch may choose for sdpa, is 1.5 times as fast; a compiled run has compiled kernels."""
+    plain, cudnn = set_up(framework="hf"), set_up(framework="hf", attention_kernel="cudnn_attention")
+    assert cudnn.kernels.attention_factor == pytest.approx(1.5 * plain.kernels.attention_factor)
+    shares = library().calibrations["kernels"]
+    compiled = set_up(framework="hf", compile="yes").kernels
+    assert compiled.launch_seconds == shares.value("compiled.launch_seconds") < plain.kernels.launch_seconds
+
+
 def test_an_unknown_framework_may_or_may_not_cut_norms_over_tensor_parallel_ranks() -> None:
     """Nothing says which: both readings count half, and the range is wider by their spread. A plan takes the larger."""
     shared = {"framework": "nobodys-trainer", "num_gpus": "8", "tp": "8", "sharding": "tp", "act_ckpt": "none"}
