@@ -270,7 +270,7 @@ def test_a_choice_that_its_user_did_not_state_is_averaged_and_widens_the_range()
 
 
 def test_kernels_that_a_row_names_are_those_of_its_speed() -> None:
-    """cuDNN's attention, which PyTorch may choose for sdpa, is 1.5 times as fast; a compiled run has compiled kernels."""
+    """cuDNN's attention, PyTorch's choice for sdpa, is 1.5 times as fast; a compiled run has compiled kernels."""
     plain, cudnn = set_up(framework="hf"), set_up(framework="hf", attention_kernel="cudnn_attention")
     assert cudnn.kernels.attention_factor == pytest.approx(1.5 * plain.kernels.attention_factor)
     shares = library().calibrations["kernels"]
