@@ -26,6 +26,7 @@ from benchmarks.accuracy.recipes import (
     loss_stays_16bit,
     optimizer_bytes,
     partial_share,
+    precision_open,
     precisions_of_row,
     recipe_of_row,
     stated_kernels,
@@ -98,6 +99,7 @@ class Configuration:
     kernels: Kernels
     host: Host | None
     lengths_assumed: bool  # processed lengths come from a mean
+    left_open: bool  # settings are readings of the row, of which one is true
 
 
 def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Configuration:
@@ -123,7 +125,7 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     stated = stated_kernels(row) if profile.unknown else None
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
-    if profile.kernels == "eager" and row.text("compile") == "yes":
+    if profile.kernels in ("eager", "hf") and row.text("compile") == "yes":
         stated = "compiled"
     if stated is not None:
         setup = _as_stated(
@@ -139,6 +141,9 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
         _activations(row, network, setup.activations, states, recipe.zero_stage, loss, library)
         for loss in losses_of_row(row)
     ]
+    open_sequences = profile.unknown and stated is None and layout.tensor > 1
+    if open_sequences:  # nothing says whether it cuts norms and residuals over the tensor-parallel ranks, too
+        each = [replace(one, sequence_parallel=cut) for one in each for cut in (0, 1)]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
     return Configuration(
@@ -154,7 +159,13 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
         kernels=_kernels(row, framework, stated or framework, setup.kernels, library),
         host=host,
         lengths_assumed=bool(row.lengths and not row.lengths.full),
+        left_open=open_sequences or _left_open(row),
     )
+
+
+def _left_open(row: Row) -> bool:
+    """Return whether a row leaves a setting to its reader, so that its settings are equally likely readings."""
+    return checkpointing_open(row) or precision_open(row) or len(losses_of_row(row)) > 1
 
 
 def require_columns(row: Row, library: Library) -> None:
@@ -376,6 +387,9 @@ def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Lib
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)
+    if row.text("attention_kernel").startswith("cudnn"):  # PyTorch's own choice where a run asks for sdpa
+        gain = values.value("fused.attention_factor") / values.value("hf.attention_factor")
+        kernels = replace(kernels, attention_factor=gain * kernels.attention_factor)
     if (share := first_flash_share(row, framework)) > 0.0:
         first = values.value("flash_1.attention_factor")
         kernels = replace(kernels, attention_factor=first / (share + (1.0 - share) * first))

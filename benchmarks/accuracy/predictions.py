@@ -14,8 +14,7 @@ from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.memory_spread import memory_sigmas
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known, precision_open
-from benchmarks.accuracy.releases import losses_of_row
+from benchmarks.accuracy.recipes import checkpointing_known, precision_known
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
@@ -183,7 +182,7 @@ class Predictor:
             each = [(share, float(getattr(estimate, name))) for share, estimate in estimates]
             predicted, known = sum(share * size for share, size in each), _mean(estimates, "known")
             spread = _spread_of(found, self.library)
-            left_open = _open_spread(prediction.row, each)
+            left_open = _open_spread(found, each)
             peak = Comparison(measured, predicted, 0, 0, left_open, known, spread.known_share)
             peak = peak.with_sigmas(*memory_sigmas(self.library.calibrations["memory"].values, prediction.row, found))
         prediction = replace(prediction, peak=peak, usable_bytes=usable)
@@ -233,7 +232,7 @@ class Predictor:
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
         sigma, tail = self._time_sigmas(found)
         measured = _measured_speed(row, real, per_step) or _speed_of_mfu(row, found)
-        return Comparison(measured, per_step / seconds, 0, 0, _open_spread(row, each)).with_sigmas(sigma, tail)
+        return Comparison(measured, per_step / seconds, 0, 0, _open_spread(found, each)).with_sigmas(sigma, tail)
 
     def _time_sigmas(self, found: Configuration) -> tuple[float, float]:
         assert found.host is not None
@@ -265,9 +264,9 @@ def _mean(estimates: Sequence[tuple[float, MemoryEstimate]], name: str) -> float
     return sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
 
 
-def _open_spread(row: Row, each: Sequence[tuple[float, float]]) -> float:
+def _open_spread(found: Configuration, each: Sequence[tuple[float, float]]) -> float:
     """Return the standard deviation of ln over shares of settings; 0 where the row leaves none open."""
-    if not (checkpointing_open(row) or precision_open(row) or len(losses_of_row(row)) > 1):
+    if not found.left_open:
         return 0.0
     mean = sum(share * math.log(value) for share, value in each)
     return math.sqrt(sum(share * (math.log(value) - mean) ** 2 for share, value in each))

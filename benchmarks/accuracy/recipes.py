@@ -154,7 +154,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         activation_checkpointing=checkpointing_of_row(row),
         sharding=_sharding(row),
         attention=_attention(row, card, framework),
-        optimizer="adamw_8bit" if re.search(r"8-?bit", optimizer_of_row(row)) else "adamw",
+        optimizer=_optimizer(optimizer_of_row(row)),
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
         framework=framework,
@@ -162,6 +162,13 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         adapt_head=row.text("adapt_head") == "yes",
         experts_16_bit=row.text("experts_16_bit") == "yes",
     )
+
+
+def _optimizer(text: str) -> str:
+    """Return the optimizer of a plan that a text of the column names; `optimizer_bytes` knows the others."""
+    if "muon" in text:
+        return "muon"
+    return "adamw_8bit" if re.search(r"8-?bit", text) else "adamw"
 
 
 def first_flash_share(row: Row, framework: str) -> float:

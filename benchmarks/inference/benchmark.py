@@ -19,10 +19,13 @@ from benchmarks.inference.files import calibration_text, write
 from benchmarks.inference.fitting import fit
 from benchmarks.inference.judge import by_configuration, by_organisation, figures, judged, spreads
 from benchmarks.inference.memory import memory_figures
-from benchmarks.inference.rows import FIGURES, collect, figures_of, organisation, read_rows
+from benchmarks.inference.rows import FIGURES, NOT_STATED, collect, figures_of, organisation, read_rows
 from planner.documents.files import data_folder
 from planner.errors import InputError
 from planner.library.reading import read_library
+
+COMPLETE_TARGET = 0.95
+"""Share of the rows that state what an estimate needs for which there should be one."""
 
 
 def report(tables: Sequence[str], judge: bool, out: Path | None) -> dict[str, Any]:
@@ -33,7 +36,12 @@ def report(tables: Sequence[str], judge: bool, out: Path | None) -> dict[str, An
     rows, reasons = collect([row for row in read if row.headline], library)
     calibration = library.calibrations.get("inference")
     result: dict[str, Any] = {
-        "rows": {"read": len(read), "quality A or B": sum(row.headline for row in read), "predicted": len(rows)},
+        "rows": {
+            "read": len(read),
+            "quality A or B": sum(row.headline for row in read),
+            "complete": len(rows) + sum(n for reason, n in reasons.items() if reason not in NOT_STATED),
+            "predicted": len(rows),
+        },
         "skipped": reasons,
     }
     if calibration and rows:
@@ -59,6 +67,9 @@ def text_of(result: Mapping[str, Any]) -> str:
     """Return the report as text."""
     rows = result["rows"]
     lines = [f"{rows['predicted']} of {rows['quality A or B']} rows of quality A or B predicted ({rows['read']} read)"]
+    if rows["complete"]:
+        share = rows["predicted"] / rows["complete"]
+        lines.append(f"{share:.1%} of {rows['complete']} complete rows (target: {COMPLETE_TARGET:.0%})")
     lines += [f"  {n:5d}  {reason}" for reason, n in result["skipped"].items()]
     titles = {"": "shipped coefficients", "configuration": "by configuration", "organisation": "organisation left out"}
     for part, title in titles.items():

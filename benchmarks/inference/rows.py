@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ CONFIGURATION_COLUMNS = (
 )  # fmt: skip
 RESERVED_BYTES = 2.0 * GIB
 """Activations and context of the device, in addition to weights and cache, where memory caps a batch: rounded."""
+_REQUESTS = re.compile(r"\b(\d+) (?:\w+ )?(?:requests|prompts)\b")
 FREE_SHARE = 0.3
 """Of a GPU that weights leave for the cache where a row does not say over how many GPUs the model is divided."""
 
@@ -87,6 +89,18 @@ class Measured:
 
 class Unpredictable(Exception):
     """Why a row has no prediction."""
+
+
+NOT_STATED = frozenset(
+    [
+        "no figure that is compared",
+        "figures that contradict one another (Little's law)",
+        "the number of GPUs is not stated",
+        "lengths are not stated",
+        "the bits of the weights are not stated",
+    ]
+)
+"""Reasons that lie in a row: no estimate could predict it, so that it is not complete. All others count against us."""
 
 
 def read_rows(path: str | Path) -> tuple[Row, ...]:
@@ -188,12 +202,18 @@ def measured(row: Row, library: Library) -> Measured:
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
         older=older,
-        requests=row.positive("requests") or _at_once(row),
+        requests=row.positive("requests") or _loop_of(row) or _at_once(row),
         most=_most(profile, gpu, older),
         pool=profile is not None and profile.pool,
         trial=trial,
         figures=figures,
     )
+
+
+def _loop_of(row: Row) -> float | None:
+    """Return the requests of a run whose rules state how many it had: "none (open loop, 500 requests)"."""
+    found = _REQUESTS.search(row.text("slo"))
+    return float(found[1]) if found else None
 
 
 def _at_once(row: Row) -> float:

@@ -317,12 +317,16 @@ def _full_training_states(
     if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         # It replaces the two moments; the fp32 master copy inside the optimizer bytes of the DeepSpeed rows stays.
         moments = min(row["optimizer_bytes"], 8.0)
-        row["optimizer_bytes"] = row["optimizer_bytes"] - moments + optimizer.optimizer_bytes
+        kept = optimizer.kept_bytes(moments, network.embedding_parameters / network.parameters)
+        row["optimizer_bytes"] = row["optimizer_bytes"] - moments + kept
         row["optimizer_traffic_bytes"] -= optimizer.traffic_saved_bytes
     if optimizer or framework.fused_step:
         row["step_bytes"] = 0.0
-    if optimizer:  # the largest matrix is the embedding; as bytes per trained weight
-        row["step_bytes"] = optimizer.largest_bytes * network.vocab * network.hidden / network.parameters
+    if (
+        optimizer
+    ):  # the largest matrix is the embedding, unless layers alone are stepped so; as bytes per trained weight
+        largest = network.ffn if optimizer.layer_share is not None else network.vocab
+        row["step_bytes"] = optimizer.largest_bytes * largest * network.hidden / network.parameters
     sharded = recipe.zero_stage == 3
     if sharded or framework.compiles_graphs:
         row["added_bytes"] = 0.0  # shards alone are added; a graph adds in the product

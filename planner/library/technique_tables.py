@@ -245,6 +245,13 @@ class OptimizerBytes(Row):
     optimizer_bytes: float = Field(alias="o")
     traffic_saved_bytes: float = Field(alias="traffic_saved")
     largest_bytes: float = Field(default=0.0, alias="largest")  # per weight of the largest matrix, while stepping
+    layer_share: float | None = Field(default=None, alias="layers")  # of AdamW's moments; embedding and head keep both
+
+    def kept_bytes(self, moments: float, embedding_share: float) -> float:
+        """Return the bytes per weight of its states, from AdamW's `moments` and the share of embedding and head."""
+        if self.layer_share is None:
+            return self.optimizer_bytes
+        return moments * (embedding_share + (1.0 - embedding_share) * self.layer_share)
 
 
 class QuantisedBytes(Row):

@@ -269,6 +269,27 @@ def test_a_choice_that_its_user_did_not_state_is_averaged_and_widens_the_range()
     assert vague.need_bytes is None and ("fit", "whether activations are checkpointed") in vague.missing
 
 
+def test_kernels_that_a_row_names_are_those_of_its_speed() -> None:
+    """cuDNN's attention, PyTorch's choice for sdpa, is 1.5 times as fast; a compiled run has compiled kernels."""
+    plain, cudnn = set_up(framework="hf"), set_up(framework="hf", attention_kernel="cudnn_attention")
+    assert cudnn.kernels.attention_factor == pytest.approx(1.5 * plain.kernels.attention_factor)
+    shares = library().calibrations["kernels"]
+    compiled = set_up(framework="hf", compile="yes").kernels
+    assert compiled.launch_seconds == shares.value("compiled.launch_seconds") < plain.kernels.launch_seconds
+
+
+def test_an_unknown_framework_may_or_may_not_cut_norms_over_tensor_parallel_ranks() -> None:
+    """Nothing says which: both readings count half, and the range is wider by their spread. A plan takes the larger."""
+    shared = {"framework": "nobodys-trainer", "num_gpus": "8", "tp": "8", "sharding": "tp", "act_ckpt": "none"}
+    shared |= {"peak_mem_gb_per_gpu": "20", "mem_unit": "GiB", "mem_kind": "allocated", "precision": "bf16 mixed"}
+    both, alone = set_up(**shared), set_up(**{**shared, "tp": "1", "sharding": "ddp"})
+    assert [(one.share, one.activations.sequence_parallel) for one in both.settings] == [(0.5, 0), (0.5, 1)]
+    assert both.left_open and not alone.left_open and len(alone.settings) == 1
+    peak = predicted(**shared).peak
+    assert peak and peak.open_spread > 0.05
+    assert not library().techniques.frameworks["unknown"].sequence_parallel
+
+
 def test_a_fit_is_not_judged_where_a_recipe_may_have_checkpointed() -> None:
     """The speed of such a row is predicted as if it had not; whether it fits stays open, and is counted so."""
     vague = {"framework": "nemo", "method": "full", "act_ckpt": "", "gpu": "H100-SXM", "peak_mem_gb_per_gpu": "70"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,13 @@ def test_a_finite_run_has_no_more_in_flight_than_requests_and_a_tail(tmp_path: P
     finite, steady, endless = Table(rows).predict(OTHERS | TRUTH | {"tail": 0.5})["throughput"]
     alone = 0.5 * 200 * Table(rows[:1]).predict(OTHERS | TRUTH | {"tail": 0.0})["throughput"][0]
     assert finite < steady == pytest.approx(alone / 100) and steady < endless
+
+
+def test_the_requests_of_a_run_are_read_from_the_rules_that_state_them(tmp_path: Path) -> None:
+    """An open loop of 500 requests has no more in flight; a rule that states a time has no number of requests."""
+    loops = ("none (open loop, 500 requests)", "none (1000 ShareGPT prompts, open loop)", "p99 TTFT<=500 ms: met")
+    rows, _ = collected(tmp_path / "t.csv", *({"slo": rules} for rules in loops))
+    assert [row.requests for row in rows[:2]] == [500.0, 1000.0] and math.isnan(rows[2].requests)
 
 
 def test_weights_beyond_the_memory_are_not_predicted(tmp_path: Path) -> None:
@@ -255,12 +263,14 @@ def test_command_reports_counts_and_reasons(tmp_path: Path, capsys: pytest.Captu
     ]  # fmt: skip
     assert main([table(tmp_path / "t.csv", rows), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["rows"] == {"read": 4, "quality A or B": 3, "predicted": 1}
+    assert result["rows"] == {"read": 4, "quality A or B": 3, "complete": 2, "predicted": 1}
     assert result["skipped"] == {"model not in the library": 1, "lengths are not stated": 1}
     assert result["tpot"]["n"] == 1 and result["tpot"]["n_complete"] == 3
     assert result["throughput"]["n"] == 0
     assert main([table(tmp_path / "t.csv", rows)]) == 0
-    assert "1 of 3 rows of quality A or B predicted (4 read)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1 of 3 rows of quality A or B predicted (4 read)" in shown
+    assert "50.0% of 2 complete rows (target: 95%)" in shown
 
 
 def test_a_strange_table_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
