@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from planner.cli import main
 from planner.loading.scenario_file import load_scenario
 from planner.web.setting_fields import controls_of, settings_of
-from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screen_name, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
 
 PLANNED = "body:not(.stale)"
 SETTLED = f"{PLANNED}:not(.late)"
 SLIDE = "(v) => { const s = document.getElementById('within'); s.value = v; s.dispatchEvent(new Event('input')); }"
-SCREENS = screens(360, 1280)
+SCREENS = screens(390, 1024, 1440)
 
 pytestmark = pytest.mark.ecosystem
 
@@ -78,13 +78,14 @@ def tile(page: Any) -> str:
 def set_field(page: Any, key: str, value: str) -> None:
     """Move a field as a person does: type, tick, switch."""
     box = page.locator(f"[id='field-{key}']")
+    page.evaluate("() => { for (const one of document.querySelectorAll('details.more')) one.open = true; }")
     if key == "spot":
         box.set_checked(value == "on")
         return
+    if box.evaluate("e => e.tagName") == "SELECT":
+        box.select_option(value)
+        return
     if box.evaluate("e => e.tagName") == "SUMMARY":
-        more = page.locator("details.more")
-        if more.get_attribute("open") is None:
-            more.locator("summary").first.click()
         if box.evaluate("e => !e.parentElement.open"):
             box.click()
         listed, forbids = value.removeprefix("!").split(","), value.startswith("!")
@@ -276,7 +277,7 @@ def test_everything_works_by_keyboard(opened: Any) -> None:
     assert fields | {"within", "pin", "reference", "theme", "command"} <= reached
 
 
-@pytest.mark.parametrize("opened", SCREENS, indirect=True, ids=["narrow", "narrow-dark", "wide", "wide-dark"])
+@pytest.mark.parametrize("opened", SCREENS, indirect=True, ids=screen_name)
 def test_it_fits_the_screen(opened: Any) -> None:
     """Nothing is wider than the screen, and no text of a picture is smaller than 9 pixels."""
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
