@@ -74,7 +74,7 @@ MOST_CANDIDATES_IN_TURN = 20_000
 """Candidates of jobs that take turns above which the tornado, twenty timetables or more, is left to `what-if`."""
 
 
-MOST_SERVICE_CHOICES = 1_000
+MOST_SERVICE_CHOICES = 300
 """Kinds of machines times loads of a service above which the tornado, twenty fleets or more, is left to `what-if`."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from planner.library.reading import is_config_path
@@ -155,11 +156,20 @@ def _fault(key: str, what: str, fix: str) -> dict[str, str]:
     return {"key": key, "what": what, "fix": fix}
 
 
-def values_of(controls: list[Control], setting: str, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the field and the value that make a setting, so that a button can; None where no field makes it.
+def values_of(controls: list[Control], settings: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the fields and values that make settings, so that a button can; None where a field is missing.
 
-    `names` are those of the jobs: a place may have the name of a job or its number.
+    `settings` is one, or several with `--set` before each; `names` are those of the jobs: a place may have the name of
+    a job or its number.
     """
+    words = [word for word in shlex.split(settings) if word != "--set"] if "--set" in settings else [settings]
+    found = [_values_of_one(controls, word, names) for word in words]
+    known = [values for values in found if values is not None]
+    return {key: text for values in known for key, text in values.items()} if len(known) == len(found) else None
+
+
+def _values_of_one(controls: list[Control], setting: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the field and the value that make one setting; None where no field makes it."""
     place, _, value = setting.partition("=")
     start = FORBID if place.endswith(".forbid") else ""
     place = place.removesuffix(".forbid").removesuffix(".allow")
