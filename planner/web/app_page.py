@@ -19,7 +19,7 @@ from planner.web.kept_files import OpenedScenario
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("app.js", "state.js", "answer.js", "curve.js", "steps.js", "fields.js", "draw.js")
 """The modules of the script; `app.js` imports the others."""
-KINDS = {
+EXAMPLES = {
     "train": ("Train", "quickstart"),
     "generate": ("Generate", "label-2m-documents"),
     "serve": ("Serve", "serve-office-hours"),
@@ -76,7 +76,7 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
         style=markupsafe.Markup(style),
         scenarios=sorted(shipped_scenarios()),
         shipped=shipped,
-        kinds=[(word, name, key == does) for key, (word, name) in KINDS.items()],
+        kinds=[(word, name, key == does) for key, (word, name) in EXAMPLES.items()],
         data=markupsafe.Markup(json_block(data)),
     )
     return page

@@ -66,7 +66,7 @@ MOST_TILES = 5
 """Figures in the bar."""
 NO_GAP = 0.0005
 """A gap that is none on the screen."""
-METHODS = {
+METHOD_SETTINGS = {
     "full": "method=full",
     "LoRA": "weight_bits=[16]",
     "LoRA 8-bit": "weight_bits=[8]",
@@ -200,9 +200,13 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
             setting = f"{where}.deadline={math.ceil(hours * 100) / 100:.10g}h"
             found.append((f"end by {words.hours(hours)}", option.cost_usd, setting))
     for way in plan_answer.ways_of(plan, job):
-        if way.name in METHODS and way.method != own.method:
+        if way.name in METHOD_SETTINGS and way.method != own.method:
             found.append(
-                (f"{way.name} in place of {own.method}", way.cost_usd, f"{where}.techniques.{METHODS[way.name]}")
+                (
+                    f"{way.name} in place of {own.method}",
+                    way.cost_usd,
+                    f"{where}.techniques.{METHOD_SETTINGS[way.name]}",
+                )
             )
     return [
         {

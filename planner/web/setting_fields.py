@@ -20,9 +20,9 @@ MOST_VALUE = 4_000
 """Longest value of a field: a list of every provider is shorter."""
 CONFIG_MARK = "config:"
 """Start of a model's name that means a config.json given to the page."""
-MACHINES = "Machines"
+MACHINES_FOLD = "Machines"
 """Heading of what is folded of all jobs."""
-GOALS = {"cost": "cheap: the least cost", "time": "fast: the earliest end"}
+OFFERED_GOALS = {"cost": "cheap: the least cost", "time": "fast: the earliest end"}
 """Objectives that a field offers; a value of time, or a loss, stays as the scenario has it."""
 FORBID = "!"
 """Start of a list of names that may not be used; without it the list names all that may be. Alone: no tick."""
@@ -214,21 +214,23 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
     """Yield the fields that all jobs share."""
     limits = scenario.limits
     shared = "Limits"
-    if scenario.objective in GOALS and not services_of(scenario):
-        goals = tuple(GOALS.items())
+    if scenario.objective in OFFERED_GOALS and not services_of(scenario):
+        goals = tuple(OFFERED_GOALS.items())
         yield Control("objective", shared, "I want it", "one", "objective", scenario.objective, choices=goals)
     value, hint = plain_text(limits.budget_usd), "dollars for everything; empty: none"
     yield Control("budget", shared, "Budget", "dollars", "limits.budget_usd", value, hint, may_be_empty=True)
-    free: dict[str, Any] = {"may_be_empty": True, "fold": MACHINES}
+    free: dict[str, Any] = {"may_be_empty": True, "fold": MACHINES_FOLD}
     value, hint = plain_text(limits.max_gpus), "empty: any number"
     yield Control("max_gpus", shared, "GPUs at one time", "text", "limits.max_gpus", value, hint, **free)
     if limits.outlay_usd is not None or any(offer.outlay_usd for offer in scenario.offers):
         value, hint = plain_text(limits.outlay_usd), "purchases, upfront payments and blocks; empty: no limit"
         yield Control("outlay", shared, "Paid at once", "dollars", "limits.outlay_usd", value, hint, **free)
     spot = "on" if limits.spot_share.max > 0 else "off"
-    yield Control("spot", shared, "Spot machines", "switch", "limits.spot", spot, fold=MACHINES)
+    yield Control("spot", shared, "Spot machines", "switch", "limits.spot", spot, fold=MACHINES_FOLD)
     rule = f"adjust.{len(scenario.adjust)}"
-    yield Control("prices", shared, "Price factor", "factor", rule, "1", "1.2: every price 20 % higher", fold=MACHINES)
+    yield Control(
+        "prices", shared, "Price factor", "factor", rule, "1", "1.2: every price 20 % higher", fold=MACHINES_FOLD
+    )
     gpus = sorted({offer.gpu for offer in scenario.offers if offer.rents_gpus and offer.gpu})
     providers = sorted({offer.provider for offer in scenario.offers})
     tiers = sorted({offer.tier for offer in scenario.offers})
@@ -241,7 +243,7 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
             continue
         value = _listed(lists, names)
         offered = tuple((name, name) for name in names)
-        yield Control(key, shared, label, "names", f"limits.{key}", value, choices=offered, fold=MACHINES)
+        yield Control(key, shared, label, "names", f"limits.{key}", value, choices=offered, fold=MACHINES_FOLD)
 
 
 def _listed(lists: AllowForbid, names: list[str]) -> str:
