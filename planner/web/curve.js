@@ -13,7 +13,7 @@ export function marker(svg, d) {
   const add = (tag, kind) => { const e = document.createElementNS(space, tag); e.setAttribute("class", kind); svg.append(e); return e; };
   const line = add("line", "cursor"), ring = add("circle", "ring");
   ring.setAttribute("r", 6); line.setAttribute("y1", d.y0); line.setAttribute("y2", d.y1);
-  const write = (kind) => { const e = add("text", kind); e.setAttribute("font-size", 12); return e; };
+  const write = (kind) => { const e = add("text", kind); e.setAttribute("font-size", 12); e.remove(); return e; };  // until it has a text
   const lineName = write("cursor-name"), plan = add("circle", "plan"), planName = write("plan-name");
   plan.setAttribute("r", 7);
   for (const one of [plan, planName]) one.setAttribute("visibility", "hidden");
@@ -22,6 +22,7 @@ export function marker(svg, d) {
   const put = (e, px, py, text) => {
     const isLeft = px > middle;
     e.textContent = text;
+    svg.append(e);
     e.setAttribute("x", px + (isLeft ? -11 : 11)); e.setAttribute("y", py);
     e.setAttribute("text-anchor", isLeft ? "end" : "start");
   };

@@ -233,7 +233,7 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
     )
     gpus = sorted({offer.gpu for offer in scenario.offers if offer.rents_gpus and offer.gpu})
     providers = sorted({offer.provider for offer in scenario.offers})
-    tiers = sorted({offer.tier for offer in scenario.offers})
+    tiers = sorted({str(offer.tier) for offer in scenario.offers})
     for key, label, names, lists in (
         ("gpus", "GPUs", gpus, limits.gpus),
         ("providers", "Providers", providers, limits.providers),
