@@ -74,7 +74,7 @@ MOST_CANDIDATES_IN_TURN = 20_000
 """Candidates of jobs that take turns above which the tornado, twenty timetables or more, is left to `what-if`."""
 
 
-MOST_SERVICE_CHOICES = 1_000
+MOST_SERVICE_CHOICES = 300
 """Kinds of machines times loads of a service above which the tornado, twenty fleets or more, is left to `what-if`."""
 
 
@@ -149,11 +149,11 @@ def _left_to_what_if(plan: Plan) -> str:
     return ""
 
 
-def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
-    """Return the tornado of a scenario; its module is loaded late."""
+def _tornado(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> object:
+    """Return the tornado around the plan of a scenario; its module is loaded late."""
     from planner.analysis.what_if_sweep import tornado
 
-    return tornado(scenario, options, library)
+    return tornado(scenario, options, library, plan=plan)
 
 
 def _choices(service: Service) -> int:
@@ -191,7 +191,7 @@ def _service_tasks(
     found: list[_Task] = [("frontier", "service_frontier", frontier)]
     if not plan.jobs:
         found.append(("reasons", "explanation", reasons))
-        found.append(("tornado", "tornado", lambda: _tornado(scenario, options, library)))
+        found.append(("tornado", "tornado", lambda: _tornado(scenario, plan, options, library)))
         found.append(("simulation", "service_simulation", simulation))
         found.append(("prices", "prices", lambda: price_series(scenario, plan)))
     return found
@@ -221,7 +221,7 @@ def _tasks(
     return [
         ("frontier", "frontier", frontier),
         ("reasons", "explanation", reasons),
-        ("tornado", "tornado", lambda: _tornado(scenario, options, library)),
+        ("tornado", "tornado", lambda: _tornado(scenario, plan, options, library)),
         ("simulation", "simulation", simulation),
         ("prices", "prices", lambda: price_series(scenario, plan)),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -131,11 +132,14 @@ class VariantSolver:
         self._before: PreparedScenario | None = None
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
-        """Return the plan that `solve` gives; without `explains` nothing need say why there is none."""
+        """Return the plan that `solve` gives.
+
+        Without `explains` it has the figures alone: no other ways to run its jobs, and no reason where there is none.
+        """
         if services_of(scenario) or open_jobs(scenario):
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
-        return solve_prepared(self._before, self.options, explains=explains)
+        return solve_prepared(replace(self._before, names_others=explains), self.options, explains=explains)
 
 
 def sweep(
@@ -318,10 +322,12 @@ def tornado(
     library: Library | None = None,
     by: float = DEFAULT_SHARE,
     settings: Settings = (),
+    plan: Plan | None = None,
 ) -> Tornado:
     """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
-    `settings` are applied first. Whole numbers are rounded outwards, so that they change. Without a plan there are no
+    `settings` are applied first. `plan` is that of the scenario so changed where the caller has it: it is not solved
+    for again. Whole numbers are rounded outwards, so that they change. Without a plan there are no
     bars. What is open is fixed as `solve` chose it. Raises ScenarioError for invalid settings and a share outside 0..1.
 
     >>> "deadline" in [bar.what for bar in planner.tornado("quickstart").bars]
@@ -339,7 +345,7 @@ def tornado(
             found = tornado(fixed.scenario, options, library, by)
             return found.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
     solver = VariantSolver(library or library_of([scenario]), options)
-    plan = solver.solve(scenario, explains=True)
+    plan = plan or solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
     if plan.planned:
         parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))

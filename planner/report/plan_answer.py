@@ -71,7 +71,14 @@ class Way(NamedTuple):
 
 def ways_of(plan: Plan, job: Assignment) -> list[Way]:
     """Return the plan and what else could be rented, at most `MOST_WAYS` rows that differ, the cheapest first."""
-    own = Way("plan", _machine(job), _rent(job), job.cost_usd, job.hours.at_confidence, plan_sections.method_words(job))
+    own = Way(
+        "plan",
+        _machine(job),
+        rent_per_hour(job),
+        job.cost_usd,
+        job.hours.at_confidence,
+        plan_sections.method_words(job),
+    )
     known = job.evidence.known if job.evidence else None
     named = [
         *((option.label, option) for option in job.safer),
@@ -119,7 +126,7 @@ def _machine(run: Assignment | Option) -> str:
     return words.sanitise(f"{place}, {paid}" if paid else place)
 
 
-def _rent(job: Assignment) -> float | None:
+def rent_per_hour(job: Assignment) -> float | None:
     """Return the rent of the machines of a job, as its bill counts it; None where they are not rented by the hour."""
     items = [item for item in job.bill if item.item in ("gpu on demand", "gpu spot") and item.rate_usd]
     hours = sum(item.quantity or 0.0 for item in items)

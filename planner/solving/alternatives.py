@@ -269,6 +269,22 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     return tuple(found.values())
 
 
+def best_by_place(prepared: PreparedScenario, index: int) -> tuple[Option, ...]:
+    """Return the best candidate of one job for each GPU at each provider, within the limits, the best first."""
+    candidates, market = prepared.candidates[index], prepared.market
+    limits, objective = prepared.scenario.limits, CandidateObjective.of(prepared.scenario)
+    scope = SearchScope(every_place=True)
+    table = screen(candidates, market, limits, prepared.library, True, objective.waiting_usd, scope).table
+    value, share = objective.best(table)
+    best: dict[tuple[str, str], Option] = {}
+    for row in np.argsort(value, kind="stable")[: np.count_nonzero(np.isfinite(value))].tolist():
+        offer = market.offers[int(table.offer[row])]
+        place = offer.card, offer.provider
+        if place not in best:
+            best[place] = option_at("", candidates, market, (table, row, float(share[row])))
+    return tuple(best.values())
+
+
 def find_best_alternatives(plan: ResolvedPlan) -> tuple[Alternative, ...]:
     """Return per job and per provider, GPU and method the best candidate within the limits, best first.
 

@@ -206,6 +206,7 @@ class PreparedScenario:
     screened: tuple[ScreenedCandidates, ...]
     is_slim: bool = False  # of each job only what the program needs is kept
     has_policies: bool = True  # where the objective lets candidates on spot follow them
+    names_others: bool = True  # a plan also names other ways to run its jobs; a variant is asked for its figures alone
 
     @cached_property
     def first_twin(self) -> tuple[int, ...]:

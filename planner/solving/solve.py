@@ -369,8 +369,8 @@ def _assignment(
     if rooms is not None:
         chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
-    if prepared.is_slim:
-        return made  # alternatives are no longer kept
+    if prepared.is_slim or not prepared.names_others:
+        return made
     others: dict[str, Any] = {}
     if are_compared(prepared.scenario.jobs):
         find = partial(_others, prepared, index, made, chosen.recipe, chosen_row, share)

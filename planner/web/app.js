@@ -1,70 +1,66 @@
-let values = {}, before = {}, past = [], pins = [], shown = null, lastEdit = { key: "", at: 0 };
-const session = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
-let traces = 0;
-const letters = "ABC", wait = { plan: 0, frontier: 0 }, asked = { plan: 0, frontier: 0 }, running = {};
-const axis = data.controls.find((one) => one.key === data.axis);  // the field along which the curve is drawn
-const width = () => Math.round(Math.min(1000, Math.max(280, byId("results").clientWidth)));
+// The page: a change of a field is a step in the history; each step is solved, and its plan and curve are shown.
+import { allOthers, askWhy, curvePicture, showChanges, showChips, showFacts, showFigures, showOthers, showStrip, showTiles, showWarnings } from "./answer.js";
+import { curve, noCurve, places, readCurve, showCurve, slider, staleCurve } from "./curve.js";
+import { make, money, table, time } from "./draw.js";
+import { buildFields, configNames, fields, refuseFields, showFields, valueOf } from "./fields.js";
+import { ask, axis, banner, byId, data, isSame, later, post, state, stopAll, width, withoutAxis } from "./state.js";
+import { readStep, showSteps, stepTo } from "./steps.js";
 
-class Failed extends Error { constructor(text, faults) { super(text); this.faults = faults; } }
+const letters = "ABC";
+let lastEdit = { key: "", at: 0 }, traces = 0, clock = 0;
 
-async function post(task, content, signal) {
-  let response, answer;
-  try {
-    response = await fetch("/api/" + task, {
-      method: "POST", signal, credentials: "same-origin", cache: "no-store",
-      headers: { "Content-Type": "application/json", "X-Planner-Token": data.token },
-      body: JSON.stringify({ session, ...content }),
-    });
-    answer = await response.json();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Failed("The server does not answer. Start planner app again, and append what follows # in this address to the new one.");
-  }
-  if (response.ok && !answer.error && !answer.faults) return answer;
-  throw new Failed(answer.error || "", answer.faults);
+// A solve that takes longer than a moment shows how long, and can be stopped.
+const SLOW_MS = 1500;
+function startClock() {
+  const began = performance.now();
+  clearInterval(clock);
+  clock = setInterval(() => {
+    const ms = performance.now() - began;
+    if (ms < SLOW_MS) return;
+    byId("state").textContent = "Solving for " + Math.round(ms / 1000) + " s …";
+    byId("stop").hidden = false;
+  }, 500);
 }
 
-function banner(text) { byId("banner").hidden = !text; byId("banner-text").textContent = text || ""; }
-
-// The newest request counts: older ones are aborted, and their answers are dropped.
-async function ask(task, content) {
-  const mine = ++asked[task];
-  if (running[task]) running[task].abort();
-  running[task] = new AbortController();
-  try {
-    const answer = await post(task, content, running[task].signal);
-    return mine === asked[task] && !answer.superseded ? answer : null;
-  } catch (error) {
-    if (mine !== asked[task] || error.name === "AbortError") return null;
-    throw error;
-  }
-}
+function endClock() { clearInterval(clock); byId("stop").hidden = true; }
 
 async function solve() {
   document.body.classList.add("stale");
   byId("state").textContent = "Solving …";
-  const began = performance.now(), wanted = values;
+  startClock();
+  const began = performance.now(), wanted = state.values;
   let answer, brief;
   try {
-    const asks = { values, reference: reference(), width: width(), redraws: !curve.isFresh };
+    const asks = { values: wanted, reference: reference(), width: width(), redraws: !curve.isFresh };
     brief = await ask("plan", { ...asks, brief: true });
-    if (!brief || wanted !== values) return;
+    if (!brief || wanted !== state.values) return;
     if (!brief.later && !brief.whole) showBrief(brief, performance.now() - began);
     answer = brief.whole ? brief : await ask("plan", asks);
   } catch (error) {
-    if (wanted !== values) return;
+    if (wanted !== state.values) return;
+    endClock();
     document.body.classList.remove("stale");
     const rest = refuseFields(error.faults || []);
     byId("state").textContent = error.faults ? "This cannot be solved as it is: the plan below is the last one." : "";
-    banner(error.faults ? rest.join("; ") : error.message);
+    banner(error.faults ? rest.join("; ") : error.message, error.isDead);
     return;
   }
-  if (!answer || wanted !== values) return;
+  if (!answer || wanted !== state.values) return;
+  endClock();
   document.body.classList.remove("stale");
   banner(""); refuseFields([]);
-  shown = { values: wanted, answer };
+  if (state.shown && !isSame(state.shown.values, wanted)) state.last = state.shown;
+  state.shown = { values: wanted, answer };
   showPlan(answer, performance.now() - began);
   if (!curve.isFresh) later("frontier", 0, trace);
+}
+
+function stop() {
+  stopAll(); endClock();
+  byId("state").textContent = "Stopped.";
+  if (state.shown) move(state.shown.values);
+  document.body.classList.remove("stale");
+  if (!state.shown) banner("Stopped before there was a plan.");
 }
 
 async function trace(isAsked) {
@@ -75,16 +71,16 @@ async function trace(isAsked) {
   }
   byId("curve-wait").hidden = true;
   byId("curve-lead").textContent = data.serves ? "Drawing the curve: a fleet is solved for each point …" : "Computing the curve …";
-  const wanted = withoutAxis(values);
+  const wanted = withoutAxis(state.values);
   let drawn = null;  // the curve of a service comes with a few points first, and then with more of them
   const mine = ++traces;
   document.body.classList.add("tracing");
   try {
     for (const points of data.serves ? [4, 5, 7, 10] : [0]) {
-      const answer = await ask("frontier", { values, width: width(), ...(points ? { points } : {}) });
-      if (!answer || !isSame(wanted, withoutAxis(values))) return;
+      const answer = await ask("frontier", { values: state.values, width: width(), ...(points ? { points } : {}) });
+      if (!answer || !isSame(wanted, withoutAxis(state.values))) return;
       if (answer.empty) noCurve("There is " + answer.empty + ".");
-      else { (answer.steps ? showSteps : showCurve)(answer); markNow(); }
+      else { if (answer.steps) showSteps(answer, move); else showCurve(answer, moveTo); markNow(); }
       drawn = answer;
       if (!answer.steps || answer.whole) break;
       byId("curve-lead").textContent = answer.figure.lead + " More points are being computed …";
@@ -97,8 +93,6 @@ async function trace(isAsked) {
   }
 }
 
-function later(task, ms, run) { clearTimeout(wait[task]); wait[task] = setTimeout(run, ms); }
-
 // The plan alone, as soon as it is known; alternatives and reasons follow.
 function showBrief(answer, ms) {
   byId("headline").textContent = answer.headline;
@@ -109,35 +103,34 @@ function showBrief(answer, ms) {
 }
 
 const hoursNow = () => {
-  const text = axis ? valueOf(values, axis) : "", found = /^([\d.]+)\s*(h|d|min|w)?$/.exec(text);
-  const scale = { h: 1, d: 24, min: 1 / 60, w: 168 };
+  const text = axis ? valueOf(state.values, axis) : "", found = /^([\d.]+)\s*(h|d|min|w)?$/.exec(text);
+  const scale = { h: 1, d: 24, min: 1 / 60, w: 168 }, shown = state.shown;
+  curve.hasDeadline = !!found;
   if (found) return Number(found[1]) * scale[found[2] || "h"];
   return shown && shown.answer.within !== null ? shown.answer.within : curve.found ? curve.found.points.at(-1).h : 1;
 };
 
-const markNow = () => { if (curve.isFresh) { if (curve.steps) readStep(); else readCurve(hoursNow()); } };
+function markNow() {
+  if (!curve.isFresh) return;
+  if (curve.steps) { readStep(); return; }
+  readCurve(hoursNow(), false, tieText);
+  if (state.shown && curve.plan) curve.plan(state.shown.answer);
+}
 
 function showPlan(answer, ms) {
-  const clock = ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(1) + " s";
-  byId("state").textContent = "Solved in " + clock + ", " + answer.made;
+  const taken = ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(1) + " s";
+  byId("state").textContent = "Solved in " + taken + ", " + answer.made;
   byId("headline").textContent = answer.headline;
   showWarnings(answer.warnings);
   showTiles(answer.tiles);
-  byId("why").hidden = answer.jobs.length > 0;
-  byId("plan").hidden = !answer.jobs.length;
-  showWhy(answer);
-  const facts = byId("facts");
-  facts.replaceChildren();
-  for (const [name, rows] of answer.jobs) {
-    if (answer.jobs.length > 1) facts.append(make("h3", name));
-    const list = make("dl", undefined, "facts");
-    for (const [label, text] of rows) list.append(make("dt", label), make("dd", text));
-    facts.append(list);
-  }
-  if (answer.more_jobs) facts.append(make("p", answer.more_jobs + " more jobs are in the timetable and in the bill.", "muted"));
-  const open = new Set([...document.querySelectorAll("#figures details[open]")].map((one) => one.closest("section").id));
-  byId("figures").replaceChildren(...answer.figures.map(figure));
-  for (const id of open) { const one = document.querySelector("#" + CSS.escape(id) + " details"); if (one) one.open = true; }
+  showChips(answer.chips);
+  showStrip();
+  showChanges(answer, move);
+  showFacts(answer);
+  showOthers(answer.others);
+  byId("others-lead").textContent = "The plan and the ways that it names. A heading sorts.";
+  byId("why-answer").hidden = true;
+  showFigures(answer);
   byId("command").textContent = answer.command;
   showChange(answer.change);
   showPins();
@@ -146,50 +139,10 @@ function showPlan(answer, ms) {
 
 // Of plans that cost nearly the same one is preferred for other reasons: the curve shows the least cost itself.
 function tieText(best) {
-  if (!shown || !isSame(shown.values, values) || shown.answer.usd === null) return "";
+  const shown = state.shown;
+  if (!shown || !isSame(shown.values, state.values) || shown.answer.usd === null) return "";
   const more = shown.answer.usd - best.u;
   return more >= 0.005 ? " The plan costs " + money(more) + " more, a near tie." : "";
-}
-
-// What the plan leaves out of the job asked for, right below the headline.
-function showWarnings(texts) {
-  byId("warnings").replaceChildren(...texts.map((text) => {
-    const line = document.createElement("p");
-    line.className = "warning";
-    line.textContent = "! " + text;
-    return line;
-  }));
-}
-
-function showTiles(tiles, isQuick) {
-  byId("tiles").replaceChildren(...tiles.map(([what, value, range]) => {
-    const box = make("div", undefined, isQuick ? "quick" : ""), cell = make("dd");
-    cell.append(make("strong", value));
-    if (range) cell.append(make("span", range));
-    box.append(make("dt", what), cell);
-    return box;
-  }));
-}
-
-function showWhy(answer) {
-  const text = byId("why-text");
-  text.replaceChildren();
-  if (answer.jobs.length) return;
-  if (answer.relaxations.length) {
-    text.append(make("p", "The smallest changes that give a plan, each verified by solving:"));
-    const list = make("ol");
-    for (const [words, setting] of answer.relaxations) {
-      const item = make("li", words);
-      if (setting) item.append(make("br"), make("code", setting));
-      list.append(item);
-    }
-    text.append(list);
-  } else text.append(make("p", "No candidate meets all limits, and no small change was found that gives one."));
-  if (answer.misses.length) {
-    const list = make("ul");
-    for (const one of answer.misses) list.append(make("li", one));
-    text.append(make("h3", "Near misses"), list);
-  }
 }
 
 function showChange(change) {
@@ -201,11 +154,11 @@ function showChange(change) {
 
 function reference() {
   const chosen = byId("reference").value;
-  return chosen === "last" ? before : chosen === "" ? {} : pins[Number(chosen)].values;
+  return chosen === "last" ? state.before : chosen === "" ? {} : state.pins[Number(chosen)].values;
 }
 
 function showPins() {
-  const select = byId("reference"), chosen = select.value;
+  const { pins, shown } = state, select = byId("reference"), chosen = select.value;
   const options = [["", "the scenario as opened"], ["last", "before the last change"], ...pins.map((_, i) => [String(i), "plan " + letters[i]])];
   select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
   select.value = options.some(([value]) => value === chosen) ? chosen : "";
@@ -224,7 +177,7 @@ function showPins() {
       const use = make("button", "Use"), drop = make("button", "Remove");
       for (const [button, what] of [[use, "Use"], [drop, "Remove"]]) { button.type = "button"; button.setAttribute("aria-label", what + " plan " + letters[i]); }
       use.addEventListener("click", () => move(pins[i].values));
-      drop.addEventListener("click", () => { pins.splice(i, 1); byId("reference").value = ""; writeAddress(); showPins(); later("plan", 0, solve); });
+      drop.addEventListener("click", () => { pins.splice(i, 1); byId("reference").value = ""; writeAddress(false); showPins(); later("plan", 0, solve); });
       cell.append(use, " ", drop);
       return cell;
     })],
@@ -232,12 +185,12 @@ function showPins() {
   byId("pins").replaceChildren(table("Pinned plans", ["", ...all.map(([name]) => name)], rows, true));
 }
 
-// The address carries what differs from the scenario as opened, and what is pinned.
-function writeAddress() {
-  const parameters = new URLSearchParams(values);
-  for (const pin of pins) parameters.append("pin", new URLSearchParams(pin.values).toString());
+// The address carries what differs from the scenario as opened, and what is pinned; each step is one of the history.
+function writeAddress(isStep) {
+  const parameters = new URLSearchParams(state.values);
+  for (const pin of state.pins) parameters.append("pin", new URLSearchParams(pin.values).toString());
   const text = parameters.toString();
-  history.replaceState(null, "", text ? "#" + text : location.pathname);
+  history[isStep ? "pushState" : "replaceState"](null, "", text ? "#" + text : location.pathname + location.search);
 }
 
 function readAddress() {
@@ -247,23 +200,20 @@ function readAddress() {
   return [known(parameters), pinned.map((one) => known(new URLSearchParams(one)))];
 }
 
-const isSame = (one, other) => JSON.stringify(Object.entries(one).sort()) === JSON.stringify(Object.entries(other).sort());
-const withoutAxis = (from) => Object.fromEntries(Object.entries(from).filter(([key]) => key !== data.axis));
-
 // A change of the values: edits of one field that follow closely are one step to undo.
-function move(next, key = "", ms = 0, isUndo = false) {
+function move(next, key = "", ms = 0, isBack = false) {
   next = Object.fromEntries(Object.entries(next).filter(([name, value]) => value !== fields.get(name).control.value));
-  if (isSame(next, values)) return;
+  if (isSame(next, state.values)) return;
   const now = Date.now(), isEdit = key && key === lastEdit.key && now - lastEdit.at < 2000;
-  if (!isUndo && !isEdit) past.push(values);
-  if (shown && (isUndo || !isEdit)) before = shown.values;  // not values that were refused: they have no plan
+  if (!isBack && !isEdit) state.past.push(state.values);
+  if (state.shown && (isBack || !isEdit)) state.before = state.shown.values;  // not values that were refused: they have no plan
   lastEdit = { key, at: now };
-  if (!isSame(withoutAxis(next), withoutAxis(values))) staleCurve();
-  values = next;
-  showFields(values, key);
-  byId("undo").disabled = !past.length;
-  byId("reset").disabled = !Object.keys(values).length;
-  writeAddress();
+  if (!isSame(withoutAxis(next), withoutAxis(state.values))) staleCurve();
+  state.values = next;
+  showFields(next, key);
+  byId("undo").disabled = !state.past.length;
+  byId("reset").disabled = !Object.keys(next).length;
+  writeAddress(!isBack && !isEdit);
   document.body.classList.remove("planned");
   document.body.classList.add("stale");
   later("plan", ms, solve);
@@ -271,15 +221,16 @@ function move(next, key = "", ms = 0, isUndo = false) {
 
 function moveTo(hours, isExact) {
   const text = (isExact ? Math.ceil(hours * 1e4) / 1e4 : Number(hours.toFixed(hours < 10 ? 2 : 1))) + "h";
+  curve.hasDeadline = !!axis;
   const best = readCurve(parseFloat(text), !isExact);
   if (!axis) return;
   if (best) {
-    const finish = best.e !== undefined ? [["likely finish", time(best.e), ""]] : [];
-    showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence asked for"]], true);
+    const finish = best.e !== undefined ? [["likely", time(best.e), ""]] : [];
+    showTiles([["cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence asked for"]], true);
     const jobs = curve.found.plans[best.plan].jobs;
     if (jobs.length === 1) byId("headline").textContent = jobs[0].facts[0][1] + ", " + money(best.u);
   }
-  move({ ...values, [axis.key]: text }, "slider", 300);
+  move({ ...state.values, [axis.key]: text }, "slider", 300);
 }
 
 async function takeConfig(key, file) {
@@ -287,65 +238,101 @@ async function takeConfig(key, file) {
   try {
     const answer = await post("model", { name: file.name, text: await file.text() });
     configNames.set(answer.model, answer.name);
-    move({ ...values, [key]: answer.model });
+    move({ ...state.values, [key]: answer.model });
   } catch (error) {
-    if (error.faults) refuseFields(error.faults); else banner(error.message);
+    if (error.faults) refuseFields(error.faults); else banner(error.message, error.isDead);
   }
+}
+
+const baseName = () => data.name.replace(/[^\w.-]+/g, "-").slice(0, 60) || "planner";
+
+function download(content, name) {
+  const link = make("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  document.body.append(link); link.click(); link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  byId("file-state").textContent = name + " is downloaded.";
 }
 
 async function takeFile(kind) {
   const names = { scenario: ["yaml", "application/yaml"], plan: ["json", "application/json"], report: ["html", "text/html"], exports: ["zip", "application/zip"] };
-  const state = byId("file-state"), [suffix, type] = names[kind];
-  state.textContent = "Writing: " + kind + " …";
+  const said = byId("file-state"), [suffix, type] = names[kind];
+  said.textContent = "Writing: " + kind + " …";
   try {
-    const answer = await post("file", { values, file: kind });
-    const link = make("a");
-    link.href = URL.createObjectURL(new Blob([answer.base64 ? Uint8Array.from(atob(answer.base64), (one) => one.charCodeAt(0)) : answer.text], { type }));
-    link.download = (data.name.replace(/[^\w.-]+/g, "-").slice(0, 60) || "planner") + (kind === "scenario" ? "" : "-" + kind) + "." + suffix;
-    document.body.append(link); link.click(); link.remove();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-    state.textContent = link.download + " is downloaded.";
+    const answer = await post("file", { values: state.values, file: kind });
+    const content = new Blob([answer.base64 ? Uint8Array.from(atob(answer.base64), (one) => one.charCodeAt(0)) : answer.text], { type });
+    download(content, baseName() + (kind === "scenario" ? "" : "-" + kind) + "." + suffix);
   } catch (error) {
-    state.textContent = error.faults ? error.faults.map((one) => one.what).join("; ") : error.message;
+    said.textContent = error.faults ? error.faults.map((one) => one.what).join("; ") : error.message;
   }
 }
 
+async function copy(text, said) {
+  let isDone = true;
+  try { await navigator.clipboard.writeText(text); } catch { isDone = false; }
+  byId("file-state").textContent = isDone ? said : "Copy it from here: " + text;
+}
+
 async function start() {
-  let pinned;
-  [values, pinned] = readAddress();
-  before = {}; past = [];
+  const [values, pinned] = readAddress();
+  state.values = values;
   showFields(values);
   byId("reset").disabled = !Object.keys(values).length;
   for (const one of pinned) {
-    try { pins.push({ values: one, answer: await post("plan", { values: one, reference: {}, width: width() }) }); } catch { /* a pin that has no answer any more is left out */ }
+    try { state.pins.push({ values: one, answer: await post("plan", { values: one, reference: {}, width: width() }) }); } catch { /* a pin that has no answer any more is left out */ }
   }
   showPins();
   later("plan", 0, solve);
 }
 
 buildFields((key, value, isDone) => {
-  move({ ...values, [key]: value }, key, isDone ? 0 : 400);
+  move({ ...state.values, [key]: value }, key, isDone ? 0 : 400);
   if (isDone) lastEdit.key = "";  // the next edit is a step of its own
-});
+}, takeConfig);
 byId("fields").addEventListener("submit", (event) => event.preventDefault());
 slider.addEventListener("input", () => {
-  if (curve.steps) stepTo(curve.steps[Number(slider.value)]);
-  else moveTo(curve.hoursAt(Number(slider.value) / places), false);
+  if (curve.steps) stepTo(curve.steps[Number(slider.value)], move);
+  else { const hours = curve.hoursAt(Number(slider.value) / places); moveTo(hours, false); curve.card(hours); }
 });
+slider.addEventListener("focus", () => { if (curve.card && curve.isFresh) curve.card(hoursNow()); });
+slider.addEventListener("blur", () => { byId("card").hidden = true; });
 if (!axis) byId("within-label").textContent = "Finish within, along the curve";
-byId("undo").addEventListener("click", () => { const last = past.pop(); lastEdit.key = ""; if (last) move(last, "", 0, true); byId("undo").disabled = !past.length; });
+byId("undo").addEventListener("click", () => {
+  const last = state.past.pop();
+  lastEdit.key = "";
+  if (last) move(last, "", 0, true);
+  byId("undo").disabled = !state.past.length;
+});
 byId("reset").addEventListener("click", () => move({}));
+byId("stop").addEventListener("click", stop);
 byId("trace").addEventListener("click", () => trace(true));
 byId("retry").addEventListener("click", () => later("plan", 0, solve));
 byId("reference").addEventListener("change", () => later("plan", 0, solve));
-byId("pin").addEventListener("click", () => { pins.push(shown); writeAddress(); showPins(); });
+byId("pin").addEventListener("click", () => { state.pins.push(state.shown); writeAddress(false); showPins(); });
+byId("others-all").addEventListener("click", allOthers);
+byId("why-form").addEventListener("submit", (event) => { event.preventDefault(); if (byId("why-gpu").value) askWhy(byId("why-gpu").value); });
+const gpus = data.controls.find((one) => one.key === "gpus");
+byId("why-gpu").replaceChildren(...(gpus ? gpus.choices : []).map(([name]) => new Option(name)));
 for (const button of document.querySelectorAll("button.file")) button.addEventListener("click", () => takeFile(button.dataset.file));
+byId("picture").addEventListener("click", async () => {
+  try { download(await curvePicture(), baseName() + "-curve.png"); } catch (error) { byId("file-state").textContent = error.message; }
+});
+for (const button of document.querySelectorAll("button.link")) button.addEventListener("click", () => copy(location.href, "The address of this page is copied: it carries what was changed."));
+byId("copy-command").addEventListener("click", () => copy(byId("command").textContent, "The command is copied."));
+byId("scenario").addEventListener("change", () => { location.href = "/" + (byId("scenario").value ? "?scenario=" + encodeURIComponent(byId("scenario").value) : ""); });
 byId("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
 });
-addEventListener("hashchange", () => { const [next] = readAddress(); move(next); });
+addEventListener("popstate", () => {
+  const [next] = readAddress();
+  if (state.past.length && isSame(state.past.at(-1), next)) state.past.pop();
+  lastEdit.key = "";
+  move(next, "", 0, true);
+  byId("undo").disabled = !state.past.length;
+});
 let drawnFor = width();
 addEventListener("resize", () => later("resize", 300, () => { if (Math.abs(width() - drawnFor) > 40) { drawnFor = width(); staleCurve(); solve(); } }));
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });

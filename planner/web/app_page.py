@@ -9,6 +9,7 @@ from typing import Any
 from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
+from planner.loading.scenario_file import shipped_scenarios
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.html.report_page import json_block, least_cost_script, page_style
 from planner.report.words import sanitise
@@ -16,8 +17,14 @@ from planner.web.job_fields import Control
 from planner.web.kept_files import OpenedScenario
 
 _FOLDER = Path(__file__).parent
-SCRIPTS = ("draw.js", "curve.js", "steps.js", "fields.js", "app.js")
-"""Parts of the script, in this order."""
+SCRIPTS = ("app.js", "state.js", "answer.js", "curve.js", "steps.js", "fields.js", "draw.js")
+"""The modules of the script; `app.js` imports the others."""
+EXAMPLES = {
+    "train": ("Train", "quickstart"),
+    "generate": ("Generate", "label-2m-documents"),
+    "serve": ("Serve", "serve-office-hours"),
+}
+"""What a job does: the word, and the shipped scenario that shows it."""
 
 
 def check_installed() -> None:
@@ -28,8 +35,18 @@ def check_installed() -> None:
         raise InputError([Fault("planner app", 0, "", f"{', '.join(missing)} not installed", fix)])
 
 
-def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonce: str) -> str:
-    """Return the page of an opened scenario; `nonce` is what the policy of the answer admits."""
+def script_text(name: str) -> str | None:
+    """Return the text of a module of the script; None where there is none of that name."""
+    if name == "least_cost.js":  # the report has it without modules
+        return least_cost_script() + "\nexport { leastCost };\n"
+    return (_FOLDER / name).read_text(encoding="utf-8") if name in SCRIPTS else None
+
+
+def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonce: str, shipped: str = "") -> str:
+    """Return the page of an opened scenario.
+
+    `nonce` is what the policy of the answer admits, `shipped` the name where a page opened a shipped scenario.
+    """
     import jinja2  # an extra: only pages need it
     import markupsafe  # comes with Jinja2
 
@@ -43,20 +60,23 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
         "serves": opened.serves,
         "waits": len(scenario.jobs) > 1 and not opened.serves,
         "name": sanitise(scenario.name),
+        "shipped": shipped,
     }
+    does = "serve" if opened.serves else "train" if all(job.trains for job in scenario.jobs) else "generate"
     environment = jinja2.Environment(
         autoescape=True, loader=jinja2.FileSystemLoader(_FOLDER), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     style = page_style() + (_FOLDER / "app.css").read_text(encoding="utf-8")
-    script = least_cost_script() + "".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page: str = environment.get_template("page.html.j2").render(
         name=sanitise(scenario.name),
         serves=opened.serves,
         description=sanitise(scenario.description),
         nonce=nonce,
         style=markupsafe.Markup(style),
-        script=markupsafe.Markup(script),
+        scenarios=sorted(shipped_scenarios()),
+        shipped=shipped,
+        kinds=[(word, name, key == does) for key, (word, name) in EXAMPLES.items()],
         data=markupsafe.Markup(json_block(data)),
     )
     return page

@@ -1,59 +1,106 @@
 // The curve and its slider: exact in the page, because the least cost within any hours follows from the data.
-const curve = { found: null, steps: null, isFresh: false, mark: null };
-const slider = byId("within"), places = Number(slider.max);
+import { folded, draw, make, money, space, time } from "./draw.js";
+import { leastCost } from "./least_cost.js";
+import { byId, state } from "./state.js";
+
+export const curve = { found: null, steps: null, isFresh: false, hasDeadline: false, mark: null, plan: null, card: null };
+export const slider = byId("within");
+export const places = Number(slider.max);
 const share = (value, low, high, log) => log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
 
-// A line across the picture and a ring on the curve; `d` has the ends of both axes.
-function marker(svg, d) {
+// A line across the picture with its name, a ring on the curve, and the plan; `d` has the ends of both axes.
+export function marker(svg, d) {
   const add = (tag, kind) => { const e = document.createElementNS(space, tag); e.setAttribute("class", kind); svg.append(e); return e; };
   const line = add("line", "cursor"), ring = add("circle", "ring");
   ring.setAttribute("r", 6); line.setAttribute("y1", d.y0); line.setAttribute("y2", d.y1);
+  const write = (kind) => { const e = add("text", kind); e.setAttribute("font-size", 12); e.remove(); return e; };  // until it has a text
+  const lineName = write("cursor-name"), plan = add("circle", "plan"), planName = write("plan-name");
+  plan.setAttribute("r", 7);
+  for (const one of [plan, planName]) one.setAttribute("visibility", "hidden");
+  const middle = (d.x0 * 1 + d.x1 * 1) / 2;
+  // A name stands on the side of its mark that has room.
+  const put = (e, px, py, text) => {
+    const isLeft = px > middle;
+    e.textContent = text;
+    svg.append(e);
+    e.setAttribute("x", px + (isLeft ? -11 : 11)); e.setAttribute("y", py);
+    e.setAttribute("text-anchor", isLeft ? "end" : "start");
+  };
+  const y = (u) => d.y0 + share(u, d.u0, d.u1, d.ulog) * (d.y1 - d.y0);
   const x = (h) => d.x0 + Math.min(1, Math.max(0, share(h, d.h0, d.h1, d.hlog))) * (d.x1 - d.x0);
   return {
     x,
     place: (event) => { const box = svg.getBoundingClientRect(); return (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width; },
     // `at` is where the line stands, `h` and `u` where the ring does; without them there is no ring.
-    set: (at, h, u) => {
+    set: (at, h, u, name) => {
       line.setAttribute("x1", x(at)); line.setAttribute("x2", x(at));
+      if (name) put(lineName, x(at), Math.min(d.y0, d.y1) + 12, name);
       ring.setAttribute("visibility", u === undefined ? "hidden" : "visible");
-      if (u !== undefined) { ring.setAttribute("cx", x(h)); ring.setAttribute("cy", d.y0 + share(u, d.u0, d.u1, d.ulog) * (d.y1 - d.y0)); }
+      if (u !== undefined) { ring.setAttribute("cx", x(h)); ring.setAttribute("cy", y(u)); }
     },
+    plan: (h, u, name) => {
+      for (const one of [plan, planName]) one.setAttribute("visibility", h === null || u === null ? "hidden" : "visible");
+      if (h === null || u === null) return;
+      plan.setAttribute("cx", x(h)); plan.setAttribute("cy", y(u));
+      put(planName, x(h), y(u) + 20, name);
+    },
+    top: (h, u) => ({ left: x(h), top: y(u) }),
   };
 }
 
-const nearest = (points, x, px) => points.reduce((a, b) => Math.abs(x(b) - px) < Math.abs(x(a) - px) ? b : a);
+export const nearest = (points, x, px) => points.reduce((a, b) => Math.abs(x(b) - px) < Math.abs(x(a) - px) ? b : a);
 
-function tellCurve(told) {
+export function tellCurve(told) {
   byId("curve-lead").textContent = told.lead;
   byId("curve-table").replaceChildren(folded(told));
   for (const note of told.notes) byId("curve-table").append(make("p", note, "muted"));
 }
 
-function showCurve(answer) {
+// The card of a point: what it rents, what it costs and takes against the plan.
+function showCard(point, mark, svg) {
+  const card = byId("card"), plan = state.shown && state.shown.answer;
+  if (!point) { card.hidden = true; return; }
+  const jobs = curve.found.plans[point.p].jobs, facts = jobs.length === 1 ? jobs[0].facts.slice(0, 2).map(([, text]) => text) : [jobs.length + " jobs"];
+  const more = plan && plan.usd !== null ? point.u - plan.usd : 0;
+  const against = Math.abs(more) < 0.005 ? "" : " (" + (more > 0 ? "+" : "-") + money(Math.abs(more)) + ")";
+  card.replaceChildren(make("b", facts[0]), make("span", money(point.u) + against + ", by " + time(point.h)), ...facts.slice(1).map((one) => make("span", one)), make("span", "click: take this one", "muted"));
+  card.hidden = false;
+  const place = mark.top(point.h, point.u), scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  const left = Math.min(place.left * scale + 12, svg.getBoundingClientRect().width - card.offsetWidth - 4);
+  card.style.left = Math.max(0, left) + "px"; card.style.top = place.top * scale + 14 + "px";
+}
+
+export function showCurve(answer, moveTo) {
   const found = answer.data, d = answer.scene.data, svg = draw(answer.scene), mark = marker(svg, d);
   curve.found = found; curve.isFresh = true;
   curve.hoursAt = (s) => d.hlog ? d.h0 * Math.pow(d.h1 / d.h0, s) : d.h0 + s * (d.h1 - d.h0);
   curve.shareOf = (h) => Math.min(1, Math.max(0, share(h, d.h0, d.h1, d.hlog)));
-  curve.mark = (h, best) => mark.set(h, best ? best.h : undefined, best ? best.u : undefined);
-  svg.addEventListener("click", (event) => moveTo(nearest(found.points, (p) => mark.x(p.h), mark.place(event)).h, true));
+  curve.mark = (h, best) => mark.set(h, best ? best.h : undefined, best ? best.u : undefined, (curve.hasDeadline ? "deadline " : "by ") + time(h));
+  curve.plan = (plan) => mark.plan(plan.within, plan.usd, plan.usd === null ? "" : "your plan: " + (plan.machine ? plan.machine.split(" at ")[0] + ", " : "") + money(plan.usd));
+  const at = (event) => nearest(found.points, (p) => mark.x(p.h), mark.place(event));
+  svg.addEventListener("click", (event) => { showCard(null); moveTo(at(event).h, true); });
+  svg.addEventListener("pointermove", (event) => showCard(at(event), mark, svg));
+  svg.addEventListener("pointerleave", () => showCard(null));
+  curve.card = (hours) => showCard(found.points.filter((p) => p.h <= hours + 1e-6).at(-1), mark, svg);
   byId("curve").replaceChildren(svg);
   tellCurve(answer.figure);
   byId("along").hidden = false;
   document.body.classList.remove("late");
 }
 
-function noCurve(text) {
-  curve.found = curve.steps = null; curve.isFresh = false;
+export function noCurve(text) {
+  curve.found = curve.steps = null; curve.isFresh = false; curve.card = curve.plan = null;
+  byId("card").hidden = true;
   byId("curve").replaceChildren(); byId("curve-table").replaceChildren();
   byId("along").hidden = true;
   byId("curve-lead").textContent = text;
   document.body.classList.remove("late");
 }
 
-function staleCurve() { curve.isFresh = false; document.body.classList.add("late"); }
+export function staleCurve() { curve.isFresh = false; document.body.classList.add("late"); }
 
 // What the curve says of a deadline; nothing is asked of the server.
-function readCurve(hours, isMove) {
+export function readCurve(hours, isMove, tieText = () => "") {
   if (!curve.isFresh) return null;
   const best = leastCost(curve.found, hours);
   curve.mark(hours, best);

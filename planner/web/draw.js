@@ -1,11 +1,9 @@
-const byId = (id) => document.getElementById(id);
-const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
-const data = JSON.parse(byId("data").textContent);
-const money = (usd) => (usd < -0.005 ? "-" : "") + "$" + Math.abs(usd).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const time = (h) => (h < 1 ? h.toFixed(2) : h.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })) + " h";
+// Elements, tables and pictures: every text of an answer becomes text of an element, never markup.
+export const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
+export const money = (usd) => (usd < -0.005 ? "-" : "") + "$" + Math.abs(usd).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const time = (h) => (h < 1 ? h.toFixed(2) : h.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })) + " h";
 
-// Every text of an answer becomes text of an element, never markup.
-function table(caption, header, rows, isPlain) {
+export function table(caption, header, rows, isPlain) {
   const region = make("div", undefined, "scroll"), t = make("table");
   region.tabIndex = 0; region.setAttribute("role", "region"); region.setAttribute("aria-label", caption);
   const head = make("thead"), first = make("tr"), body = make("tbody");
@@ -20,9 +18,9 @@ function table(caption, header, rows, isPlain) {
   return region;
 }
 
-const space = "http://www.w3.org/2000/svg";
+export const space = "http://www.w3.org/2000/svg";
 let drawn = 0;
-function draw(scene) {
+export function draw(scene) {
   const put = (tag, attributes, text) => {
     const e = document.createElementNS(space, tag);
     for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
@@ -63,10 +61,10 @@ function draw(scene) {
   return svg;
 }
 
-function figure(found) {
+export function figure(found) {
   const section = make("section"), holder = make("figure");
   section.id = "figure-" + found.key;
-  section.append(make("h2", found.title));
+  section.append(make("h2", found.title, "hide"));
   holder.append(make("figcaption", found.lead));
   if (found.scene) holder.append(draw(found.scene));
   holder.append(folded(found));
@@ -75,7 +73,7 @@ function figure(found) {
   return section;
 }
 
-function folded(found) {
+export function folded(found) {
   const more = make("details");
   more.append(make("summary", "Table: " + found.title), table("Table: " + found.title, found.table.header, found.table.rows));
   return more;

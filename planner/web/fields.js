@@ -1,31 +1,38 @@
 // The fields: each knows how to show a value and to read it; values are texts, as in the address.
-const fields = new Map();
-const models = make("datalist");
-models.id = "models";
-for (const name of data.models) models.append(new Option(name));
-document.body.append(models);
-const configNames = new Map();
+import { make } from "./draw.js";
+import { byId, data } from "./state.js";
 
-function buildFields(changed) {
-  const form = byId("fields");
-  let group = null, folds = new Map();
+export const fields = new Map();
+export const configNames = new Map();
+let takeConfig = null;
+
+// The first fields are those that most questions change; the others are folded under their headings.
+export function buildFields(changed, config) {
+  takeConfig = config;
+  const models = make("datalist");
+  models.id = "models";
+  for (const name of data.models) models.append(new Option(name));
+  document.body.append(models);
+  const form = byId("fields"), groups = new Map(), hasSeveral = new Set(data.controls.map((one) => one.group)).size > 2;
   for (const control of data.controls) {
-    if (control.group !== group) {
-      group = control.group;
-      folds = new Map();
-      form.append(make("h2", group));
+    const name = hasSeveral ? control.group : "";
+    if (!groups.has(name)) {
+      const open = make("div", undefined, "card"), folds = make("div", undefined, "folds");
+      if (name) open.append(make("h2", name));
+      open.append(folds);
+      form.append(open);
+      groups.set(name, { folds, by: new Map() });
     }
-    let place = form;
-    if (control.fold) {
-      if (!folds.has(control.fold)) {
+    const { folds, by } = groups.get(name), one = field(control, changed);
+    if (!control.fold) folds.before(one.box);
+    else {
+      if (!by.has(control.fold)) {
         const more = make("details", undefined, "more");
         more.append(make("summary", control.fold));
-        form.append(more); folds.set(control.fold, more);
+        folds.append(more); by.set(control.fold, more);
       }
-      place = folds.get(control.fold);
+      by.get(control.fold).append(one.box);
     }
-    const one = field(control, changed);
-    place.append(one.box);
     fields.set(control.key, one);
   }
 }
@@ -137,16 +144,16 @@ function listField(control, id, box, changed) {
   };
 }
 
-const valueOf = (values, control) => control.key in values ? values[control.key] : control.value;
+export const valueOf = (values, control) => control.key in values ? values[control.key] : control.value;
 
-function showFields(values, except) {
+export function showFields(values, except) {
   for (const one of fields.values()) {
     if (one.control.key !== except) one.show(valueOf(values, one.control));
     one.box.classList.toggle("changed", one.control.key in values);
   }
 }
 
-function refuseFields(faults) {
+export function refuseFields(faults) {
   const texts = new Map();
   for (const fault of faults) {
     const text = fault.what + (fault.fix ? ": " + fault.fix : "");

@@ -97,6 +97,8 @@ TECHNIQUES_ON_PAGE = (
 """Techniques of training with a field, in this order; the others stay as the scenario has them."""
 WRITTEN_HOURS = "numbers"
 """The profile of a scenario that gives a number for each hour."""
+MORE = "More of the job"
+"""Heading of what is folded: the first fields are those that most questions change."""
 _FOLD_OF_TRAINING, _FOLD_OF_ENGINES = "Techniques and frameworks", "Engines and weights"
 _NO_LIMIT = "empty: no limit"
 _WEIGHT_BITS = (("16", "16 bit"), ("8", "8 bit"), ("4", "4 bit"))
@@ -134,6 +136,11 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
         hint = "such as 36h, 2d or 2026-12-01 09:00; empty: none"
         hours = hours_text(job.deadline_hours)
         yield fields.make("deadline", "Deadline", "hours", "deadline", hours, hint, may_be_empty=True)
+        if is_known and job.trains:
+            hint = "probability of keeping the deadline, such as 0.9"
+            yield fields.make(
+                "confidence", "Confidence", "text", "confidence.deadline", job.confidence, hint, fold=MORE
+            )
     if not job.trains:
         yield from _engines(job, fields)
     elif is_known:
@@ -153,7 +160,7 @@ def _work(job: Job, fields: _Fields) -> Iterator[Control]:
     if job.work.images is None:
         hint = "tokens, such as 4k; empty: so many that a sample fits in"
         given, key = job.sequence_length, "sequence_length"
-        yield fields.make(key, "Sequence length", "text", key, given, hint, may_be_empty=True)
+        yield fields.make(key, "Sequence length", "text", key, given, hint, may_be_empty=True, fold=MORE)
     if job.work.samples is not None or job.work.images is not None:
         yield fields.make("epochs", "Epochs", "text", "work.epochs", job.work.epochs)
 
@@ -167,7 +174,8 @@ def _training(job: Job, fields: _Fields) -> Iterator[Control]:
     for name in TECHNIQUES_ON_PAGE:
         choices = tuple((str(value), table.words(name, value)) for value in table.of(name).values)
         value, label = getattr(job.techniques, name), name.replace("_", " ").capitalize()
-        yield fields.make(name, label, "choices", f"techniques.{name}", value, choices=choices, **free)
+        fold = "" if name == "method" else _FOLD_OF_TRAINING
+        yield fields.make(name, label, "choices", f"techniques.{name}", value, choices=choices, **free | {"fold": fold})
 
 
 def _prompts(given: Any, place: str, fields: _Fields) -> Iterator[Control]:
@@ -177,8 +185,8 @@ def _prompts(given: Any, place: str, fields: _Fields) -> Iterator[Control]:
     if not given.lengths:
         yield fields.make("input_tokens", "Tokens of a prompt", "text", f"{place}.input_tokens", given.input_tokens)
         yield fields.make("output_tokens", "Tokens of an answer", "text", f"{place}.output_tokens", given.output_tokens)
-    hint = "the beginning that all prompts share"
-    yield fields.make("prefix_tokens", "Of these shared", "text", f"{place}.prefix_tokens", given.prefix_tokens, hint)
+    hint, shared = "the beginning that all prompts share", given.prefix_tokens
+    yield fields.make("prefix_tokens", "Of these shared", "text", f"{place}.prefix_tokens", shared, hint, fold=MORE)
 
 
 def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
@@ -190,7 +198,7 @@ def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
         "or, in its place, requests in flight", **peak,
     )  # fmt: skip
     yield fields.make(
-        "concurrent", "Requests in flight at the peak", "text", "load.concurrent", load.concurrent, **peak
+        "concurrent", "Requests in flight at the peak", "text", "load.concurrent", load.concurrent, fold=MORE, **peak
     )
     names = {FLAT: "flat: the same in every hour", **{name: f"{name} hours" for name in read_load_profiles()}}
     written = load.profile if isinstance(load.profile, str) else WRITTEN_HOURS
@@ -206,14 +214,16 @@ def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
         hint = f"such as {'1s' if key == 'ttft' else '40ms'}; {_NO_LIMIT}"
         yield fields.make(key, label, "text", f"latency.{key}", latency_text(seconds), hint, may_be_empty=True)
     hint = "0.95: of 100 requests 95 keep each limit"
-    yield fields.make("share", "Share within the limits", "text", "latency.share", latency.share, hint)
-    yield fields.make("replicas", "Replicas at the least", "text", "replicas.min", job.replicas.min)
+    yield fields.make("share", "Share within the limits", "text", "latency.share", latency.share, hint, fold=MORE)
+    yield fields.make("replicas", "Replicas at the least", "text", "replicas.min", job.replicas.min, fold=MORE)
     hint = "an offer with one engine and format; empty: any mix"
     most = "" if job.most_kinds is None else job.most_kinds
-    yield fields.make("kinds", "Kinds of machines at the most", "text", "most_kinds", most, hint, may_be_empty=True)
+    yield fields.make(
+        "kinds", "Kinds of machines at the most", "text", "most_kinds", most, hint, may_be_empty=True, fold=MORE
+    )
     hint = "0.2: room for a fifth more than the load"
-    yield fields.make("headroom", "Headroom", "text", "headroom", job.headroom, hint)
-    yield fields.make("for", "Runs for", "text", "for", days_text(job.for_hours), "such as 30d")
+    yield fields.make("headroom", "Headroom", "text", "headroom", job.headroom, hint, fold=MORE)
+    yield fields.make("for", "Runs for", "text", "for", days_text(job.for_hours), "such as 30d", fold=MORE)
     yield from _engines(job, fields)
 
 

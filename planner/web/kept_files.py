@@ -113,6 +113,11 @@ class OpenedScenario:
         return controls_of(self.scenario)
 
     @property
+    def job_names(self) -> tuple[str, ...]:
+        """The names of the jobs in their order."""
+        return tuple(job.name for job in self.scenario.jobs_written or self.scenario.jobs)
+
+    @property
     def serves(self) -> bool:
         """Whether there is a service, whose curve is dollars against the time per token."""
         return bool(services_of(self.scenario))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from planner import services
-from planner.report import words
+from planner.report import plan_answer, words
 from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
-from planner.report.plan_sections import format_market, format_place
+from planner.report.plan_sections import format_market, format_optimality, format_place
 from planner.report.sweep_text import (
     describe_reasons,
     format_difference,
@@ -18,6 +19,7 @@ from planner.report.sweep_text import (
 )
 from planner.report.what_if_text import describe_changes
 from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Option
 from planner.results.report_data import Overview
 from planner.results.service_results import KindBasis, jobs_alone
 from planner.results.what_if import JobDelta, WhatIf
@@ -39,7 +41,11 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
         "status": plan.status,
         "headline": plan_words.headline(plan),
         "warnings": plan_words.warnings(plan),
-        "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
+        "tiles": services.tiles(plan)[:MOST_TILES] if plan.services else answer_tiles(plan),
+        "chips": chips(plan),
+        "machine": _machines(plan.jobs[0]) if len(plan.jobs) == 1 else "",
+        "others": other_rows(plan),
+        "changes": possible_changes(plan),
         "jobs": services.service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
@@ -51,6 +57,165 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
         "compared": _compared(plan),
         "made": f"{plan.candidates.made:,} candidates of {plan.candidates.offers:,} offers",
     }
+
+
+# The answer at a glance: the bar that stays, what else could be rented, and what one change would bring.
+
+
+MOST_TILES = 5
+"""Figures in the bar."""
+NO_GAP = 0.0005
+"""A gap that is none on the screen."""
+METHOD_SETTINGS = {
+    "full": "method=full",
+    "LoRA": "weight_bits=[16]",
+    "LoRA 8-bit": "weight_bits=[8]",
+    "QLoRA": "weight_bits=[4]",
+}
+"""The technique that asks for each method that the table of ways names."""
+
+
+def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the figures of the bar: name, figure, and what it is measured against."""
+    if len(plan.jobs) != 1 or plan.cost_usd is None or plan.hours is None:
+        return plan_words.tiles(plan)[:MOST_TILES]
+    job, cost, hours = plan.jobs[0], plan.cost_usd, plan.hours
+    found = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
+    if plan.outlay_usd:
+        found.append(("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
+    rent = plan_answer.rent_per_hour(job)
+    place = f"{words.sanitise(job.provider)}, {format_market(job.spot_share, job.tier)}"
+    paid = place if rent is None else f"{place}, {words.rate(rent)}/h"
+    found.append(("machine", words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once)), paid))
+    found.append(("likely", words.hours(hours.expected), words.by(hours.at_confidence)))
+    if job.deadline_probability is not None and job.deadline_hours is not None:
+        chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
+        found.append(("in time", chance, f"deadline {words.plain_number(job.deadline_hours)} h"))
+    if job.gpus:
+        vram = job.vram_gib
+        sure = "observed" if job.observed_hours is not None else words.probability_text(vram.fit_probability)
+        found.append(("memory", f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", f"fits: {sure}"))
+    return found
+
+
+def chips(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return proof and risks in a few words: tone (`good` or `attention`), text, and the whole sentence."""
+    if not plan.planned:
+        return []
+    if plan.services:
+        return [proof_chip(service.gap, service.name) for service in plan.services]
+    proof = format_optimality(plan)
+    of = f"{plan.candidates.made:,} candidates of {plan.candidates.offers:,} offers"
+    proven = ("good", "proven optimal", of) if proof == "optimal" else ("attention", proof, of)
+    risks = plan_answer.risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 and not plan.is_timetable else []
+    return [proven, *(("attention", risk.kind, words.sanitise(risk.text)) for risk in risks)]
+
+
+def proof_chip(gap: float | None, name: str) -> tuple[str, str, str]:
+    """Return what is proven of a service."""
+    if gap is not None and gap < NO_GAP:
+        return "good", "proven optimal", words.sanitise(name)
+    text = "no bound" if gap is None else f"within {words.percent(gap)} of the bound"
+    return "attention", text, words.sanitise(name)
+
+
+def other_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Return the plan and the other ways to run its job that it names; none of several jobs."""
+    if len(plan.jobs) != 1 or plan.services or plan.is_timetable:
+        return []
+    job = plan.jobs[0]
+    ways = plan_answer.ways_of(plan, job)
+    return [
+        {
+            "machine": way.machine.partition(" at ")[0],
+            "place": way.machine.partition(" at ")[2],
+            "rent": way.usd_per_hour,
+            "usd": way.cost_usd,
+            "by": way.late_hours,
+            "how": way.method,
+            "plan": way.name == "plan",
+            "why": "" if way.name == "plan" else why_not_chosen(job, way.cost_usd, way.late_hours, way.note),
+        }
+        for way in ways
+    ]
+
+
+def option_rows(plan: Plan, options: Sequence[Option]) -> list[dict[str, Any]]:
+    """Return the best of each GPU at each provider as rows; the plan's own machines have the plan's figures."""
+    job = plan.jobs[0]
+    rows = [row for row in other_rows(plan) if row["plan"]]
+    for option in options:
+        if option.cost_usd is None or (option.gpu, option.provider) == (job.gpu, job.provider):
+            continue
+        late = option.hours_at_confidence
+        rows.append(
+            {
+                "machine": words.sanitise(words.gpus(option.gpus, option.gpu, option.runs_at_once)),
+                "place": words.sanitise(f"{option.provider}, {format_market(option.spot_share, option.tier)}"),
+                "rent": option.usd_per_hour,
+                "usd": option.cost_usd,
+                "by": late,
+                "how": option.method,
+                "plan": False,
+                "why": why_not_chosen(job, option.cost_usd, late, option.note),
+            }
+        )
+    return rows
+
+
+def why_not_chosen(job: Assignment, usd: float, late: float | None, note: str = "") -> str:
+    """Return why another way is not the plan: what excludes it, or what it costs and takes against the plan."""
+    if note:
+        return words.sanitise(note)
+    more = usd - job.cost_usd
+    share = more / job.cost_usd if job.cost_usd > 0 else 0.0
+    price = (
+        "same cost" if abs(more) < 0.005 else f"{abs(share):.0%} {'more' if more > 0 else 'less'}".replace("%", " %")
+    )
+    if late is None:
+        return price
+    wait = late - job.hours.at_confidence
+    return price if abs(wait) < 0.05 else f"{price}, {words.hours(abs(wait))} {'later' if wait > 0 else 'earlier'}"
+
+
+def possible_changes(plan: Plan) -> list[dict[str, str]]:
+    """Return what one change of the scenario would bring: words, dollars, and the setting that makes it.
+
+    Of a plan these are other methods, an earlier end and safer machines; of an infeasible scenario the smallest
+    relaxations, each verified by solving.
+    """
+    if not plan.planned:
+        return [{"text": text, "gain": "", "setting": setting} for text, setting in plan_words.relaxations(plan)]
+    if len(plan.jobs) != 1 or plan.services or plan.is_timetable:
+        return []
+    job = plan.jobs[0]
+    own = next(way for way in plan_answer.ways_of(plan, job) if way.name == "plan")
+    where, found = f"jobs.{job.name}", list[tuple[str, float, str]]()
+    for option in job.safer:
+        if option.cost_usd is not None and option.note:
+            found.append((f"{option.label} machines only", option.cost_usd, option.note))
+    for option in plan.faster:
+        if option.cost_usd is not None and option.hours_at_confidence is not None:
+            hours = option.hours_at_confidence
+            setting = f"{where}.deadline={math.ceil(hours * 100) / 100:.10g}h"
+            found.append((f"end by {words.hours(hours)}", option.cost_usd, setting))
+    for way in plan_answer.ways_of(plan, job):
+        if way.name in METHOD_SETTINGS and way.method != own.method:
+            found.append(
+                (
+                    f"{way.name} in place of {own.method}",
+                    way.cost_usd,
+                    f"{where}.techniques.{METHOD_SETTINGS[way.name]}",
+                )
+            )
+    return [
+        {
+            "text": words.sanitise(text),
+            "gain": format_difference(shown_difference(job.cost_usd, usd)),
+            "setting": setting,
+        }
+        for text, usd, setting in found
+    ]
 
 
 def _compared(plan: Plan) -> list[tuple[str, str]]:

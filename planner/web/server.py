@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 import webbrowser
+from collections import OrderedDict
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,14 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.errors import Fault, InputError
+from planner.loading.scenario_file import load_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
-from planner.web.app_page import render_app
+from planner.web.app_page import render_app, script_text
 from planner.web.ended_folders import remove_when_ended
 from planner.web.job_fields import locate
 from planner.web.kept_files import OpenedScenario
-from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of
-from planner.web.workers import Broken, Busy, Sessions, Superseded, TooLong
+from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of, values_of
+from planner.web.workers import QUEUES, Broken, Busy, Sessions, Superseded, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -47,6 +49,8 @@ MOST_BODY, MOST_MODEL = 100_000, 1_500_000
 """Bytes of a request, and of one that carries a config.json."""
 MOST_CONFIGS = 32
 """Most config.json files that a server keeps."""
+MOST_OPENED = 6
+"""Most shipped scenarios that are open at one time next to the first one."""
 MOST_CURVE_POINTS = 10
 """Most points of the curve of a service."""
 BODY_SECONDS = 10.0
@@ -79,8 +83,10 @@ class Rejection(Exception):
 class App:
     """One opened scenario, the processes that solve it, and the files that the page was given."""
 
-    def __init__(self, opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS):
-        self.opened, self.controls = opened, opened.controls
+    def __init__(
+        self, opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS, shipped: str = ""
+    ):
+        self.opened, self.controls, self.shipped = opened, opened.controls, shipped
         self.token = secrets.token_urlsafe(24)
         self.folder = tempfile.TemporaryDirectory(prefix="planner-app-")
         remove_when_ended(self.folder.name)
@@ -98,7 +104,8 @@ class App:
         """Return the page, whose script and style a nonce admits."""
         nonce = secrets.token_urlsafe(16)
         policy = {"Content-Security-Policy": POLICY.format(nonce=nonce)}
-        return HTMLResponse(render_app(self.opened, self.controls, self.token, nonce), headers={**HEADERS, **policy})
+        page = render_app(self.opened, self.controls, self.token, nonce, self.shipped)
+        return HTMLResponse(page, headers={**HEADERS, **policy})
 
     async def answer(self, task: str, request: Request) -> dict[str, Any]:
         """Return the answer to a POST; raises `Rejection`, `Refusal`, and what a queue raises."""
@@ -108,9 +115,23 @@ class App:
         session = data.get("session")
         if not isinstance(session, str) or not SESSION.match(session):
             raise Rejection(400, "the page has no number: open it again")
+        if task == "stop":
+            for kind in QUEUES:
+                self.sessions.drop(session, kind)
+            return {}
         settings = self._settings(data.get("values"))
         if task == "file" and data.get("file") == "scenario":
             return self.opened.changed_file(list(settings.values()), self.configs, self.config_names)
+        found = await self.sessions.ask(session, self._asked(task, data, settings, session))
+        for change in found.get("changes", ()):  # a button makes what a field can
+            change["values"] = values_of(self.controls, change["setting"], self.opened.job_names)
+        if "faults" in found:
+            raise Refusal(locate(found["faults"], self.controls))
+        shown = [self._shown(setting) for setting in settings.values()]
+        return {**found, "settings": shown, "command": self.opened.command(shown)}
+
+    def _asked(self, task: str, data: dict[str, Any], settings: dict[str, str], session: str) -> dict[str, Any]:
+        """Return what a process is asked for; raises `Rejection`."""
         width = data.get("width", 700)
         asked: dict[str, Any] = {"task": task, "settings": tuple(settings.values())}
         asked["width"] = min(1000, max(280, width if isinstance(width, (int, float)) else 700))
@@ -127,11 +148,20 @@ class App:
             if data.get("file") not in ("plan", "report", "exports"):
                 raise Rejection(400, "no such file")
             asked["file"] = data["file"]
-        found = await self.sessions.ask(session, asked)
-        if "faults" in found:
-            raise Refusal(locate(found["faults"], self.controls))
-        shown = [self._shown(setting) for setting in settings.values()]
-        return {**found, "settings": shown, "command": self.opened.command(shown)}
+        if task == "why":
+            asked["query"] = self._query(data)
+        return asked
+
+    def _query(self, data: dict[str, Any]) -> str:
+        """Return what `--why-not` asks of a GPU, and of a provider where one is named; both must be on offer."""
+        parts = []
+        for key, control in (("gpu", "gpus"), ("provider", "providers")):
+            name = data.get(key, "")
+            known = next((dict(one.choices) for one in self.controls if one.key == control), {})
+            if name not in known and (name or key == "gpu"):
+                raise Rejection(400, f"no such {key} is on offer")
+            parts += [f"{key}={name}"] if name else []
+        return ",".join(parts)
 
     def _without_deadlines(self, settings: dict[str, str]) -> tuple[str, ...]:
         """Return the settings of a curve: over time without deadlines, of which the only job's is its axis."""
@@ -211,33 +241,81 @@ class App:
         return {"model": key, "name": self.config_names[key]}
 
 
+class Apps:
+    """The scenario that the server was started with, and shipped ones that its pages opened."""
+
+    def __init__(self, first: App, options: SolveOptions, limit_seconds: float):
+        self.first, self._options, self._limit = first, options, limit_seconds
+        self._shipped: OrderedDict[str, App] = OrderedDict()
+
+    def of(self, name: str) -> App:
+        """Return what answers for a shipped scenario, or for the first one where no name is given."""
+        if not name:
+            return self.first
+        if name not in self._shipped:
+            if name not in shipped_scenarios():
+                raise Rejection(404, "no shipped scenario has that name")
+            loaded = load_scenario(name)
+            document = loaded.source.document
+            opened = OpenedScenario(
+                loaded.scenario, document.data if document else {}, loaded.source.file, asked=(name,)
+            )
+            self._shipped[name] = App(opened, self._options, self._limit, name)
+            if len(self._shipped) > MOST_OPENED:
+                self._shipped.popitem(last=False)[1].close()
+        self._shipped.move_to_end(name)
+        return self._shipped[name]
+
+    def close(self) -> None:
+        """End every process of every scenario."""
+        for app in (self.first, *self._shipped.values()):
+            app.close()
+
+
 def create_app(opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS) -> FastAPI:
-    """Return the server of one opened scenario."""
+    """Return the server of one opened scenario, whose pages may open shipped ones."""
     app = App(opened, options, limit_seconds)
+    apps = Apps(app, options, limit_seconds)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        app.close()
+        apps.close()
 
     server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     server.state.app = app
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_HOSTS, www_redirect=False)
 
-    async def page() -> Response:
-        return app.page()
+    server.state.close = apps.close
 
-    async def answer(task: str, request: Request) -> Response:
-        return await _answered(app, task, request)
+    async def page(scenario: str = "") -> Response:
+        try:
+            return apps.of(scenario).page()
+        except Rejection as error:
+            return _json({"error": str(error)}, error.status)
+
+    async def script(name: str) -> Response:
+        text = script_text(name)
+        if text is None:
+            return _json({"error": "no such script"}, 404)
+        return Response(text, media_type="text/javascript", headers=HEADERS)
+
+    async def answer(task: str, request: Request, scenario: str = "") -> Response:
+        try:
+            chosen = apps.of(scenario)
+        except Rejection as error:
+            return _json({"error": str(error)}, error.status)
+        return await _answered(chosen, task, request)
 
     server.add_api_route("/", page, methods=["GET"], response_class=HTMLResponse)
+    server.add_api_route("/js/{name}", script, methods=["GET"], response_class=Response)
     server.add_api_route("/api/{task}", answer, methods=["POST"], response_class=JSONResponse)
     return server
 
 
 async def _answered(app: App, task: str, request: Request) -> Response:
     """Return the answer as JSON, and what went wrong as a sentence with its status."""
-    if task not in ("plan", "frontier", "file", "model"):
+    if task not in ("plan", "frontier", "file", "model", "others", "why", "stop"):
         return _json({"error": "no such request"}, 404)
     try:
         return _json(await app.answer(task, request), 200)
@@ -359,5 +437,5 @@ def serve(
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how the page is stopped
             PageServer(config).run(sockets=[listener])
     finally:
-        page.state.app.close()
+        page.state.close()
         listener.close()

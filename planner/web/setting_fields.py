@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Any
 
 from planner.library.reading import is_config_path
 from planner.scenario.limits import AllowForbid
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, services_of
 from planner.web.job_fields import Control, job_controls, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 MOST_VALUE = 4_000
 """Longest value of a field: a list of every provider is shorter."""
 CONFIG_MARK = "config:"
 """Start of a model's name that means a config.json given to the page."""
+MACHINES_FOLD = "Machines"
+"""Heading of what is folded of all jobs."""
+OFFERED_GOALS = {"cost": "cheap: the least cost", "time": "fast: the earliest end"}
+"""Objectives that a field offers; a value of time, or a loss, stays as the scenario has it."""
 FORBID = "!"
 """Start of a list of names that may not be used; without it the list names all that may be. Alone: no tick."""
 _PLAIN = re.compile(r"[\w.+-][\w ./:+-]{0,60}\Z", re.ASCII)
@@ -151,6 +156,50 @@ def _fault(key: str, what: str, fix: str) -> dict[str, str]:
     return {"key": key, "what": what, "fix": fix}
 
 
+def values_of(controls: list[Control], settings: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the fields and values that make settings, so that a button can; None where a field is missing.
+
+    `settings` is one, or several with `--set` before each; `names` are those of the jobs: a place may have the name of
+    a job or its number.
+    """
+    words = [word for word in shlex.split(settings) if word != "--set"] if "--set" in settings else [settings]
+    found = [_values_of_one(controls, word, names) for word in words]
+    known = [values for values in found if values is not None]
+    return {key: text for values in known for key, text in values.items()} if len(known) == len(found) else None
+
+
+def _values_of_one(controls: list[Control], setting: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the field and the value that make one setting; None where no field makes it."""
+    place, _, value = setting.partition("=")
+    start = FORBID if place.endswith(".forbid") else ""
+    place = place.removesuffix(".forbid").removesuffix(".allow")
+    control = next((one for one in controls if _by_number(one.path, names) == _by_number(place.strip(), names)), None)
+    if control is None:
+        return None
+    found = {control.key: start + _typed(value.strip(), control)}
+    try:
+        settings_of(controls, found)
+    except Refusal:
+        return None
+    return found
+
+
+def _by_number(path: str, names: Sequence[str]) -> str:
+    """Return a path with the number of a job in place of its name."""
+    for index, name in enumerate(names):
+        if path.startswith(f"jobs.{name}."):
+            return f"jobs.{index}.{path.removeprefix(f'jobs.{name}.')}"
+    return path
+
+
+def _typed(value: str, control: Control) -> str:
+    """Return the value of a setting as a person types it in a field."""
+    if control.kind == "switch":
+        return "on" if value == "true" else "off"
+    text = "" if value == "null" else value.strip("[]").replace(" ", "").replace('"', "")
+    return text if control.kind in ("choices", "names") else "" if value == "null" else value.strip('"')
+
+
 # All fields of a scenario: those of each job, then those of all.
 
 
@@ -165,29 +214,36 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
     """Yield the fields that all jobs share."""
     limits = scenario.limits
     shared = "Limits"
-    for key, label, kind, name, hint in (
-        ("budget", "Budget", "dollars", "budget_usd", "dollars for everything; empty: none"),
-        ("max_gpus", "GPUs at one time", "text", "max_gpus", "empty: any number"),
-    ):
-        value = plain_text(getattr(limits, name))
-        yield Control(key, shared, label, kind, f"limits.{name}", value, hint, may_be_empty=True)  # type: ignore[arg-type]
+    if scenario.objective in OFFERED_GOALS and not services_of(scenario):
+        goals = tuple(OFFERED_GOALS.items())
+        yield Control("objective", shared, "I want it", "one", "objective", scenario.objective, choices=goals)
+    value, hint = plain_text(limits.budget_usd), "dollars for everything; empty: none"
+    yield Control("budget", shared, "Budget", "dollars", "limits.budget_usd", value, hint, may_be_empty=True)
+    free: dict[str, Any] = {"may_be_empty": True, "fold": MACHINES_FOLD}
+    value, hint = plain_text(limits.max_gpus), "empty: any number"
+    yield Control("max_gpus", shared, "GPUs at one time", "text", "limits.max_gpus", value, hint, **free)
     if limits.outlay_usd is not None or any(offer.outlay_usd for offer in scenario.offers):
         value, hint = plain_text(limits.outlay_usd), "purchases, upfront payments and blocks; empty: no limit"
-        yield Control("outlay", shared, "Paid at once", "dollars", "limits.outlay_usd", value, hint, may_be_empty=True)
+        yield Control("outlay", shared, "Paid at once", "dollars", "limits.outlay_usd", value, hint, **free)
     spot = "on" if limits.spot_share.max > 0 else "off"
-    yield Control("spot", shared, "Spot machines", "switch", "limits.spot", spot)
+    yield Control("spot", shared, "Spot machines", "switch", "limits.spot", spot, fold=MACHINES_FOLD)
     rule = f"adjust.{len(scenario.adjust)}"
-    yield Control("prices", shared, "Price factor", "factor", rule, "1", "1.2: every price 20 % higher")
+    yield Control(
+        "prices", shared, "Price factor", "factor", rule, "1", "1.2: every price 20 % higher", fold=MACHINES_FOLD
+    )
     gpus = sorted({offer.gpu for offer in scenario.offers if offer.rents_gpus and offer.gpu})
     providers = sorted({offer.provider for offer in scenario.offers})
+    tiers = sorted({str(offer.tier) for offer in scenario.offers})
     for key, label, names, lists in (
         ("gpus", "GPUs", gpus, limits.gpus),
         ("providers", "Providers", providers, limits.providers),
+        ("tiers", "Kinds of hosts", tiers, limits.tiers),
     ):
+        if key == "tiers" and len(tiers) < 2:
+            continue
         value = _listed(lists, names)
-        yield Control(
-            key, shared, label, "names", f"limits.{key}", value, choices=tuple((name, name) for name in names)
-        )
+        offered = tuple((name, name) for name in names)
+        yield Control(key, shared, label, "names", f"limits.{key}", value, choices=offered, fold=MACHINES_FOLD)
 
 
 def _listed(lists: AllowForbid, names: list[str]) -> str:

@@ -27,11 +27,12 @@ from planner.results.plan import Plan
 from planner.results.service_results import ServiceFrontier
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_alone, services_of
+from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.app_page import figure_data, scene_data
 from planner.web.ended_folders import remove_when_ended
-from planner.web.page_parts import change_parts, plan_parts
+from planner.web.page_parts import change_parts, option_rows, plan_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,10 @@ class Engine:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of the page; faults of the input are part of the answer."""
         try:
-            tasks = {"plan": self.plan, "frontier": self.frontier, "file": self.file}
+            tasks = {
+                **{"plan": self.plan, "frontier": self.frontier, "file": self.file},
+                **{"others": self.others, "why": self.why},
+            }
             return tasks[request["task"]](request)
         except InputError as error:
             return {"faults": error.faults}
@@ -197,6 +201,21 @@ class Engine:
         is_whole = curve.points >= services.SERVICE_POINTS or curve.found.solved < curve.points
         return {**services.steps_data(curve.found, float(request["width"])), "whole": is_whole}
 
+    def others(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the best of each GPU at each provider as rows of a table; none where there is not one job alone."""
+        solved = self.solved(tuple(request["settings"]))
+        if solved.prepared is None or len(solved.plan.jobs) != 1 or solved.plan.is_timetable:
+            return {"rows": []}
+        return {"rows": option_rows(solved.plan, best_by_place(solved.prepared, 0))}
+
+    def why(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return why a GPU, or one at a provider, is not the plan, as the text of `explain --why-not`."""
+        from planner.analysis.explain.limit_sensitivity import explain
+        from planner.report.explanation_text import render
+
+        found = explain(self.solved(tuple(request["settings"])).scenario, request["query"], self.options)
+        return {"text": render(found)}
+
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
         from planner.web.kept_files import export_archive, plan_file, report_file
@@ -222,6 +241,8 @@ def serves(scenario: Scenario) -> bool:
 
 QUEUES = ("plan", "frontier", "file")
 """Requests that do not wait for, or stop, those of another kind."""
+IN_QUEUE = {"others": "plan", "why": "plan"}
+"""Requests that wait in the queue of another kind: they start from its candidates, and a new plan stops them."""
 GRACE_SECONDS = 1.5
 """A solve that is superseded may run so long in all before its process is stopped: a new process costs more."""
 MOST_SESSIONS = 4
@@ -471,7 +492,7 @@ class Sessions:
                 self._make_room()
             self._open[session] = {kind: Queue(*self._made_of) for kind in QUEUES}
         self._open.move_to_end(session)
-        answer = await self._open[session][request["task"]].ask(request)
+        answer = await self._open[session][IN_QUEUE.get(request["task"], request["task"])].ask(request)
         self._bound_memory()
         return answer
 

@@ -246,7 +246,7 @@ def test_where_is_leads_to_the_place() -> None:
 def test_readme_is_short() -> None:
     """The README starts a reader; what explains more is in docs/, linked from it or from the start of the site."""
     text = read_document("README.md")
-    assert len(text.splitlines()) <= 220
+    assert len(text.splitlines()) <= 160
     start = read_document("docs/index.md")
     linked = {name for name in DOCUMENTS if f"({name}" in text or f"({name.removeprefix('docs/')})" in start}
     assert "(docs/index.md)" in text

@@ -39,6 +39,11 @@ def screens(*widths: int) -> list[dict[str, Any]]:
     ]
 
 
+def screen_name(screen: dict[str, Any]) -> str:
+    """Return the name of a screen in a list of tests."""
+    return f"{screen['viewport']['width']}-{screen['color_scheme']}"
+
+
 def watch(page: Any) -> list[str]:
     """Return the list that gets what the console and dialogs of a page say."""
     said: list[str] = []

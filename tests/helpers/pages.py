@@ -43,6 +43,7 @@ MOVES: dict[str, str] = {
         "max_gpus": "1",
     },
     **{"spot": "off", "prices": "1.5", "gpus": "!RTX3090", "providers": "fast,faster"},
+    **{"objective": "time", "confidence": "0.8"},
     **{"framework": "hf", "method": "full", "weight_bits": "16", "precision": "fp32", "optimizer": "adamw_8bit"},
     **{"activation_checkpointing": "full", "sharding": "zero3", "offload": "none"},
 }
@@ -85,7 +86,7 @@ PROMPTS: dict[str, Any] = {
 PROMPT_MOVES: dict[str, str] = {
     **{"model": "qwen2.5-7b", "requests": "2M", "input_tokens": "900", "output_tokens": "300"},
     **{"prefix_tokens": "200", "deadline": "12h", "engine": "sglang", "weight_bits": "16", "budget": "50"},
-    **{"max_gpus": "1", "spot": "off", "prices": "1.5", "gpus": "!L40S", "providers": "other"},
+    **{"max_gpus": "1", "spot": "off", "prices": "1.5", "gpus": "!L40S", "providers": "other", "objective": "time"},
 }
 """A value for every field of the batch."""
 

@@ -14,14 +14,15 @@ from click.testing import CliRunner
 from planner.cli import main
 from planner.loading.scenario_file import load_scenario
 from planner.web.setting_fields import controls_of, settings_of
-from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screen_name, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
 
 PLANNED = "body:not(.stale)"
 SETTLED = f"{PLANNED}:not(.late)"
 SLIDE = "(v) => { const s = document.getElementById('within'); s.value = v; s.dispatchEvent(new Event('input')); }"
-SCREENS = screens(360, 1280)
+UNFOLD = "() => { for (const one of document.querySelectorAll('details.more')) one.open = true; }"
+SCREENS = screens(390, 1024, 1440)
 
 pytestmark = pytest.mark.ecosystem
 
@@ -78,13 +79,14 @@ def tile(page: Any) -> str:
 def set_field(page: Any, key: str, value: str) -> None:
     """Move a field as a person does: type, tick, switch."""
     box = page.locator(f"[id='field-{key}']")
+    page.evaluate(UNFOLD)
     if key == "spot":
         box.set_checked(value == "on")
         return
+    if box.evaluate("e => e.tagName") == "SELECT":
+        box.select_option(value)
+        return
     if box.evaluate("e => e.tagName") == "SUMMARY":
-        more = page.locator("details.more")
-        if more.get_attribute("open") is None:
-            more.locator("summary").first.click()
         if box.evaluate("e => !e.parentElement.open"):
             box.click()
         listed, forbids = value.removeprefix("!").split(","), value.startswith("!")
@@ -123,6 +125,7 @@ def test_every_field_shows_the_plan_of_its_setting(opened: Any, folder: Path) ->
 def test_no_tick_is_refused_at_its_list_until_one_is_ticked(opened: Any) -> None:
     """`None` means no provider and not all; the plan stays, a reload too, and one tick gives the plan of that one."""
     opened.select_option("#reference", label="before the last change")
+    opened.evaluate(UNFOLD)
     opened.click("#field-providers")
     none = opened.get_by_label("None of Providers")
     none.click()
@@ -256,8 +259,9 @@ def test_a_dropped_config_is_the_model(opened: Any, tmp_path: Path) -> None:
 
 def test_everything_works_by_keyboard(opened: Any) -> None:
     """Tab reaches every field and button, arrows move the slider, Enter pins; each focus can be seen."""
+    opened.evaluate(UNFOLD)
     reached = set()
-    for _ in range(90):
+    for _ in range(120):
         opened.keyboard.press("Tab")
         name = opened.evaluate("document.activeElement.id")
         reached.add(name)
@@ -276,12 +280,12 @@ def test_everything_works_by_keyboard(opened: Any) -> None:
     assert fields | {"within", "pin", "reference", "theme", "command"} <= reached
 
 
-@pytest.mark.parametrize("opened", SCREENS, indirect=True, ids=["narrow", "narrow-dark", "wide", "wide-dark"])
+@pytest.mark.parametrize("opened", SCREENS, indirect=True, ids=screen_name)
 def test_it_fits_the_screen(opened: Any) -> None:
     """Nothing is wider than the screen, and no text of a picture is smaller than 9 pixels."""
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
     small = opened.evaluate("""() => [...document.querySelectorAll('svg text')]
-      .filter((t) => t.getBoundingClientRect().height < 9).map((t) => t.textContent)""")
+      .filter((t) => t.getClientRects().length && t.getBoundingClientRect().height < 9).map((t) => t.textContent)""")
     assert small == []
 
 
@@ -307,7 +311,7 @@ def test_names_start_no_script_and_several_jobs_have_a_timetable(browser: Any, t
         page = browser.new_page()
         said = watch(page)
         page.goto(address)
-        page.wait_for_selector("#figure-timetable svg", timeout=120_000)
+        page.wait_for_selector("#figure-timetable svg", state="attached", timeout=120_000)
         assert page.inner_text("h1") == HOSTILE and page.locator("b").count() == 0
         assert page.evaluate("document.scripts.length") == 2
         assert page.locator("#facts h3").count() == 2
@@ -315,6 +319,43 @@ def test_names_start_no_script_and_several_jobs_have_a_timetable(browser: Any, t
         page.wait_for_selector("#curve svg", timeout=120_000)
         page.close()
         assert said == []
+
+
+def test_the_table_of_other_ways_is_sorted_and_says_why_not(opened: Any) -> None:
+    """A heading sorts, the plan is a row, every GPU and provider comes when asked, and a GPU is explained."""
+    rows = opened.locator("#others-table tbody tr")
+    assert opened.locator("#others-table tr.me").count() == 1
+    opened.click("#others-all")
+    opened.wait_for_selector("#others-lead:has-text('rows')")
+    totals = [float(one.replace("$", "").replace(",", "")) for one in rows.locator("td:nth-child(4)").all_inner_texts()]
+    assert totals == sorted(totals) and len(totals) >= 2
+    opened.get_by_role("button", name="total").click()
+    assert opened.locator("th[aria-sort=descending]").count() == 1
+    opened.select_option("#why-gpu", "H100-80GB")
+    opened.get_by_role("button", name="Explain").click()
+    opened.wait_for_selector("#why-answer:has-text('H100-80GB')")
+
+
+def test_one_change_is_tried_undone_and_gone_back_from(opened: Any) -> None:
+    """`Try` makes the change, the strip says what it did, and the browser's Back is the same step as Undo."""
+    start = tile(opened)
+    opened.locator("#could-list button").first.click()
+    settle(opened)
+    assert "in place of" in opened.inner_text("#strip-text") or "$" in opened.inner_text("#strip-text")
+    assert "#" in opened.url
+    opened.go_back()
+    settle(opened)
+    assert tile(opened) == start and opened.is_disabled("#undo")
+
+
+def test_no_plan_has_buttons_that_give_one(opened: Any) -> None:
+    """A deadline that no plan keeps shows the smallest changes; the first button gives a plan."""
+    set_field(opened, "deadline", "0.01h")
+    settle(opened, PLANNED)
+    assert "Why there is no plan" in opened.inner_text("#could-title")
+    opened.locator("#could-list button").first.click()
+    settle(opened, PLANNED)
+    assert tile(opened).startswith("$")
 
 
 def test_a_server_that_ends_is_reported_and_the_page_recovers(browser: Any, folder: Path) -> None:
@@ -328,6 +369,7 @@ def test_a_server_that_ends_is_reported_and_the_page_recovers(browser: Any, fold
         set_field(page, "deadline", "2h")
         page.wait_for_selector("#banner:not([hidden])")
         assert "does not answer" in page.inner_text("#banner") and "deadline=2h" in page.url
+        assert page.locator("body.dead").count() == 1
     with served("s.yaml", "--port", address.rpartition(":")[2].rstrip("/"), cwd=folder):
         page.reload()
         settle(page)

@@ -12,7 +12,7 @@ from planner.documents.overrides import override
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.web.job_fields import locate
-from planner.web.setting_fields import Refusal, controls_of, settings_of
+from planner.web.setting_fields import Refusal, controls_of, settings_of, values_of
 from tests.helpers.pages import CALM, MOVES, OFFICE, OFFICE_MOVES, PROMPT_MOVES, PROMPTS, opened
 from tests.helpers.reports import HOSTILE, small_scenario
 
@@ -51,6 +51,23 @@ def test_an_emptied_limit_is_no_limit(key: str) -> None:
     (setting,) = settings_of(controls_of(limited), {key: ""}).values()
     assert setting.endswith("=null")
     assert getattr(change_scenario(limited, [setting]).limits, setting.removeprefix("limits.").split("=")[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        ("--set jobs.0.deadline=2.5h --set 'limits.gpus.forbid=[RTX3090]'", {"deadline": "2.5h", "gpus": "!RTX3090"}),
+        ("jobs.tune.techniques.weight_bits=[16]", {"weight_bits": "16"}),
+        ("limits.spot=false", {"spot": "off"}),
+        ("--set limits.max_gpus=null", {"max_gpus": ""}),
+        ("limits.vram_headroom=0.1", None),
+    ],
+)
+def test_a_button_makes_the_settings_that_an_answer_names(
+    scenario: object, settings: str, values: dict[str, str] | None
+) -> None:
+    """Settings of an answer become values of fields; without a field for one there is no button."""
+    assert values_of(controls_of(scenario), settings, ["tune"]) == values  # type: ignore[arg-type]
 
 
 @given(text=st.text(max_size=60), key=st.sampled_from(["tokens", "deadline", "budget", "max_gpus", "prices", "model"]))

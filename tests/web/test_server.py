@@ -246,7 +246,7 @@ def test_the_policy_of_the_page_admits_its_own_script_alone(page: Page) -> None:
     policy = first.headers["content-security-policy"]
     assert "unsafe" not in policy and "default-src 'none'" in policy and "connect-src 'self'" in policy
     nonce = re.search(r"script-src 'nonce-([\w-]+)'", policy)
-    assert nonce is not None and f'<script nonce="{nonce[1]}">' in first.text
+    assert nonce is not None and f'<script type="module" nonce="{nonce[1]}" src="/js/app.js">' in first.text
     assert second.headers["content-security-policy"] != policy
     assert not re.search(r"\son\w+=|javascript:|\sstyle=", first.text.partition("<script")[0])
     assert "http://" not in first.text.replace("http://www.w3.org/2000/svg", "")

@@ -26,7 +26,6 @@
       setTimeout(() => { button.textContent = name; }, 2000);
     });
   }
-  addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) if (!one.closest("#exports")) one.open = true; });
 
   const found = data.frontier;
   if (!found || !found.points.length) return;
