@@ -188,3 +188,36 @@ def test_what_a_step_depends_on_is_not_shared() -> None:
         data = {**spot_jobs(1), "jobs": [base, {**base, "name": "other", **change}]}
         one, other = prepare(planner.build_scenario(data)).candidates
         assert one.physics.ways is not other.physics.ways, change
+
+
+@pytest.mark.slow
+def test_jobs_that_are_not_compared_keep_what_their_notes_and_limits_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut portfolio has every field of one that keeps all rows: ties, spot, a limit that binds, an old price."""
+    monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
+    spot = {**RENTED, "provider": "s", "spot_usd_per_hour": 0.3}
+    twin = {**RENTED, "provider": "t", "spot_usd_per_hour": 0.05}  # an outlier
+    old = {**RENTED, "provider": "o", "usd_per_hour": 0.4, "date": "2025-01-01"}
+    new = {**RENTED, "provider": "n", "usd_per_hour": 1.9, "date": "2026-11-01"}
+    scenario = portfolio(3, limits={"budget_usd": 60, "max_price_age": "60d"}, solve={})
+    offers = read({"name": "s", "offers": [RENTED, FAST, spot, twin, old, new], "jobs": [JOB]}).offers
+    scenario, options = scenario.model_copy(update={"offers": offers}), SolveOptions(as_of=AS_OF)
+    cut = prepare(scenario.on_day(AS_OF), library(), only_plan=True)
+    full = prepare(scenario.on_day(AS_OF), library())
+    assert cut.is_cut and not full.is_cut
+    assert all(len(one.table) < len(other.table) for one, other in zip(cut.candidates, full.candidates, strict=True))
+    one, other = solve_prepared(cut, options), solve_prepared(full, options)
+    assert one.model_dump(exclude={"seconds"}) == other.model_dump(exclude={"seconds"})
+    assert any(job.binding or job.notes for job in other.jobs)
+
+
+def test_what_hundreds_of_jobs_rest_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no row but those of the program is kept."""
+    monkeypatch.setattr(slimming, "MANY_JOBS", 2)
+    scenario, options = portfolio(3, schedule="side_by_side"), SolveOptions(as_of=AS_OF)
+    slim = solve_prepared(prepare(scenario, library()), options)
+    monkeypatch.setattr(slimming, "MANY_JOBS", 100)
+    full = solve_prepared(prepare(scenario, library()), options)
+    assert [job.evidence and job.evidence.speed for job in slim.jobs] == [
+        job.evidence and job.evidence.speed for job in full.jobs
+    ]
+    assert slim.jobs[0].evidence is not None
