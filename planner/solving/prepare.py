@@ -326,8 +326,9 @@ def prepare(
         before = None
     shared = build_shared_limits(scenario, market)
     is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
-    has_others = are_compared(scenario.jobs) or scenario.needs_timetable or scenario.limits.fallbacks > 0
-    is_cut = is_slim or (only_plan and not has_others)
+    # Dominance bounds dollars: of hours those of drawn runs are known later.
+    in_dollars = scenario.objective_kind == "cost" and not scenario.needs_timetable and not scenario.limits.fallbacks
+    is_cut = is_slim or (only_plan and in_dollars and not are_compared(scenario.jobs))
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     wanted = _Wanted(waiting_usd, is_slim, is_cut, with_policies)
     candidates, screened = _candidates_and_screens(scenario, market, library, before, wanted, executor)
