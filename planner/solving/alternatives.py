@@ -21,7 +21,14 @@ from planner.library.schema import Library
 from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
+from planner.results.plan_parts import (
+    WAYS_BEYOND_TYPICAL_STOCK,
+    FurtherWay,
+    Infeasible,
+    Option,
+    Relaxation,
+    describe_machines,
+)
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
@@ -475,7 +482,10 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
             job.model_copy(update={"fallbacks": ways_of_job.ways})
             for job, ways_of_job in zip(plan.jobs, found, strict=True)
         )
-        return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs, solver_versions())})
+        beyond = [job.name for job in jobs if not all(way.keeps_typical_stock for way in job.fallbacks)]
+        note = (f"further ways of {', '.join(beyond)} {WAYS_BEYOND_TYPICAL_STOCK}",) if beyond else ()
+        update = {"jobs": jobs, "warnings": (*plan.warnings, *note)}
+        return plan.model_copy(update={**update, "inputs": build_inputs(scenario, jobs, solver_versions())})
     facts = {
         name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
     }
@@ -537,6 +547,7 @@ def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
         more_usd=(other.cost_usd.expected if other.cost_usd else 0.0) - paid,
         jobs=tuple(job.model_dump(mode="json", by_alias=True) for job in other.jobs),
         reservations=other.reservations,
+        keeps_typical_stock=other.keeps_typical_stock,
     )
 
 
