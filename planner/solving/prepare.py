@@ -324,11 +324,10 @@ def prepare(
     _check_requests(scenario, market, library)
     if before is not None and (before.is_cut or len(before.candidates) != len(scenario.jobs)):
         before = None
-    shared = build_shared_limits(scenario, market)
-    is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
-    # Dominance bounds dollars: of hours those of drawn runs are known later.
-    in_dollars = scenario.objective_kind == "cost" and not scenario.needs_timetable and not scenario.limits.fallbacks
-    is_cut = is_slim or (only_plan and in_dollars and not are_compared(scenario.jobs))
+    is_slim = (
+        may_be_slim and is_large(scenario) and starts_at_once(scenario, market, build_shared_limits(scenario, market))
+    )
+    is_cut = is_slim or (only_plan and _may_be_cut(scenario))
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     wanted = _Wanted(waiting_usd, is_slim, is_cut, with_policies)
     candidates, screened = _candidates_and_screens(scenario, market, library, before, wanted, executor)
@@ -345,6 +344,15 @@ def prepare(
     raise_faults(faults, ScenarioError)
     _check_terms(scenario.name, candidates, screened, market)
     return PreparedScenario(scenario, library, market, candidates, screened, is_slim, is_cut, with_policies)
+
+
+def _may_be_cut(scenario: Scenario) -> bool:
+    """Return whether a plan reads but some rows of each job: of jobs that are not compared, in dollars.
+
+    Bounds of hours are no bounds of those of drawn runs.
+    """
+    in_dollars = scenario.objective_kind == "cost" and not scenario.needs_timetable
+    return in_dollars and not scenario.limits.fallbacks and not are_compared(scenario.jobs)
 
 
 def check_is_definite(scenario: Scenario) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,9 @@ from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
 
+MANY = {"architecture": "llama-2-7b", "deadline": "48h", "techniques": {"method": "lora"}}
+OFFER = {"provider": "p", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.9}
+SPOT = {"spot_usd_per_hour": 0.6}
 FAST = {**RENTED, "provider": "q", "gpus": 2, "usd_per_hour": 4.2}
 
 
@@ -95,6 +103,31 @@ def test_a_plan_is_the_same_whatever_workers_prepare_its_jobs(monkeypatch: pytes
     here = planner.solve(scenario, options, library())
     there = planner.solve(scenario, options, library(), executor=PickledExecutor())
     assert there.model_dump(exclude={"seconds"}) == here.model_dump(exclude={"seconds"})
+
+
+@pytest.mark.ecosystem
+def test_a_dask_cluster_prepares_the_same_plan(tmp_path: Path) -> None:
+    """By its executor in Python, and by its address on the command line, as two processes and as one do."""
+    distributed = pytest.importorskip("distributed")
+    jobs = [{**MANY, "name": f"job-{k}", "work": {"tokens": (1 + k) * 1e6}} for k in range(10)]
+    file = tmp_path / "many.yaml"
+    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": [OFFER, {**OFFER, "provider": "s", **SPOT}]}))
+
+    def answer(*words: str) -> Any:
+        command = [sys.executable, "-m", "planner", "solve", str(file), "--as-of", "2026-11-21", "--json", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        return {key: value for key, value in json.loads(done.stdout).items() if key != "seconds"}
+
+    alone = answer("--workers", "1")
+    assert answer("--workers", "2") == alone
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert answer("--cluster", cluster.scheduler_address) == alone
+        with distributed.Client(cluster) as client:
+            options = SolveOptions(as_of=date(2026, 11, 21))
+            plan = planner.solve(str(file), options, executor=client.get_executor())
+    assert {
+        key: value for key, value in json.loads(plan.model_dump_json(by_alias=True)).items() if key != "seconds"
+    } == alone
 
 
 @pytest.mark.slow
