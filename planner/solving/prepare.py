@@ -161,12 +161,13 @@ def are_compared(jobs: Sequence[object]) -> bool:
     return len(jobs) <= MOST_COMPARED
 
 
-def is_large(scenario: Scenario) -> bool:
+def is_large(scenario: Scenario, market: Market) -> bool:
     """Return whether a scenario has so many jobs that only its strict optimum is looked for.
 
     Jobs over time need other candidates too: dominance is another one there.
     """
-    return len(scenario.jobs) > MANY_JOBS and not scenario.needs_timetable
+    many = len(scenario.jobs) > MANY_JOBS and not scenario.needs_timetable
+    return many and starts_at_once(scenario, market, build_shared_limits(scenario, market))
 
 
 def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> bool:
@@ -324,9 +325,7 @@ def prepare(
     _check_requests(scenario, market, library)
     if before is not None and (before.is_cut or len(before.candidates) != len(scenario.jobs)):
         before = None
-    is_slim = (
-        may_be_slim and is_large(scenario) and starts_at_once(scenario, market, build_shared_limits(scenario, market))
-    )
+    is_slim = may_be_slim and is_large(scenario, market)
     is_cut = is_slim or (only_plan and _may_be_cut(scenario))
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     wanted = _Wanted(waiting_usd, is_slim, is_cut, with_policies)

@@ -125,9 +125,7 @@ def test_a_dask_cluster_prepares_the_same_plan(tmp_path: Path) -> None:
         with distributed.Client(cluster) as client:
             options = SolveOptions(as_of=date(2026, 11, 21))
             plan = planner.solve(str(file), options, executor=client.get_executor())
-    assert {
-        key: value for key, value in json.loads(plan.model_dump_json(by_alias=True)).items() if key != "seconds"
-    } == alone
+    assert json.loads(plan.model_dump_json(by_alias=True)) == alone | {"seconds": plan.seconds}
 
 
 @pytest.mark.slow
