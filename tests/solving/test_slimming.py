@@ -24,7 +24,6 @@ from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
 
 MANY = {"architecture": "llama-2-7b", "deadline": "48h", "techniques": {"method": "lora"}}
 OFFER = {"provider": "p", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.9}
-SPOT = {"spot_usd_per_hour": 0.6}
 FAST = {**RENTED, "provider": "q", "gpus": 2, "usd_per_hour": 4.2}
 
 
@@ -111,7 +110,7 @@ def test_a_dask_cluster_prepares_the_same_plan(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     jobs = [{**MANY, "name": f"job-{k}", "work": {"tokens": (1 + k) * 1e6}} for k in range(10)]
     file = tmp_path / "many.yaml"
-    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": [OFFER, {**OFFER, "provider": "s", **SPOT}]}))
+    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": [OFFER, {**OFFER, "provider": "s", "spot_usd_per_hour": 0.6}]}))
 
     def answer(*words: str) -> Any:
         command = [sys.executable, "-m", "planner", "solve", str(file), "--as-of", "2026-11-21", "--json", *words]
