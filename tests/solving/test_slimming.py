@@ -110,7 +110,8 @@ def test_a_dask_cluster_prepares_the_same_plan(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     jobs = [{**MANY, "name": f"job-{k}", "work": {"tokens": (1 + k) * 1e6}} for k in range(10)]
     file = tmp_path / "many.yaml"
-    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": [OFFER, {**OFFER, "provider": "s", "spot_usd_per_hour": 0.6}]}))
+    offers = [OFFER, {**OFFER, "provider": "s", "spot_usd_per_hour": 0.6}]
+    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": offers}))
 
     def answer(*words: str) -> Any:
         command = [sys.executable, "-m", "planner", "solve", str(file), "--as-of", "2026-11-21", "--json", *words]
