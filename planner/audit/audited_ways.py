@@ -83,7 +83,8 @@ def _way(
         yield Violation(job.name, f"{what}.jobs", f"the job {job.name}", None)
         return
     figures = plan_figures(jobs, way.reservations)
-    other = plan.model_copy(update={**figures, "baseline": None, "faster": (), "infeasible": None})
+    update = {"baseline": None, "faster": (), "infeasible": None, "keeps_typical_stock": way.keeps_typical_stock}
+    other = plan.model_copy(update={**figures, **update})
     for found in audit_jobs(other, reduced):
         yield Violation(found.job or job.name, f"{what}: {found.what}", found.expected, found.found)
     for name in ("provider", "gpu", "gpus", "runs_at_once"):

@@ -33,6 +33,8 @@ BEYOND_TYPICAL_STOCK = (
 )
 """What a plan says that rents more side by side than typical; it is infeasible by this guess alone."""
 
+WAYS_BEYOND_TYPICAL_STOCK = "rent more than limits.typical_stock (a prior): check that so many GPUs can be booked"
+"""What is said of further ways of which no plan keeps the typical stock."""
 TYPICAL_STOCK_HOLDS = "stock unknown, so limits.typical_stock (a prior) holds"
 """How a plan begins to say what it would have rented more of."""
 
@@ -523,6 +525,8 @@ class FurtherWay(Part):
     jobs: tuple[dict[str, Any], ...]
     """All jobs of that plan, in the form of `jobs`."""
     reservations: tuple[Reservation, ...] = ()
+    keeps_typical_stock: bool = True
+    """Whether the training jobs of that plan rent no more side by side than `limits.typical_stock`."""
 
 
 # Small HTML tables and pictures for results in a notebook.

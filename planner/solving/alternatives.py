@@ -21,13 +21,27 @@ from planner.library.schema import Library
 from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
+from planner.results.plan_parts import (
+    WAYS_BEYOND_TYPICAL_STOCK,
+    FurtherWay,
+    Infeasible,
+    Option,
+    Relaxation,
+    describe_machines,
+)
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import COST, LAST
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks, typical_stock
+from planner.solving.prepare import (
+    CandidateObjective,
+    PreparedScenario,
+    prepare,
+    promising_rows,
+    shared_peaks,
+    typical_stock,
+)
 from planner.solving.resolve import (
     ResolvedPlan,
     describe_candidate,
@@ -38,7 +52,10 @@ from planner.solving.resolve import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from planner.candidates.spot_candidates import SpotChoice
+    from planner.scenario.limits import Limits
 
 
 # The best alternatives of a plan by method, GPU and provider, and whether they really differ from it.
@@ -241,8 +258,31 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
     return tuple(found)
 
 
+BOUND_ROUNDING = 1e-6
+"""Relative: rounding puts a bound above what it bounds, or hours above a deadline, by less."""
 FASTER = {"half the time": 0.55, "a quarter": 0.275}
 """Trades that a plan of least cost shows, as shares of its hours at the confidence: each to within a tenth."""
+
+
+def screen_up_to(
+    prepared: PreparedScenario, candidates: JobCandidates, limits: Limits, known: CandidateTable
+) -> tuple[CandidateTable, Integers, Mapping[int, SpotChoice]]:
+    """Return what `screen` finds best within stricter limits: table, rows of `candidates` and choices.
+
+    Of the screened candidates of the job those that are `known` keep them at their least spot share. Whatever cannot
+    cost less than the best of these is not screened again. Hours are not bounded this way: those of drawn runs may be
+    fewer than those of their means.
+    """
+    objective, rows, scope = CandidateObjective.of(prepared.scenario), np.arange(len(candidates.table)), BEST
+    if not objective.by_time:
+        value = objective.values(known, known.share_low)
+        affordable = known.late_cost_usd(known.share_low) <= objective.budget_usd
+        least = float(np.min(value[affordable], initial=np.inf))
+        least += BOUND_ROUNDING * max(1.0, least)
+        rows, scope = promising_rows(candidates, objective, least), replace(BEST, below=least)
+    some = candidates.rows(rows)
+    found = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
+    return found.table, rows[found.rows], found.spot
 
 
 def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
@@ -252,20 +292,22 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     those of the plan. By the end of a policy its deadline is meant, which it keeps at the confidence or better.
     """
     candidates, market, objective = prepared.candidates[0], prepared.market, CandidateObjective.of(prepared.scenario)
-    limits, library, waiting_usd = prepared.scenario.limits, prepared.library, objective.waiting_usd
+    limits, screened = prepared.scenario.limits, prepared.screened[0].table
     found: dict[tuple[int, float, float], Option] = {}
     for label, part in () if objective.by_time else FASTER.items():
         deadline = part * hours + candidates.job.start_slack_hours
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
-        earlier = screen(replace(candidates, job=job), market, limits, library, True, waiting_usd, BEST)
-        value, share = objective.best(earlier.table)
+        in_time = screened.late_hours(0.0) <= part * hours * (1 - BOUND_ROUNDING)
+        known = screened.rows(in_time & (screened.share_low <= 0))
+        table, rows, policies = screen_up_to(prepared, replace(candidates, job=job), limits, known)
+        value, share = objective.best(table)
         if not np.isfinite(value).any():  # nothing ends so early
             continue
-        best = int(np.lexsort((late := earlier.table.late_hours(share), value))[0])
-        option = option_at(label, candidates, market, (earlier.table, best, float(share[best])))
-        ends = part * hours if best in earlier.spot else float(late[best])
+        best = int(np.lexsort((late := table.late_hours(share), value))[0])
+        option = option_at(label, candidates, market, (table, best, float(share[best])))
+        ends = part * hours if best in policies else float(late[best])
         option = option.model_copy(update={"hours_at_confidence": ends})
-        found.setdefault((int(earlier.rows[best]), float(share[best]), ends), option)
+        found.setdefault((int(rows[best]), float(share[best]), ends), option)
     return tuple(found.values())
 
 
@@ -456,7 +498,10 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
             job.model_copy(update={"fallbacks": ways_of_job.ways})
             for job, ways_of_job in zip(plan.jobs, found, strict=True)
         )
-        return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs, solver_versions())})
+        beyond = [job.name for job in jobs if not all(way.keeps_typical_stock for way in job.fallbacks)]
+        note = (f"further ways of {', '.join(beyond)} {WAYS_BEYOND_TYPICAL_STOCK}",) if beyond else ()
+        update = {"jobs": jobs, "warnings": (*plan.warnings, *note)}
+        return plan.model_copy(update={**update, "inputs": build_inputs(scenario, jobs, solver_versions())})
     facts = {
         name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
     }
@@ -518,6 +563,7 @@ def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
         more_usd=(other.cost.expected if other.cost else 0.0) - paid,
         jobs=tuple(job.model_dump(mode="json", by_alias=True) for job in other.jobs),
         reservations=other.reservations,
+        keeps_typical_stock=other.keeps_typical_stock,
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
@@ -19,7 +18,7 @@ from planner.results.plan_parts import describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
-from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare, promising_rows
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.units import DAY_HOURS
 
@@ -135,17 +134,6 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
     return tuple(found)
 
 
-def promising_rows(candidates: JobCandidates, objective: CandidateObjective, goal: float) -> Integers:
-    """Return the rows whose objective may lie below a goal if limits are lifted.
-
-    Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both (and
-    without the budget) cannot become the best when a limit is lifted.
-    """
-    without_budget = replace(objective, budget_usd=math.inf)
-    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
-    return np.flatnonzero(lower_bound < goal)
-
-
 def _best_without(
     prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit, goal: float
 ) -> float:
@@ -173,20 +161,6 @@ def _best_without(
     scope = replace(LEAST_DOLLARS, below=goal, alone=True)
     table = screen(candidates, market, after.limits, library, screens_method, waiting, scope).table
     return float(np.min(objective.best(table)[0], initial=np.inf))
-
-
-def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:
-    """Return an objective (n,) that no switching policy on spot beats: all work at the spot price, nothing lost.
-
-    It is nan where no policy is followed, because hours are minimised.
-    """
-    if objective.waiting_usd is None:
-        return np.full(len(candidates.table), np.nan)
-    table, hours = candidates.table, candidates.hours
-    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
-    return np.asarray(
-        table.fixed_usd + table.penalty_usd + price * hours.group_run + objective.usd_per_hour * hours.run
-    )
 
 
 # Prices that a plan should not rest on: spot prices far below those of the same instance elsewhere, and old ones.

@@ -22,7 +22,7 @@ from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAd
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import SpotShare
-from planner.solving.alternatives import nothing_there, option_at, with_excluded_methods
+from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
 from planner.solving.infeasibility.relaxations import setting_path
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
@@ -117,12 +117,13 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         ("on demand", chosen.spot_share > 0, {"spot_share": SpotShare(max=0.0)}, "limits.spot=false"),
     )
     candidates, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
-    found = []
+    screened, found = prepared.screened[job].table, []
+    of_tier = np.asarray([offer.tier != "community" for offer in prepared.market.offers], dtype=bool)
+    known = {"secure": of_tier[screened.offer], "on demand": screened.share_low <= 0}
     for label, is_risk, change, setting in ways:
         if not is_risk or (label == "on demand" and limits.spot_share.min > 0):
             continue
-        stricter = limits.model_copy(update=change)
-        table = screen(candidates, prepared.market, stricter, prepared.library, True, objective.waiting_usd, BEST).table
+        table, *_ = screen_up_to(prepared, candidates, limits.model_copy(update=change), screened.rows(known[label]))
         value, share = objective.best(table)
         if not np.isfinite(value).any():
             found.append(nothing_there(label, setting))

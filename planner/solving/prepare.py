@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Floats
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.export_placement import export_fault
@@ -145,11 +145,11 @@ class CandidateObjective:
         return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.formula else 'less'}"
 
 
-# Portfolios of very many jobs: of each job only what the program needs is kept, so that memory holds them all.
+# Portfolios of many jobs: of each job only what the program and its notes need is kept, so that memory holds them all.
 
 
 MANY_JOBS = 100
-"""More jobs than these are kept slim: each takes about 9 MB otherwise, on the shipped market."""
+"""Of more jobs than these neither ties nor the luck that jobs share are looked at: that takes minutes."""
 
 
 MOST_COMPARED = 12
@@ -161,12 +161,13 @@ def are_compared(jobs: Sequence[object]) -> bool:
     return len(jobs) <= MOST_COMPARED
 
 
-def is_large(scenario: Scenario) -> bool:
-    """Return whether a scenario has so many jobs that only what the program needs is kept.
+def is_large(scenario: Scenario, market: Market) -> bool:
+    """Return whether a scenario has so many jobs that only its strict optimum is looked for.
 
     Jobs over time need other candidates too: dominance is another one there.
     """
-    return len(scenario.jobs) > MANY_JOBS and not scenario.needs_timetable
+    many = len(scenario.jobs) > MANY_JOBS and not scenario.needs_timetable
+    return many and starts_at_once(scenario, market, build_shared_limits(scenario, market))
 
 
 def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> bool:
@@ -177,21 +178,85 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
     return not (limits.limit_one_time or reserved)
 
 
-def slim(
-    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits, typical: TypicalPeaks | None
-) -> tuple[JobCandidates, ScreenedCandidates]:
-    """Return both with the rows that the program of all jobs needs; unchanged where no row is within the limits."""
-    if not len(screened.table):
-        return candidates, screened
-    kinds = None if typical is None else typical.kind
-    found = screened.select(find_undominated(screened.table, shared, kinds=kinds))
-    rows, places = np.unique(found.rows, return_inverse=True)
-    return candidates.rows(rows).with_used_configurations(), replace(
+class _Needs(NamedTuple):
+    """What the program of all jobs, and the notes of each, read of the rows of one job."""
+
+    shared: SharedLimits
+    typical: TypicalPeaks | None
+    objective: CandidateObjective
+    market: Market
+    breaks_ties: bool
+    has_notes: bool
+
+    def cut(self, candidates: JobCandidates, screened: ScreenedCandidates) -> tuple[JobCandidates, ScreenedCandidates]:
+        """Return both with the rows that are read; unchanged where no row is within the limits.
+
+        A row that is dominated here is dominated in each program of fewer limits, too, by a row that is kept.
+        """
+        if not len(screened.table):
+            return candidates, screened
+        kinds = None if self.typical is None else self.typical.kind
+        found = screened.select(find_undominated(screened.table, self.shared, self.breaks_ties, kinds))
+        rows = found.rows
+        if self.has_notes:
+            rows = np.append(rows, np.flatnonzero(self._in_notes(candidates, screened)))
+        rows = np.unique(rows)
+        return candidates.rows(rows).with_used_configurations(), _with_rows(found, screened, candidates, rows)
+
+    def _in_notes(self, candidates: JobCandidates, screened: ScreenedCandidates) -> Flags:
+        """Return the rows (n,) of the uncut table that notes compare a plan with.
+
+        These may be better without a limit, have a price that is left out for its age, or may be the best of those
+        whose spot price is no outlier.
+        """
+        market, offer = self.market, candidates.table.offer
+        value = self.objective.best(screened.table)[0]
+        best, usual = float(np.min(value, initial=np.inf)), ~market.is_outlier
+        found: Flags = market.is_outdated[offer]
+        found[promising_rows(candidates, self.objective, best)] = True
+        if not usual.all():
+            best = float(np.min(value[usual[screened.table.offer]], initial=np.inf))
+            may_be_best = np.zeros(len(found), dtype=bool)
+            may_be_best[promising_rows(candidates, self.objective, np.nextafter(best, np.inf))] = True
+            found |= may_be_best & usual[offer]
+        return found
+
+
+def _with_rows(
+    found: ScreenedCandidates, screened: ScreenedCandidates, candidates: JobCandidates, rows: Integers
+) -> ScreenedCandidates:
+    """Return the selected rows of screened candidates of which the uncut table keeps `rows` (k,) alone."""
+    return replace(
         found,
-        rows=places.astype(np.int64),
+        rows=np.searchsorted(rows, found.rows),
         lateness=found.lateness[rows],
         dropped=len(candidates.table) - len(rows),
         dominated=len(screened.table) - len(found.table),
+    )
+
+
+def promising_rows(candidates: JobCandidates, objective: CandidateObjective, goal: float) -> Integers:
+    """Return the rows whose objective may lie below a goal if limits are lifted.
+
+    Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both (and
+    without the budget) cannot become the best when a limit is lifted.
+    """
+    without_budget = replace(objective, budget_usd=math.inf)
+    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
+    return np.flatnonzero(lower_bound < goal)
+
+
+def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:
+    """Return an objective (n,) that no switching policy on spot beats: all work at the spot price, nothing lost.
+
+    It is nan where no policy is followed, because hours are minimised.
+    """
+    if objective.waiting_usd is None:
+        return np.full(len(candidates.table), np.nan)
+    table, hours = candidates.table, candidates.hours
+    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
+    return np.asarray(
+        table.fixed_usd + table.penalty_usd + price * hours.group_run + objective.usd_per_hour * hours.run
     )
 
 
@@ -204,7 +269,8 @@ class PreparedScenario:
     market: Market
     candidates: tuple[JobCandidates, ...]
     screened: tuple[ScreenedCandidates, ...]
-    is_slim: bool = False  # of each job only what the program needs is kept
+    is_slim: bool = False  # neither ties, nor the luck that jobs share, nor other ways are looked at
+    is_cut: bool = False  # of each job only the rows are kept that the program and its notes need
     has_policies: bool = True  # where the objective lets candidates on spot follow them
     names_others: bool = True  # a plan also names other ways to run its jobs; a variant is asked for its figures alone
 
@@ -226,6 +292,7 @@ def prepare(
     with_policies: bool = True,
     may_be_slim: bool = True,
     executor: Executor | None = None,
+    only_plan: bool = False,
 ) -> PreparedScenario:
     """Return the candidates of every job on the scenario's market, screened by the job's own limits.
 
@@ -233,7 +300,8 @@ def prepare(
     if offers and prices are the same, a job's candidates if only its deadline changed, screened candidates if no
     limit that filters them changed. `with_policies` False leaves spot to mixes of two markets, where the policies of
     one deadline are not needed. Of hundreds of jobs without time only what the program needs is kept, unless
-    `may_be_slim` is False. The workers of an `executor` make the candidates of several jobs, the same ones.
+    `may_be_slim` is False; with `only_plan` of jobs that are not compared, too, with what the notes of a plan need. The
+    workers of an `executor` make the candidates of several jobs, the same ones.
 
     Raises
     ------
@@ -256,12 +324,12 @@ def prepare(
     _check_gpus(scenario, library)
     market = _market(scenario, library, before)
     _check_requests(scenario, market, library)
-    if before is not None and (before.is_slim or len(before.candidates) != len(scenario.jobs)):
+    if before is not None and (before.is_cut or len(before.candidates) != len(scenario.jobs)):
         before = None
-    shared = build_shared_limits(scenario, market)
-    is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
+    is_slim = may_be_slim and is_large(scenario, market)
+    is_cut = is_slim or (only_plan and _may_be_cut(scenario))
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
-    wanted = _Wanted(waiting_usd, is_slim, with_policies)
+    wanted = _Wanted(waiting_usd, is_slim, is_cut, with_policies)
     candidates, screened = _candidates_and_screens(scenario, market, library, before, wanted, executor)
     faults = [
         no_machine_fault(candidate.job, "ingest")
@@ -274,7 +342,16 @@ def prepare(
         if candidate.exports_nowhere()
     ]
     raise_faults(faults, ScenarioError)
-    return PreparedScenario(scenario, library, market, candidates, screened, is_slim, with_policies)
+    return PreparedScenario(scenario, library, market, candidates, screened, is_slim, is_cut, with_policies)
+
+
+def _may_be_cut(scenario: Scenario) -> bool:
+    """Return whether a plan reads but some rows of each job: of jobs that are not compared, in dollars.
+
+    Bounds of hours are no bounds of those of drawn runs.
+    """
+    in_dollars = scenario.objective_kind == "cost" and not scenario.needs_timetable
+    return in_dollars and not scenario.limits.fallbacks and not are_compared(scenario.jobs)
 
 
 def check_is_definite(scenario: Scenario) -> None:
@@ -391,6 +468,7 @@ class _Wanted(NamedTuple):
 
     waiting_usd: float | None  # dollars that an hour of waiting is worth; None: no policies
     is_slim: bool
+    is_cut: bool
     with_policies: bool
 
 
@@ -460,10 +538,11 @@ def _of_part(
 ) -> FoundOfJobs:
     """Return candidates and screened ones of some jobs; those that differ only in name and times share theirs.
 
-    `places` are in the order of `_by_twins`. Of a slim scenario only what their program needs is kept, and all else is
-    dropped job by job.
+    `places` are in the order of `_by_twins`. Where only what is needed is kept, all else is dropped job by job.
     """
     shared, typical = build_shared_limits(scenario, market), typical_stock(scenario, market)
+    objective, is_slim = CandidateObjective.of(scenario), wanted.is_slim
+    needs = _Needs(shared, typical, objective, market, breaks_ties=not is_slim, has_notes=not is_slim)
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == wanted.with_policies
     shapes = dict[str, JobCandidates]()
@@ -488,7 +567,7 @@ def _of_part(
             else:
                 usd = wanted.waiting_usd
                 found = full, screen(full, market, scenario.limits, library, waiting_usd=usd, scope=scope)
-                found = slim(*found, shared, typical) if wanted.is_slim else found
+                found = needs.cut(*found) if wanted.is_cut else found
             twins.setdefault(job.deadline_hours, found)
             made[index] = _of_job(*found, job, index)
     return made

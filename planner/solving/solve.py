@@ -108,7 +108,7 @@ def _solve(
         several = len(scenario.jobs) > 1  # their search reads from the explanation how much room a budget lacks
         finish = partial(solve_prepared, explains=explains or several)
         return open_choices.solve_open(scenario, job, options, library, started, finish)
-    return solve_prepared(prepare(scenario, library, executor=executor), options, started, explains)
+    return solve_prepared(prepare(scenario, library, executor=executor, only_plan=True), options, started, explains)
 
 
 def _out_of_time(scenario: Scenario, options: SolveOptions) -> Plan:
@@ -173,10 +173,15 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
     best = best_side_by_side if free else optimise
     solved = best(prepared, options) if has_candidates else None
     if free and solved is None:
-        return solve_over_time(prepared, options, started, explains)
+        return solve_over_time(_uncut(prepared), options, started, explains)
     with finishing():
         plan = _plan(prepared, solved, options, perf_counter() - started, explains)
         return _audited(plan, prepared.scenario, prepared.library, options)
+
+
+def _uncut(prepared: PreparedScenario) -> PreparedScenario:
+    """Return the scenario with all candidates of its jobs, made again where some are no longer kept."""
+    return prepare(prepared.scenario, prepared.library, may_be_slim=False) if prepared.is_cut else prepared
 
 
 def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
@@ -252,9 +257,7 @@ def _plan(
         from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 
         def why() -> Infeasible:
-            if not prepared.is_slim:
-                return diagnose(prepared)
-            return diagnose(prepare(prepared.scenario, prepared.library, may_be_slim=False))  # what is too late, too
+            return diagnose(_uncut(prepared))  # what is too late, too
 
         status: Status = "infeasible" if solved is None or solved.choice.first.is_infeasible else "no_plan"
         facts["infeasible"] = if_time(WHY_NONE, why, None) if explains and status == "infeasible" else None
@@ -369,8 +372,11 @@ def _assignment(
     if rooms is not None:
         chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
-    if prepared.is_slim or not prepared.names_others:
-        return made
+    if not prepared.names_others or (prepared.is_slim and not prepared.is_cut):
+        return made  # a variant, or a plan that another one is compared with
+    evidence = find_evidence(prepared, index, made, chosen_row, are_compared(prepared.scenario.jobs))
+    if prepared.is_slim:
+        return made.model_copy(update={"evidence": evidence})  # alternatives are no longer kept
     others: dict[str, Any] = {}
     if are_compared(prepared.scenario.jobs):
         find = partial(_others, prepared, index, made, chosen.recipe, chosen_row, share)
@@ -378,7 +384,7 @@ def _assignment(
     return made.model_copy(
         update={
             **others,
-            "evidence": find_evidence(prepared, index, made, chosen_row, are_compared(prepared.scenario.jobs)),
+            "evidence": evidence,
             "quality": _quality(made, chosen.recipe),
             "purchase": compare_purchase(made, prepared.scenario),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,

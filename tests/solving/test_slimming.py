@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,8 @@ from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
 
+MANY = {"architecture": "llama-2-7b", "deadline": "48h", "techniques": {"method": "lora"}}
+OFFER = {"provider": "p", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.9}
 FAST = {**RENTED, "provider": "q", "gpus": 2, "usd_per_hour": 4.2}
 
 
@@ -95,6 +102,30 @@ def test_a_plan_is_the_same_whatever_workers_prepare_its_jobs(monkeypatch: pytes
     here = planner.solve(scenario, options, library())
     there = planner.solve(scenario, options, library(), executor=PickledExecutor())
     assert there.model_dump(exclude={"seconds"}) == here.model_dump(exclude={"seconds"})
+
+
+@pytest.mark.ecosystem
+def test_a_dask_cluster_prepares_the_same_plan(tmp_path: Path) -> None:
+    """By its executor in Python, and by its address on the command line, as two processes and as one do."""
+    distributed = pytest.importorskip("distributed")
+    jobs = [{**MANY, "name": f"job-{k}", "work": {"tokens": (1 + k) * 1e6}} for k in range(10)]
+    file = tmp_path / "many.yaml"
+    offers = [OFFER, {**OFFER, "provider": "s", "spot_usd_per_hour": 0.6}]
+    file.write_text(json.dumps({"schema": 2, "jobs": jobs, "offers": offers}))
+
+    def answer(*words: str) -> Any:
+        command = [sys.executable, "-m", "planner", "solve", str(file), "--as-of", "2026-11-21", "--json", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        return {key: value for key, value in json.loads(done.stdout).items() if key != "seconds"}
+
+    alone = answer("--workers", "1")
+    assert answer("--workers", "2") == alone
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert answer("--cluster", cluster.scheduler_address) == alone
+        with distributed.Client(cluster) as client:
+            options = SolveOptions(as_of=date(2026, 11, 21))
+            plan = planner.solve(str(file), options, executor=client.get_executor())
+    assert json.loads(plan.model_dump_json(by_alias=True)) == alone | {"seconds": plan.seconds}
 
 
 @pytest.mark.slow
@@ -188,3 +219,36 @@ def test_what_a_step_depends_on_is_not_shared() -> None:
         data = {**spot_jobs(1), "jobs": [base, {**base, "name": "other", **change}]}
         one, other = prepare(planner.build_scenario(data)).candidates
         assert one.physics.ways is not other.physics.ways, change
+
+
+@pytest.mark.slow
+def test_jobs_that_are_not_compared_keep_what_their_notes_and_limits_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut portfolio has every field of one that keeps all rows: ties, spot, a limit that binds, an old price."""
+    monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
+    spot = {**RENTED, "provider": "s", "spot_usd_per_hour": 0.3}
+    twin = {**RENTED, "provider": "t", "spot_usd_per_hour": 0.05}  # an outlier
+    old = {**RENTED, "provider": "o", "usd_per_hour": 0.4, "date": "2025-01-01"}
+    new = {**RENTED, "provider": "n", "usd_per_hour": 1.9, "date": "2026-11-01"}
+    scenario = portfolio(3, limits={"budget_usd": 60, "max_price_age": "60d"}, solve={})
+    offers = read({"name": "s", "offers": [RENTED, FAST, spot, twin, old, new], "jobs": [JOB]}).offers
+    scenario, options = scenario.model_copy(update={"offers": offers}), SolveOptions(as_of=AS_OF)
+    cut = prepare(scenario.on_day(AS_OF), library(), only_plan=True)
+    full = prepare(scenario.on_day(AS_OF), library())
+    assert cut.is_cut and not full.is_cut
+    assert all(len(one.table) < len(other.table) for one, other in zip(cut.candidates, full.candidates, strict=True))
+    one, other = solve_prepared(cut, options), solve_prepared(full, options)
+    assert one.model_dump(exclude={"seconds"}) == other.model_dump(exclude={"seconds"})
+    assert any(job.binding or job.notes for job in other.jobs)
+
+
+def test_what_hundreds_of_jobs_rest_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no row but those of the program is kept."""
+    monkeypatch.setattr(slimming, "MANY_JOBS", 2)
+    scenario, options = portfolio(3, schedule="side_by_side"), SolveOptions(as_of=AS_OF)
+    slim = solve_prepared(prepare(scenario, library()), options)
+    monkeypatch.setattr(slimming, "MANY_JOBS", 100)
+    full = solve_prepared(prepare(scenario, library()), options)
+    assert [job.evidence and job.evidence.speed for job in slim.jobs] == [
+        job.evidence and job.evidence.speed for job in full.jobs
+    ]
+    assert slim.jobs[0].evidence is not None

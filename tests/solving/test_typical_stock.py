@@ -13,7 +13,7 @@ from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
-from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
+from planner.results.plan_parts import BEYOND_TYPICAL_STOCK, WAYS_BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import Scenario
 from tests.helpers.stage_scenarios import JOB, RENTED, library, read, solved
 
@@ -117,6 +117,20 @@ def test_a_plan_that_a_guess_alone_makes_infeasible_is_given_without_it() -> Non
     assert BEYOND_TYPICAL_STOCK in plan.warnings
     text = " ".join(render(plan).split())
     assert text.index("at one time: 2 A100-80GB at one") < text.index(BEYOND_TYPICAL_STOCK) < text.index(" a: ")
+
+
+def test_further_ways_that_no_guess_allows_say_so() -> None:
+    """Without its own provider each of two jobs needs two GPUs of the other, of which one is typical."""
+    scenario = jobs_of(2, {"typical_stock": 1, "fallbacks": 1}, OFFERS["one"], OFFERS["two"])
+    plan = solved(scenario)
+    assert plan.status == "optimal" and plan.keeps_typical_stock
+    assert not any(way.keeps_typical_stock for job in plan.jobs for way in job.fallbacks)
+    assert plan.warnings[-1] == f"further ways of a, b {WAYS_BEYOND_TYPICAL_STOCK}"
+    assert not audit(plan, scenario, library())
+    kept = solved(jobs_of(2, {"typical_stock": 2, "fallbacks": 1}, OFFERS["one"], OFFERS["two"]))
+    assert all(way.keeps_typical_stock for job in kept.jobs for way in job.fallbacks)
+    silent = kept.model_copy(update={"warnings": ()})
+    assert "limits.typical_stock" in " ".join(broken.what for broken in audit(silent, scenario, library()))
 
 
 def test_a_plan_that_exceeds_it_in_silence_fails_its_audit() -> None:
