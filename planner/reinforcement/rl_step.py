@@ -126,7 +126,7 @@ def rollout_seconds(
     waiting = each - seated
     taken_in = float(np.ravel(prompt_seconds(model, hardware, prompt) / answers_per_prompt + stack.request_seconds)[0])
     width = lengths.longest / POINTS
-    longer = lengths.longer_than(np.arange(POINTS + 1) * width)
+    longer = lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
     hazard = 1.0 - longer[1:] / np.maximum(longer[:-1], 1e-300)
     ages = prompt + (np.arange(POINTS) + 0.5) * width
     alike = max(waiting / seated - LIKE_FROM_ROUND, 0.0)

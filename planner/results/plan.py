@@ -244,7 +244,8 @@ class Assignment(Part):
     @property
     def machines_named(self) -> set[tuple[str, str]]:
         """Providers with their GPUs, of the plan and of its other ways."""
-        return {(part.provider, part.gpu) for part in (self, *self.next_best, *self.fallbacks)}
+        others = {(way.provider, way.gpu) for ways in (self.next_best, self.fallbacks) for way in ways}
+        return {(self.provider, self.gpu), *others}
 
     @property
     def offers_named(self) -> set[str]:

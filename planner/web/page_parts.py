@@ -10,6 +10,7 @@ from planner.report import plan_answer, words
 from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
 from planner.report.plan_sections import format_market, format_optimality, format_place
+from planner.report.risks import risks_of
 from planner.report.sweep_text import (
     describe_reasons,
     format_difference,
@@ -77,9 +78,9 @@ METHOD_SETTINGS = {
 
 def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the figures of the bar: name, figure, and what it is measured against."""
-    if len(plan.jobs) != 1 or plan.cost_usd is None or plan.hours is None:
+    if len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
         return plan_words.tiles(plan)[:MOST_TILES]
-    job, cost, hours = plan.jobs[0], plan.cost_usd, plan.hours
+    job, cost, hours = plan.jobs[0], plan.cost, plan.hours
     found = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
     if plan.outlay_usd:
         found.append(("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
@@ -107,7 +108,7 @@ def chips(plan: Plan) -> list[tuple[str, str, str]]:
     proof = format_optimality(plan)
     of = f"{plan.candidates.made:,} candidates of {plan.candidates.offers:,} offers"
     proven = ("good", "proven optimal", of) if proof == "optimal" else ("attention", proof, of)
-    risks = plan_answer.risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 and not plan.is_timetable else []
+    risks = risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 and not plan.is_timetable else []
     return [proven, *(("attention", risk.kind, words.sanitise(risk.text)) for risk in risks)]
 
 

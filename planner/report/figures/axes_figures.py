@@ -86,7 +86,8 @@ def _draw_sweep(ax: Any, found: Sweep) -> None:
 def _draw_tornado(ax: Any, found: Tornado) -> None:
     """Draw a bar from the figure at the lower value to that at the higher one; an end without a plan has none."""
     is_time = found.better == "sooner"
-    base = found.base.hours if is_time else found.base.cost_usd
+    hours = found.base.hours
+    base = found.base.cost_usd if not is_time else hours.expected if hours else None
     if base is None:
         raise NoPlanError("nothing to draw: there is no plan without changes")
     lines = found.lines[:_MOST_BARS]
@@ -94,10 +95,10 @@ def _draw_tornado(ax: Any, found: Tornado) -> None:
         for end, color in ((bar.down, "C0"), (bar.up, "C1")):
             figure = end.hours if is_time else end.cost_usd
             if figure is not None:
-                ax.barh(place, figure - base.expected, left=base.expected, color=color)
+                ax.barh(place, figure - base, left=base, color=color)
             else:
-                ax.text(base.expected, place, end.status, va="center", color=color)
-    ax.axvline(base.expected, color="black", linewidth=1)
+                ax.text(base, place, end.status, va="center", color=color)
+    ax.axvline(base, color="black", linewidth=1)
     ax.set_yticks(range(len(lines)), [name for name, _ in reversed(lines)])
-    unit = "likely hours" if is_time else f"{_COST}; {dollars(base.expected)} without changes"
+    unit = "likely hours" if is_time else f"{_COST}; {dollars(base)} without changes"
     ax.set_xlabel(f"{unit}; blue: {found.by:.0%} less, orange: {found.by:.0%} more")
