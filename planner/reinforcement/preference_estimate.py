@@ -10,7 +10,7 @@ from planner import generation
 from planner.analysis.estimate_question import estimate as estimate_training
 from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
-from planner.documents.validation import name_fix
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
@@ -48,7 +48,7 @@ class PreferenceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    objective: Text = "dpo"
+    objective: Annotated[Text, BeforeValidator(lambda word: find_name(word, OBJECTIVES) or word)] = "dpo"
     """dpo, kto, orpo or simpo."""
     pairs: _Count = 10_000
     """Examples in all: a prompt with a chosen and a rejected answer; for KTO one with a single answer."""

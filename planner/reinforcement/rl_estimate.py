@@ -13,7 +13,7 @@ from planner.analysis.estimate_question import estimate as estimate_training
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
 from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
-from planner.documents.validation import name_fix
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
@@ -71,7 +71,7 @@ class RlSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    algorithm: Text = "grpo"
+    algorithm: Annotated[Text, BeforeValidator(lambda word: find_name(word, ALGORITHMS) or word)] = "grpo"
     """grpo, dapo, rloo, ppo or reinforce++."""
     prompts: _Whole = 128
     """Prompts of a step."""

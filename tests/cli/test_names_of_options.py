@@ -37,6 +37,10 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("estimate", "--weight-format"): (SERVED, "AWQ"),
     ("estimate", "--use"): (SERVED, "Offline"),
     ("estimate", "--framework"): (ESTIMATE, "HF Fused"),
+    ("estimate", "--rl"): (ESTIMATE, "GRPO"),
+    ("estimate", "--rollout-gpu"): ((*ESTIMATE, "--rl", "grpo", "--rollout-gpus", "1"), "rtx 4090"),
+    ("estimate", "--preference"): (ESTIMATE, "DPO"),
+    ("estimate", "--compared-with"): ((*ESTIMATE, "--preference", "dpo"), "Precomputed"),
     ("estimate", "--method"): (ESTIMATE, "LoRA"),
     ("estimate", "--activation-checkpointing"): (ESTIMATE, "Full"),
     ("estimate", "--attention"): (ESTIMATE, "Flash"),
@@ -127,6 +131,7 @@ NO_NAME = {
         "--share",
         "--started",
     ),
+    *("--answers", "--longest-output", "--pairs", "--prompts", "--steps"),
     *("--tokens", "--tokens-per-sample", "--trace", "--vary", "--max-gpus", "--input", "--prefix", "--requests"),
     *("FILE", "FILES", "LOGS", "PLAN_FILE", "TRACES", "WORDS"),
 }

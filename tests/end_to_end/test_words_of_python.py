@@ -81,6 +81,8 @@ WRONG: dict[str, Callable[[], Any]] = {
     "estimate of an unknown GPU": lambda: planner.estimate("mistral-7b", "A10Gx"),
     "estimate_many": lambda: planner.estimate_many([{"architecture": "mistral-7b"}]),
     "estimate_inference": lambda: planner.estimate_inference("mistral-7b", "A10G", outputs=1),
+    "estimate_rl": lambda: planner.estimate_rl("mistral-7b", "A10G", algorithm="grpu"),
+    "estimate_preference": lambda: planner.estimate_preference("mistral-7b", "A10G", objective="dpp"),
     "calibrate": lambda: planner.calibrate([], "A10Gx"),
     "calibrate_losses": lambda: planner.calibrate_losses("quickstart.csv"),
     "calibrate job": lambda: planner.calibrate([], "A10G", scenario=planner.read_scenario("quickstart"), job="x"),

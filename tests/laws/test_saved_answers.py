@@ -84,6 +84,8 @@ MADE: dict[str, Callable[[Path], Any]] = {
     "estimate": lambda _: planner.estimate("llama-3.1-8b", "A10G", weight_bits=4),
     "estimates": lambda _: planner.estimate_many([{"architecture": "llama-3.1-8b", "gpu": "A10G"}]),
     "estimate of inference": lambda _: planner.estimate_inference("llama-3.1-8b", "A10G"),
+    "estimate of reinforcement learning": lambda _: planner.estimate_rl("qwen2.5-1.5b", "2xH100", output=300),
+    "estimate of preference tuning": lambda _: planner.estimate_preference("qwen2.5-1.5b", "A10G"),
     "offers": lambda _: planner.offers(gpu="L40S"),
     "GPUs": lambda _: planner.gpus(),
     "models": lambda _: planner.architectures("tiny"),
@@ -144,7 +146,8 @@ def test_every_public_result_is_among_them() -> None:
     assert results == {
         *("CalibrationResult", "Estimate", "Explanation", "Frontier", "InferenceEstimate", "LossCalibration"),
         "LossFrontier",
-        *("ManyVariants", "MarketFit", "Plan", "ProbeVerdict", "Result", "ServiceFrontier", "ServiceSimulation"),
+        *("ManyVariants", "MarketFit", "Plan", "PreferenceEstimate", "ProbeVerdict", "Result", "RlEstimate"),
+        *("ServiceFrontier", "ServiceSimulation"),
         *("Simulation", "Sweep", "TechniqueAnswer", "Tornado", "Tracking", "WhatIf"),
     }
 

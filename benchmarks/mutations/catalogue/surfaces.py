@@ -27,6 +27,8 @@ AREA.add(
     "a way shows its likely hours", "option.cost_usd, option.hours_at_confidence,", "option.cost_usd, option.hours,"
 )
 AREA.add("ways begin with the most expensive", "key=lambda way: way.cost_usd", "key=lambda way: -way.cost_usd")
+
+AREA.of("planner/report/risks.py", "tests/report/test_plan_answer.py")
 AREA.add("a risk names no safer plan", "option for option in job.safer if", "option for option in job.safer[:0] if")
 AREA.add("the fourth risk is not named", "found[:MOST_RISKS], found[MOST_RISKS:]", "found[:MOST_RISKS], []")
 
@@ -36,7 +38,7 @@ AREA.add("a secure plan may be on a private host", '(*tiers.forbid, "community")
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")
 AREA.add(
     "a frontier shows its cheapest point alone",
-    "(found.points[0], found.points[-1]))",
+    "(found.points[-1], found.points[0]))",
     "(found.points[-1], found.points[-1]))",
 )
 AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
