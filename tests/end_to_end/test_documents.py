@@ -140,11 +140,16 @@ def test_bare_debian_lines_end_as_promised() -> None:
 
 @pytest.mark.parametrize("picture", sorted(PICTURES))
 def test_picture_shows_what_is_printed(picture: str) -> None:
-    """A picture was drawn by a command that a document shows, and its title is the first line of that output."""
+    """A picture was drawn by a command that a document shows, and is of the same dollars.
+
+    Its title is the first line of that output; of several jobs and of services it names the scenario and dollars.
+    """
     command = PICTURES[picture].partition(" --plot")[0]
     shown = [output for block in all_blocks("console") for said, output in block.sessions if said.startswith(command)]
-    title = shown[0].splitlines()[0].partition(",")[0]
-    assert title in (ROOT / picture).read_text(encoding="utf-8")
+    first, drawn = shown[0].splitlines()[0], (ROOT / picture).read_text(encoding="utf-8")
+    scenario, dollars = command.split()[2], re.findall(r"\$[\d,.]*\d", first)
+    titles = [scenario, *dollars] if command.startswith("planner solve") else [first.partition(",")[0]]
+    assert titles and all(title in drawn for title in titles)
 
 
 def test_equations_are_those_of_the_docstrings() -> None:
