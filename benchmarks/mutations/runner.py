@@ -146,6 +146,7 @@ def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float = TIMEOU
     """Return the exit code of pytest, and the failing test or its last words."""
     environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")}
     environment.pop("PYTHONPATH", None)
+    environment["HANG_SECONDS"] = "30"  # some bugs make a test wait for what never comes
     try:
         done = subprocess.run(
             [sys.executable, *PYTEST, *tests],

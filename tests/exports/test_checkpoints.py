@@ -14,6 +14,7 @@ import pytest
 from planner.documents.files import data_folder
 from tests.helpers.checkpoints import adapters, deepspeed, sharded, whole_model
 from tests.helpers.fake_machine import meeting
+from tests.helpers.hangs import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +145,6 @@ def test_machines_that_would_go_on_from_different_steps_end_at_once(
         for rank, checkpoint in enumerate(checkpoints)
     ]  # fmt: skip
     for rank, process in enumerate(processes):
-        told, wrong = process.communicate(timeout=600)  # only a hang takes so long
+        told, wrong = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == (1 if said else 0) and said in wrong, wrong
         assert told == ("world size 2, as planned\n" if rank == 0 and not said else "")

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from planner.results.plan import Plan
 from tests.helpers.checkpoints import sharded
 from tests.helpers.exported_plans import WISHES, changed, solved, texts
 from tests.helpers.fake_machine import FakeMachine, meeting
+from tests.helpers.hangs import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 TWO = {"instances": 2, "gpus_per_instance": 4, "gpus": 8}
@@ -96,11 +96,9 @@ def test_the_script_outlives_a_worker_that_saves_after_its_launcher_has_ended(ma
     worker = f"{saves}; touch {machine.folder}/up; while :; do sleep 0.05; done"
     machine.tool("trl", f"trap 'exit 1' TERM; sh -c '{worker}' & wait")
     process = machine.start(UPLOAD_TO="me/model")
-    while not (machine.folder / "up").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until((machine.folder / "up").exists, process)
     process.send_signal(signal.SIGTERM)
-    code = process.wait(timeout=600)  # not until its output is closed: the worker holds that
+    code = process.wait(timeout=HANG_SECONDS)  # not until its output is closed: the worker holds that
     assert code == 143 and machine.calls.read_text().splitlines()[-1] == "saved"
     machine.ended(process)
 
@@ -113,9 +111,7 @@ def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: Fake
         "while :; do sleep 0.05; done",
     )  # fmt: skip
     process = machine.start(UPLOAD_TO="me/model")
-    while not (machine.folder / "pid").exists() or not (machine.folder / "pid").read_text():
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: (machine.folder / "pid").exists() and (machine.folder / "pid").read_text(), process)
     process.send_signal(sent)
     ended = machine.ended(process)
     assert ended.code == 143 and ended.calls[-1] == "saved", "saved, and nothing was uploaded afterwards"
@@ -142,7 +138,7 @@ def test_a_failure_comes_through_an_interactive_shell_on_a_terminal(machine: Fak
     program = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
     done = subprocess.run(
         [sys.executable, "-c", program, shell, "-i", "-c", command], cwd=machine.run, stdin=subprocess.DEVNULL,
-        env=machine.environment(), capture_output=True, timeout=600, check=False,
+        env=machine.environment(), capture_output=True, timeout=HANG_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 7, done.stdout[-600:]
     assert not (machine.out / "quickstart" / "finished.txt").exists()
@@ -156,8 +152,7 @@ def test_a_signal_at_the_very_end_stops_nothing(machine: FakeMachine) -> None:
         f"echo $$ > {machine.folder}/pid; while :; do sleep 0.05; done",
     )  # fmt: skip
     process = machine.start(UPLOAD_TO="me/model")
-    while not (machine.folder / "pid").exists():
-        time.sleep(0.02)
+    wait_until((machine.folder / "pid").exists, process)
     process.send_signal(signal.SIGTERM)
     ended = machine.ended(process)
     assert ended.code == 0 and ended.calls[-1].startswith("hf upload")
@@ -263,10 +258,9 @@ def test_a_run_that_ends_while_its_signal_is_passed_on_ended_well(tmp_path: Path
     lines = "\n".join(script_lines("run_once.sh"))
     script.write_text(f"set -e\n{lines}\n{slow}run_to_its_end {tmp_path}/last sh -c '{trained}'\n")
     process = subprocess.Popen(["bash", str(script)], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "last").exists() or not is_asleep(process.pid):  # until it waits
-        time.sleep(0.02)
+    wait_until(lambda: (tmp_path / "last").exists() and is_asleep(process.pid), process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=600) == 0
+    assert process.wait(timeout=HANG_SECONDS) == 0
 
 
 def test_slurm_gives_each_node_its_number_and_its_own_environment(tmp_path: Path) -> None:

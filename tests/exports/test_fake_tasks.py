@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +25,7 @@ from tests.helpers.fake_launchers import (
     task_of,
 )
 from tests.helpers.fake_machine import Ended, FakeMachine
+from tests.helpers.hangs import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,9 +181,7 @@ def test_a_task_that_is_stopped_saves_and_says_that_it_is_unfinished(launcher: s
     if launcher == "skypilot":
         assert skypilot_setup(machine).code == 0
     process = STARTS[launcher](machine)
-    while not (machine.folder / "pid").exists() or not (machine.folder / "pid").read_text():
-        assert process.poll() is None, machine.ended(process).said
-        time.sleep(0.02)
+    wait_until(lambda: (machine.folder / "pid").exists() and (machine.folder / "pid").read_text(), process)
     number = int((machine.folder / "pid").read_text())
     process.send_signal(signal.SIGTERM)
     if launcher == "skypilot":

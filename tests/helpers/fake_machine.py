@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.helpers.hangs import HANG_SECONDS
+
 OF_RESULT = ("pip", "python", "cmake")
 """Tools in the environment of what makes the result."""
 TOOLS = ("pip", "hf", "trl", "python", "llamafactory-cli", "axolotl", "accelerate", "vllm", "sglang", "nvidia-smi")
@@ -126,7 +128,11 @@ class FakeMachine:
 
     def ended(self, process: subprocess.Popen[str]) -> Ended:
         """Wait for a script and return how it ended."""
-        said, wrong = process.communicate(timeout=600)  # only a hang takes so long
+        try:
+            said, wrong = process.communicate(timeout=HANG_SECONDS)
+        except subprocess.TimeoutExpired:
+            subprocess.run(["pkill", "-9", "-f", str(self.folder)], check=False)  # what a bug left running
+            raise
         return Ended(process.returncode, self.calls.read_text().splitlines(), said + wrong)
 
     def run_script(self, script: str = "run.sh", *words: str, shell: str = "bash", **more: str) -> Ended:

@@ -15,12 +15,11 @@ import pytest
 
 from planner.web import workers
 from planner.web.workers import Broken, Busy, Queue, Sessions, Superseded
+from tests.helpers.hangs import HANG_SECONDS
 from tests.helpers.pages import opened
 from tests.helpers.reports import OPTIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-LIMIT_SECONDS = 600.0
-"""Of a request: far longer than any takes on a busy machine."""
 
 
 def request(*settings: str) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def test_a_superseded_solve_is_stopped(tmp_path: Path, monkeypatch: pytest.Monke
     """Without grace the process of the first request is ended, and the second gets its own answer."""
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.0)
     asked = never_answer("limits.budget_usd=3", monkeypatch)
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
 
     async def two() -> list[Any]:
         first = asyncio.create_task(queue.ask(request("limits.budget_usd=3")))
@@ -65,7 +64,7 @@ def test_a_superseded_solve_is_stopped(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_process_that_ends_is_replaced(tmp_path: Path) -> None:
     """Whoever waits for it is answered with an error, and the next request starts another process."""
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
 
     async def killed() -> tuple[Any, Any]:
         await queue.ask(request())
@@ -109,18 +108,18 @@ def test_a_request_whose_process_ends_gets_its_answer_from_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page sees no error of a process that the system killed once."""
-    found = ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS), 1, monkeypatch)
+    found = ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS), 1, monkeypatch)
     assert found["usd"] > 0
 
 
 def test_a_request_that_ends_two_processes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is an error and not a wait for ever."""
-    assert isinstance(ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS), 2, monkeypatch), Broken)
+    assert isinstance(ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS), 2, monkeypatch), Broken)
 
 
 def test_a_closed_queue_answers_at_once_and_starts_nothing(tmp_path: Path) -> None:
     """Also while its first process starts, which takes a second: Ctrl-C waits for nobody."""
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
 
     async def closed() -> list[Any]:
         running = asyncio.create_task(queue.ask(request()))
@@ -133,7 +132,7 @@ def test_a_closed_queue_answers_at_once_and_starts_nothing(tmp_path: Path) -> No
 
 def test_processes_that_hold_too_much_memory_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the page unused for longest first; a page whose process ended is answered by another."""
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
 
     async def two() -> list[bool]:
         await sessions.ask("a", request())
@@ -166,7 +165,7 @@ def test_a_process_is_replaced_after_so_many_answers(tmp_path: Path, monkeypatch
 def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page more than allowed takes the place of an idle one; where none is idle it has to wait."""
     monkeypatch.setattr(workers, "MOST_SESSIONS", 1)
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
 
     async def three() -> list[Any]:
         await sessions.ask("a", request())
@@ -185,7 +184,7 @@ def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pyt
 
 def test_what_nobody_waits_for_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve that is not wanted any more ends with its process, and the next request has an answer."""
-    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, LIMIT_SECONDS)
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, HANG_SECONDS)
     curve = {**request(), "task": "frontier"}
     asked = never_answer("limits.budget_usd=3", monkeypatch)
 

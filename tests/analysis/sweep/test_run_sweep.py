@@ -17,6 +17,7 @@ from planner.analysis.run_sweep import Journal, journal_of, run_sweep
 from planner.errors import InputError
 from planner.results.what_if import ManyVariants
 from tests.helpers.frozen_data import ROOT
+from tests.helpers.hangs import HANG_SECONDS
 from tests.helpers.scenarios_what_if import OPTIONS, SMALL, small, solved
 
 VARY = ("limits.budget_usd=[0.2, 5, 60]", "jobs.bot.deadline=[12h, 30h]", "jobs.bot.release=[1h, 20h]")
@@ -171,9 +172,9 @@ def test_workers_end_with_the_sweep(tmp_path: Path) -> None:
     assert _wait_until(lambda: not any(map(_is_running, workers)))
 
 
-def _wait_until(condition: Callable[[], Any], seconds: int = 600) -> Any:
+def _wait_until(condition: Callable[[], Any], seconds: float = HANG_SECONDS) -> Any:
     """Wait until something holds; far longer than it takes on a busy machine."""
-    for _ in range(5 * seconds):
+    for _ in range(round(5 * seconds)):
         if found := condition():
             break
         time.sleep(0.2)

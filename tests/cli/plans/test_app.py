@@ -24,10 +24,8 @@ from click.testing import CliRunner, Result
 pytest.importorskip("fastapi", reason="needs the extra web")
 
 from planner.cli import main
+from tests.helpers.hangs import HANG_SECONDS
 from tests.helpers.pages import CALM, served
-
-WAIT_SECONDS = 600
-"""After which nothing more is expected to come: far longer than anything takes on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +53,7 @@ def test_the_page_is_served_until_ctrl_c(folder: Path) -> None:
         with urllib.request.urlopen(address) as answer:
             assert "<title>calm: planner app</title>" in answer.read().decode()
         process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT_SECONDS) == 0
+        assert process.wait(HANG_SECONDS) == 0
 
 
 def children_of(number: int) -> list[int]:
@@ -75,7 +73,7 @@ def ask_for_a_plan(address: str, process: subprocess.Popen[str]) -> None:
     head = {"Content-Type": "application/json", "X-Planner-Token": token[1]}
     asked = urllib.request.Request(f"{address}api/plan", data=body, headers=head)
     with contextlib.suppress(OSError):
-        urllib.request.urlopen(asked, timeout=WAIT_SECONDS)
+        urllib.request.urlopen(asked, timeout=HANG_SECONDS)
     with contextlib.closing(http.client.HTTPConnection(address.split("/")[2])) as connection:
         connection.request("POST", "/api/frontier", body, head)
         until(lambda: len(children_of(process.pid)) > 3)
@@ -108,7 +106,7 @@ def test_what_the_server_started_ends_with_it(
             process.send_signal(signal.SIGINT)
             if "twice" in way:
                 process.send_signal(signal.SIGINT)
-        code = process.wait(WAIT_SECONDS)
+        code = process.wait(HANG_SECONDS)
         assert process.stderr is not None
         said = process.stderr.read()
         # A server that needs more than its second to end, on a busy machine, says what it cut off.
@@ -120,7 +118,7 @@ def test_what_the_server_started_ends_with_it(
 
 def until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    for _ in range(10 * WAIT_SECONDS):
+    for _ in range(round(10 * HANG_SECONDS)):
         if holds():
             return
         time.sleep(0.1)
@@ -139,7 +137,7 @@ def test_connections_that_send_nothing_keep_nobody_out(folder: Path) -> None:
         with urllib.request.urlopen(address) as answer:
             assert answer.status == 200
         for one in opened:
-            one.settimeout(WAIT_SECONDS)
+            one.settimeout(HANG_SECONDS)
             assert one.recv(1) == b""
 
 
