@@ -66,9 +66,9 @@ RL: OptionTable = {
     "sampled-per-kept": (float, None, "Answers sampled for each that is trained on [dapo 3, else 1]"),
     "rollout-gpus": (int, None, "GPUs that only sample [the training GPUs do both in turn]"),
     "rollout-gpu": (str, "NAME", "GPU of the engines, where it is another"),
-    "rollout-parallel": (int, None, "GPUs of one engine [the fewest that hold the model]"),
+    "rollout-parallel": (int, None, "GPUs of one engine [the number with the fastest rollout]"),
     "steps": (str, "N", "Steps in all [100]"),
-    "rollout-usd-per-gpu-hour": (float, None, "Price of a GPU that only samples [as --usd-per-gpu-hour]"),
+    "rollout-usd-per-gpu-hour": (float, None, "Price of a GPU that only samples [as a training GPU of the kind]"),
 }
 """Options of --rl, next to --input, --output and --usd-per-gpu-hour, which are means there, and those of training."""
 
@@ -130,6 +130,8 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
     given = {name: value for name, value in settings.items() if value is not None}
     serves, algorithm = given.pop("inference"), given.pop("rl", None)
+    if algorithm is not None and given.get("preference") is not None:
+        raise click.UsageError("give --rl or --preference, not both", click.get_current_context())
     if algorithm is not None:
         return _reinforcement(as_json, lora_targets, {**given, "algorithm": algorithm}, serves)
     if (objective := given.pop("preference", None)) is not None:
@@ -154,8 +156,6 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
 RL_NAMES = {*(name.replace("-", "_") for name in RL), "overlap", "reference"}
 PREFERENCE_NAMES = {name.replace("-", "_") for name in PREFERENCE_OPTIONS}
-FOLLOWING = {"sequence_length", "tokens_per_sample", "packing", "global_batch"}
-"""Options of training that follow from the answers."""
 RL_ALSO = {"input", "output", "usd_per_gpu_hour"}
 """Options that generation and reinforcement learning share."""
 INFERENCE_ALSO = {
@@ -197,14 +197,14 @@ def _reinforcement(as_json: bool, lora_targets: str | None, given: dict[str, Any
 
 def _preference(as_json: bool, lora_targets: str | None, given: dict[str, Any], serves: bool) -> None:
     """Print the estimate of preference tuning; what it does not read is a fault."""
-    _refuse_others(given, "--preference", PREFERENCE_NAMES | RL_ALSO | {"longest_output", "packing"}, serves)
+    _refuse_others(given, "--preference", PREFERENCE_NAMES | RL_ALSO | {"longest_output"}, serves)
     _print_answer(as_json, lora_targets, given, reinforcement.estimate_preference, reinforcement.render_preference)
 
 
 def _refuse_others(given: dict[str, Any], option: str, own: set[str], serves: bool) -> None:
-    """Raise a fault for options of other estimates, and for lengths and batches, which follow from the answers."""
+    """Raise a fault for options of other estimates."""
     flags = {name for name in ("largest_batch", "longest_sequence") if given.pop(name)}
-    others = INFERENCE_NAMES | RL_NAMES | PREFERENCE_NAMES | FOLLOWING
+    others = INFERENCE_NAMES | RL_NAMES | PREFERENCE_NAMES
     stray = flags | ((others - own) & given.keys()) | ({"inference"} if serves else set())
     if stray:
         raise click.UsageError(
@@ -257,11 +257,7 @@ OTHER_NAMES = {"algorithm": "rl", "objective": "preference"}
 
 def _as_option(fault: Fault) -> Fault:
     """Return the fault with the name of the option instead of that of the setting."""
-    option = (
-        fault.where.replace("lora.", "lora_")
-        .partition(".")[0]
-        .replace("algorithm", "rl")
-        .replace("objective", "preference")
-    )
+    option = fault.where.replace("lora.", "lora_").partition(".")[0]
+    option = OTHER_NAMES.get(option, option)
     where = f"--{option.replace('_', '-')}" if option else ""
     return fault._replace(file="planner estimate", where=where)

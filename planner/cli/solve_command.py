@@ -29,7 +29,9 @@ from planner.cli.output import (
     without_options,
     write_json,
 )
+from planner.errors import InputError
 from planner.loading.scenario_file import LoadedScenario
+from planner.results.differences import device_noun
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option, jobs_text
 from planner.scenario.scenario import SolveOptions
@@ -104,18 +106,52 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     if not typed or "-" in typed:
         return []
     asked = shlex.join(["planner", *typed])
-    export = "planner export plan.json --all -o run"
-    run = f"{asked} -o plan.json && {export}" if path is None else export.replace("plan.json", shlex.quote(path))
-    other = next((_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu), "")
+    export = _export_words(plan, path or "plan.json")
+    first = [] if path else [f"{asked} -o plan.json"]
+    run = " && ".join([*first, *export]) if export else ""
+    others = (_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu)
+    other = next((query for query in others if query), "")
     asked_of_explain = shlex.join(["planner", "explain", *without_options(typed[1:], OF_SOLVE)])
     alone = len(plan.planned) == 1 and plan.jobs
     why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
-    return [run, why_not, f"{asked} --details"]
+    return [*([run] if run else []), why_not, f"{asked} --details"]
+
+
+def _export_words(plan: Plan, saved: str) -> list[str]:
+    """Return the command that writes the files of a saved plan; nothing where no target has files for it.
+
+    Of several jobs it is that of the first, unless a service is among them: then each has its folder.
+    """
+    job = plan.jobs[0] if plan.jobs else None
+    named = ["--job", job.name] if job is not None and len(plan.jobs) > 1 and not plan.services else []
+    if job is not None and not plan.services and not _has_files(plan, job):
+        return []
+    return [shlex.join(["planner", "export", saved, *named, "--all", "-o", "run"])]
+
+
+def _has_files(plan: Plan, job: Assignment) -> bool:
+    """Return whether some trainer runs a job as it is planned: asked of the targets unless all of them would."""
+    if not job.gpus:
+        return False  # a managed service trains it
+    is_usual = job.inference is not None or (job.framework or job.techniques.framework) == "hf"
+    if is_usual and device_noun(job.gpu) == "GPU":
+        return True
+    from planner.cli.plan_file import scenario_of
+    from planner.exports.export import choose_job, export_all
+    from planner.exports.facts import Wishes
+
+    try:
+        export_all(choose_job(plan, scenario_of(plan, "plan"), "plan", job.name), Wishes())
+    except InputError:
+        return False
+    return True
 
 
 def _asked_why(job: Assignment, option: Option) -> str:
-    """Return the query for the next best machine: its card where that differs from the plan's, else its provider."""
-    return f"gpu={option.gpu}" if option.gpu != job.gpu else f"provider={option.provider}"
+    """Return the query for the next best machine: its card or its provider, the first that is not the plan's own."""
+    if option.gpu != job.gpu:
+        return f"gpu={option.gpu}"
+    return f"provider={option.provider}" if option.provider != job.provider else ""
 
 
 @click.command()

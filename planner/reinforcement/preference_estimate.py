@@ -16,6 +16,7 @@ from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, Library
 from planner.loading.question import resolve_cards
+from planner.reinforcement.rl_estimate import refuse_following, shard_bytes
 from planner.reinforcement.rl_results import PreferenceEstimate
 from planner.reinforcement.rl_step import forward_share
 from planner.results.plan_parts import Spread
@@ -40,6 +41,13 @@ LONGEST_OF_MEAN = 4.0
 SPREAD_MORE = 0.15
 """Added in squares to the spread of the training speed: no published run informs preference tuning. Prior."""
 
+PAIRS_DECIDE = {
+    "sequence_length": "the lengths of prompts and answers",
+    "tokens_per_sample": "the lengths of prompts and answers",
+    "micro_batch": "pairs_at_once",
+}
+"""Settings of training that pairs decide, and what they follow from."""
+
 _Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_amount)]
 
 
@@ -54,9 +62,9 @@ class PreferenceSettings(BaseModel):
     """Examples in all: a prompt with a chosen and a rejected answer; for KTO one with a single answer."""
     pairs_at_once: Annotated[int, Field(ge=1, le=4096)] = 1
     """Examples on one GPU in one pass."""
-    input: TokenMean = 256.0
+    input: Annotated[TokenMean, Field(ge=1)] = 256.0
     """Mean tokens of a prompt."""
-    output: TokenMean = 256.0
+    output: Annotated[TokenMean, Field(ge=1)] = 256.0
     """Mean tokens of an answer."""
     longest_output: SequenceLength | None = None
     """Tokens of the longest answer; None: four times the mean."""
@@ -89,6 +97,7 @@ def estimate_preference(
     own = {key: value for key, value in settings.items() if key in PREFERENCE_FIELDS}
     asked = Source(WHERE).validate(PreferenceSettings, own)
     of_trainer = {key: value for key, value in settings.items() if key not in PREFERENCE_FIELDS}
+    refuse_following(of_trainer, PAIRS_DECIDE)
     network, card, library = resolve_cards(architecture, gpu, library)
     named = {"architecture": network.name, "gpu": card.name}
     method = Source(WHERE).validate(Configuration, {**named, **of_trainer}).method or "lora"
@@ -141,8 +150,7 @@ def _answer(
     seconds = training + passes * each
     copy = 0.0
     if reference == "model":
-        shards = run.gpus if techniques.sharding in ("zero3", "hsdp") else 1
-        copy = 2.0 * network.parameters / shards / GIB
+        copy = shard_bytes(2.0 * network.parameters, run) / GIB
     low, high = (float(factor) for factor in display_factors((run.sigma**2 + SPREAD_MORE**2) ** 0.5))
     price = asked.usd_per_gpu_hour
     basis = "given"
@@ -179,13 +187,25 @@ def _answer(
             "set aside": sum(vram.set_aside.values()),
         },
         hours=spread(hours),
-        shares={"training": training / seconds, "passes forward alone": passes * each / seconds},
+        shares={"training": training / seconds, "forward passes of the reference": passes * each / seconds},
         usd=None if usd is None else spread(usd),
         price_basis="" if usd is None else basis,
         evidence="prior",
-        assumed=run.assumed,
-        notes=_notes(reference),
+        assumed=(*_assumed(asked, longest), *run.assumed),
+        notes=(*_notes(reference), *run.notes),
     )
+
+
+def _assumed(asked: PreferenceSettings, longest: int) -> tuple[str, ...]:
+    """Return what of the pairs was not given."""
+    told = {
+        "pairs": f"{asked.pairs:,} pairs",
+        "pairs_at_once": f"{asked.pairs_at_once:,} at once",
+        "input": f"prompts of {asked.input:,.0f} tokens",
+        "output": f"answers of {asked.output:,.0f} tokens",
+        "longest_output": f"the longest answer {longest:,}",
+    }
+    return tuple(said for name, said in told.items() if name not in asked.model_fields_set)
 
 
 def _notes(reference: str) -> tuple[str, ...]:

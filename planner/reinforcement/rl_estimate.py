@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -35,7 +35,7 @@ from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # What is known of the algorithms, and the priors of a step.
 
@@ -59,7 +59,18 @@ KEPT_SHARE = 0.9
 """Of a GPU's memory that the engine may have while it samples: vLLM's default."""
 ALGORITHMS = tuple(REFERENCE)
 ENGINE_GPUS = (1, 2, 4, 8)
-"""GPUs of one engine that are tried, the fewest first: more engines on fewer GPUs exchange less."""
+"""GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
+MORE_SHARDED = ("zero2", "zero3")
+"""Shardings that are tried where the least leaves no room for reference and critic."""
+FOLLOWING = {
+    "sequence_length": "the lengths of prompts and answers",
+    "tokens_per_sample": "the lengths of prompts and answers",
+    "length_cv": "output_cv",
+    "packing": "the answers, which are packed",
+    "global_batch": "prompts, answers and updates",
+    "accumulation_steps": "prompts, answers and updates",
+}
+"""Settings of training that a step decides itself, and what they follow from."""
 RL_FRAMEWORK = "fsdp"
 """The trainer that is assumed: those of TRL, verl and OpenRLHF shard by FSDP or ZeRO-3."""
 
@@ -79,7 +90,7 @@ class RlSettings(BaseModel):
     """Answers to each prompt."""
     input: TokenMean = 512.0
     """Mean tokens of a prompt."""
-    output: TokenMean = 1024.0
+    output: Annotated[TokenMean, Field(ge=1)] = 1024.0
     """Mean tokens of an answer."""
     longest_output: SequenceLength | None = None
     """Tokens at which an answer is cut; None: four times the mean."""
@@ -96,7 +107,7 @@ class RlSettings(BaseModel):
     rollout_gpu: Text | None = None
     """GPU of the engines, where it is another."""
     rollout_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
-    """GPUs that share each layer of an engine; None: the fewest that hold it."""
+    """GPUs that share each layer of an engine; None: the number whose rollout is the fastest."""
     overlap: bool = False
     """Whether answers of the next step are sampled while the trainer works."""
     steps: _Whole = 100
@@ -104,7 +115,7 @@ class RlSettings(BaseModel):
     usd_per_gpu_hour: NotNegative | None = None
     """Price of a training GPU; None: the least of the shipped market."""
     rollout_usd_per_gpu_hour: NotNegative | None = None
-    """Price of a GPU that only samples; None: as `usd_per_gpu_hour`, or the least of the shipped market."""
+    """Price of a GPU that only samples; None: of the same kind as `usd_per_gpu_hour`, else the least of the market."""
 
 
 RL_FIELDS = frozenset(RlSettings.model_fields)
@@ -129,6 +140,7 @@ def estimate_rl(
         raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
     asked = Source(WHERE).validate(RlSettings, {key: value for key, value in settings.items() if key in RL_FIELDS})
     of_trainer = {key: value for key, value in settings.items() if key not in RL_FIELDS}
+    refuse_following(of_trainer, FOLLOWING)
     name = architecture if isinstance(architecture, str) else architecture.name
     trainer = Source(WHERE).validate(
         Configuration, {"architecture": name, "gpu": gpu, "method": "full", "framework": RL_FRAMEWORK, **of_trainer}
@@ -138,6 +150,16 @@ def estimate_rl(
     _check(asked, trainer, network)
     step = RlStep(asked, trainer, of_trainer, network, card, engines_card, library)
     return _build(step)
+
+
+def refuse_following(given: Mapping[str, Any], following: Mapping[str, str]) -> None:
+    """Raise a fault for each setting that follows from others."""
+    faults = [
+        Fault(WHERE, 0, name, f"follows from {source}", "leave it out")
+        for name, source in following.items()
+        if name in given
+    ]
+    raise_faults(faults, ScenarioError)
 
 
 def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> None:
@@ -169,12 +191,35 @@ def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tupl
         yield "overlap", "the same GPUs cannot sample and train at one time", "give --rollout-gpus"
     if asked.rollout_gpu is not None and asked.rollout_gpus is None:
         yield "rollout_gpu", "engines on another GPU need GPUs of their own", "give --rollout-gpus"
+    if asked.rollout_usd_per_gpu_hour is not None and asked.rollout_gpus is None:
+        yield "rollout_usd_per_gpu_hour", "no GPUs only sample", "give --rollout-gpus, or leave it out"
     most = asked.rollout_gpus or trainer.gpus
     if asked.rollout_parallel and most % asked.rollout_parallel:
         yield "rollout_parallel", f"{asked.rollout_parallel} does not divide {most} GPUs", "give a divisor"
     if asked.prompts * asked.answers < asked.updates:
         what = f"{asked.prompts * asked.answers:,} answers cannot be divided among {asked.updates:,} updates"
         yield "updates", what, "give fewer"
+
+
+class EngineChoice(NamedTuple):
+    """An engine on some GPUs, how many there are, and their rollout."""
+
+    setup: generation.ReplicaSetup
+    engines: int
+    rollout: Rollout
+
+
+def lasting_gib(run: Estimate) -> float:
+    """Return GiB of one training GPU that last from step to step: weights and the optimizer's states."""
+    return sum(run.vram_gib.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer"))
+
+
+def shard_bytes(weight_bytes: float, run: Estimate) -> float:
+    """Return the bytes of a frozen copy of the weights on one GPU, divided as the trainer's weights are."""
+    told = run.techniques
+    group = told.tensor_parallel * told.pipeline_parallel
+    together = {"zero3": run.gpus, "hsdp": run.gpus_per_instance}.get(told.sharding, group)
+    return weight_bytes / max(group, together)
 
 
 @dataclass(frozen=True)
@@ -231,28 +276,82 @@ class RlStep:
         """GPUs with engines."""
         return self.asked.rollout_gpus or self.trainer.gpus
 
-    def _train(self, sequence: float, **settings: Any) -> Estimate:
-        given = {"method": "full", "framework": RL_FRAMEWORK, **self.of_trainer, **settings}
-        given["gpus"] = self.trainer.gpus
-        return estimate_training(
-            self.network, self.card.name, self.library, sequence_length=max(int(sequence), 1), **given
-        )
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens of a prompt with its answer."""
+        return self.asked.input + self.asked.output
 
-    @cached_property
-    def speed(self) -> Estimate:
-        """The trainer at the mean length: answers are packed."""
-        return self._train(self.asked.input + self.asked.output)
+    @property
+    def ranks(self) -> int:
+        """Groups of training GPUs that work on sequences of their own."""
+        return max(1, self.trainer.gpus // self.trainer.group)
+
+    @property
+    def micro_batch(self) -> int:
+        """Answers of mean length on one rank at a time: as many tokens as `--micro-batch` of the longest, else one."""
+        longest = (self.trainer.micro_batch or 1) * (self.asked.input + self.longest)
+        own = -(-self.sequences // (self.asked.updates * self.ranks))
+        return max(1, min(int(longest / self.mean_tokens), own))
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of one optimizer step."""
+        return max(1, round(self.sequences / (self.asked.updates * self.ranks * self.micro_batch)))
+
+    def _train(self, sequence: float, micro_batch: int, sharding: str | None) -> Estimate:
+        given = {"method": "full", "framework": RL_FRAMEWORK, **self.of_trainer, "gpus": self.trainer.gpus}
+        given |= {"micro_batch": micro_batch, "accumulation_steps": self.accumulation}
+        given |= {} if sharding is None else {"sharding": sharding}
+        return estimate_training(self.network, self.card.name, self.library, sequence_length=int(sequence), **given)
 
     @cached_property
     def largest(self) -> Estimate:
-        """The trainer with one of the longest answers in a micro-batch, which decides the memory."""
-        return self._train(self.asked.input + self.longest, micro_batch=1)
+        """The trainer with the longest answers in a micro-batch, which decides the memory.
+
+        Where a sharding is not asked for, the least that has room for reference and critic, too.
+        """
+        sequence, micro_batch = self.asked.input + self.longest, self.trainer.micro_batch or 1
+        found = self._train(sequence, micro_batch, None)
+        if self.trainer.sharding is not None or self.trainer.gpus == 1:
+            return found
+        for sharding in MORE_SHARDED:
+            if self.training_memory(found).fits:
+                break
+            try:
+                found = min(found, self._train(sequence, micro_batch, sharding), key=lambda run: run.vram_gib.peak)
+            except ScenarioError:  # the framework has no such sharding
+                continue
+        return found
+
+    @cached_property
+    def speed(self) -> Estimate:
+        """The trainer at the mean length, with the recipe and the tokens of a micro-batch whose memory is stated."""
+        sharding = self.largest.techniques.sharding if self.trainer.gpus > 1 else None
+        return self._train(self.mean_tokens, self.micro_batch, sharding)
+
+    def training_memory(self, run: Estimate) -> PhaseMemory:
+        """Return the memory of a training GPU: that of the run, of the reference and of the critic."""
+        parts = {name: size for name, size in run.vram_gib.parts.items() if size > 0}
+        parts["set aside"] = sum(run.vram_gib.set_aside.values())
+        if self.compares and run.techniques.method == "full":
+            parts["reference"] = shard_bytes(self.weight_bytes, run) / GIB
+        if self.criticises:
+            alike = parts.get("weights", 0.0) if run.techniques.method == "full" else 0.0
+            parts["critic"] = lasting_gib(run) + (parts.get("gradients") or alike)
+        peak = run.vram_gib.peak + parts.get("reference", 0.0) + parts.get("critic", 0.0)
+        usable = run.vram_gib.usable
+        return PhaseMemory(
+            phase="training", gpu=self.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
+        )
 
     @cached_property
     def training_seconds(self) -> float:
-        """Seconds of training on a step's answers; twice with a critic."""
-        tokens = self.sequences * (self.asked.input + self.asked.output)
-        return tokens / self.speed.tokens_per_second * (2.0 if self.criticises else 1.0)
+        """Seconds of training on a step's answers, at least one optimizer step each; twice with a critic."""
+        seconds = max(
+            self.sequences * self.mean_tokens / self.speed.tokens_per_second,
+            self.asked.updates * self.speed.step_seconds.total,
+        )
+        return seconds * (2.0 if self.criticises else 1.0)
 
     @cached_property
     def scoring_seconds(self) -> float:
@@ -263,47 +362,36 @@ class RlStep:
         return each * (1 + self.compares + self.criticises)
 
     @cached_property
-    def replica(self) -> generation.ReplicaSetup:
-        """The engine on the fewest GPUs that hold it; `ScenarioError` where none does."""
-        asked = self.asked
-        settings = {
-            **{"input": max(round(asked.input), 1), "output": max(round(asked.output), 1)},
-            **{"use": "offline", "memory_share": KEPT_SHARE},
-        }
-        refused: ScenarioError | None = None
-        for count in [asked.rollout_parallel] if asked.rollout_parallel else ENGINE_GPUS:
-            if self.rollout_gpus % count == 0:
-                try:
-                    found = generation.resolve_replica(
-                        self.network, self.engines_card.name, self.library, gpus=count, **settings
-                    )[0]
-                    if found.memory.kv_tokens >= asked.input + self.longest:
-                        return found
-                except ScenarioError as error:
-                    refused = error
-        if refused is not None:
-            raise refused
-        what = f"no engine on at most {count} GPUs holds an answer of {self.longest:,} tokens"
-        raise ScenarioError([Fault(WHERE, 0, "rollout_gpus", what, "give more --rollout-gpus, or a larger GPU")])
+    def engine(self) -> EngineChoice:
+        """The engine whose rollout is the fastest among the numbers of GPUs that hold it; `ScenarioError` if none."""
+        asked, found, refused = self.asked, list[EngineChoice](), ""
+        counts = [asked.rollout_parallel] if asked.rollout_parallel else ENGINE_GPUS
+        for count in (count for count in counts if self.rollout_gpus % count == 0):
+            try:
+                setup, _ = generation.resolve_replica(
+                    self.network, self.engines_card.name, self.library, gpus=count,
+                    input=max(round(asked.input), 1), output=max(round(asked.output), 1),
+                    use="offline", memory_share=KEPT_SHARE,
+                )  # fmt: skip
+                if setup.memory.kv_tokens >= asked.input + self.longest:
+                    found.append(self._with(setup, self.rollout_gpus // count))
+            except ScenarioError as error:
+                refused = refused or f": {error.faults[0].what}"
+        if found:
+            return min(found, key=lambda choice: choice.rollout.seconds)
+        where = next((name for name in ("rollout_parallel", "rollout_gpus") if getattr(asked, name)), "gpus")
+        tried = " or ".join(str(count) for count in counts if self.rollout_gpus % count == 0)
+        what = f"no engine on {tried} {self.engines_card.name} holds an answer of {self.longest:,} tokens{refused}"
+        fix = "an engine has 1, 2, 4 or 8 GPUs of one machine: give a multiple of them, or a GPU with more memory"
+        raise ScenarioError([Fault(WHERE, 0, where, what, fix)])
 
-    @cached_property
-    def seats(self) -> int:
-        """Answers that one engine works on at a time."""
-        return self.replica.seats
-
-    @cached_property
-    def engines(self) -> int:
-        """Replicas of the engine."""
-        return max(1, self.rollout_gpus // self.replica.asked.gpus)
-
-    @cached_property
-    def rollout(self) -> Rollout:
-        """Sampling of one step."""
-        one = self.replica
-        return rollout_seconds(
-            (one.model, one.hardware, one.stack), self.lengths, self.asked.input, self.asked.answers,
-            self.sampled, self.seats, self.engines,
+    def _with(self, setup: generation.ReplicaSetup, engines: int) -> EngineChoice:
+        """Return the rollout on so many replicas."""
+        rollout = rollout_seconds(
+            (setup.model, setup.hardware, setup.stack), self.lengths, self.asked.input, self.asked.answers,
+            self.sampled, setup.seats, engines,
         )  # fmt: skip
+        return EngineChoice(setup, engines, rollout)
 
     @cached_property
     def new_weights(self) -> float:
@@ -316,40 +404,21 @@ class RlStep:
     def phases(self) -> RlPhases:
         """Seconds of the phases of one step."""
         return RlPhases(
-            self.rollout.seconds, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS
+            self.engine.rollout.seconds, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS
         )
 
 
 # Memory of each phase, other ways, dollars, and the answer.
 
 
-STATES = ("weights", "adapters", "optimizer", "gradients")
-"""Parts of the trainer's memory that last from step to step."""
-
-
 def _memory(step: RlStep) -> tuple[PhaseMemory, ...]:
     """Return the memory of both phases; on the same GPUs each has them while the other's states are elsewhere."""
-    run, engine = step.largest, step.replica.memory
-    parts = {name: size for name, size in run.vram_gib.parts.items() if size > 0}
-    parts["set aside"] = sum(run.vram_gib.set_aside.values())
-    states = sum(run.vram_gib.parts.get(name, 0.0) for name in STATES)
-    if step.compares and run.techniques.method == "full":
-        shards = step.trainer.gpus if run.techniques.sharding in ("zero3", "hsdp") else 1
-        parts["reference"] = step.weight_bytes / shards / GIB
-    if step.criticises:
-        parts["critic"] = states
-    peak = run.vram_gib.peak + parts.get("reference", 0.0) + parts.get("critic", 0.0)
-    usable = run.vram_gib.usable
-    sampling = {name: size for name, size in engine.parts.items() if size > 0}
-    return (
-        PhaseMemory(
-            phase="rollout", gpu=step.engines_card.name, peak=sum(sampling.values()),
-            usable=step.engines_card.usable_gib, parts=sampling, fits=True,
-        ),
-        PhaseMemory(
-            phase="training", gpu=step.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
-        ),
-    )  # fmt: skip
+    sampling = {name: size for name, size in step.engine.setup.memory.parts.items() if size > 0}
+    peak, usable = sum(sampling.values()), step.engines_card.usable_gib
+    rollout = PhaseMemory(
+        phase="rollout", gpu=step.engines_card.name, peak=peak, usable=usable, parts=sampling, fits=True
+    )
+    return rollout, step.training_memory(step.largest)
 
 
 def _price(step: RlStep) -> tuple[float, str] | None:
@@ -399,7 +468,7 @@ def _ways(step: RlStep) -> tuple[RlWay, ...]:
             seconds, price = other.phases.step_seconds(overlap), _price(other)
         except ScenarioError:
             continue
-        idle, share = other.phases.idle(overlap)
+        idle, share = other.phases.idle(overlap, rollout > 0)
         ways.append(
             RlWay(
                 training_gpus=training,
@@ -448,21 +517,33 @@ def _assumed(step: RlStep) -> tuple[str, ...]:
 
 def _notes(step: RlStep) -> tuple[str, ...]:
     notes = ["rewards are by rule: a reward model or a judge takes seconds and dollars that are not in this"]
+    run, parts = step.largest, step.training_memory(step.largest).parts
     if not step.asked.rollout_gpus:
-        states = sum(step.largest.vram_gib.parts.get(name, 0.0) for name in STATES)
-        held = states * GIB / GB * min(step.trainer.gpus, 8)
+        copies = lasting_gib(run) * (2.0 if step.criticises else 1.0) + parts.get("reference", 0.0)
+        held = copies * GIB / GB * run.gpus_per_instance
         notes.append(f"while the engines sample, the trainer's states lie in host memory: {held:,.0f} GB of a machine")
     if step.asked.overlap:
-        notes.append("answers are one step off the policy")
-    return tuple(notes)
+        notes.append("the answers are of the policy one step before (off-policy)")
+    if run.techniques.method != "full":
+        notes.append("the engines get all weights with the adapters merged")
+    return (*notes, *step.speed.notes)
+
+
+def _sigma(step: RlStep) -> float:
+    """Return the standard deviation of ln(seconds): a prior, and where the trainer is less sure that of its share."""
+    phases = step.phases
+    whole = phases.step_seconds(False)
+    training = phases.trainer / whole
+    return max(STEP_SIGMA, training * step.speed.sigma + (1.0 - training) * STEP_SIGMA)
 
 
 def _build(step: RlStep) -> RlEstimate:
     asked, phases = step.asked, step.phases
     seconds = phases.step_seconds(asked.overlap)
-    low, high = (float(factor) for factor in display_factors(STEP_SIGMA))
+    sigma = _sigma(step)
+    low, high = (float(factor) for factor in display_factors(sigma))
     price = _price(step)
-    idle, share = phases.idle(asked.overlap)
+    idle, share = phases.idle(asked.overlap, asked.rollout_gpus is not None)
 
     def spread(value: float) -> Spread:
         return Spread(expected=value, low=value * low, high=value * high)
@@ -476,12 +557,12 @@ def _build(step: RlStep) -> RlEstimate:
         rollout_gpu=step.engines_card.name,
         rollout_gpus=asked.rollout_gpus or 0,
         overlapped=asked.overlap,
-        engine=step.replica.served.name,
-        engines=step.engines,
-        gpus_per_engine=step.replica.asked.gpus,
+        engine=step.engine.setup.served.name,
+        engines=step.engine.engines,
+        gpus_per_engine=step.engine.setup.asked.gpus,
         sequences=step.sequences,
         sampled=round(step.sampled),
-        seats=step.seats,
+        seats=step.engine.setup.seats,
         input_tokens=asked.input,
         output_tokens=asked.output,
         longest_output=step.longest,
@@ -493,8 +574,8 @@ def _build(step: RlStep) -> RlEstimate:
             "new_weights": phases.new_weights,
             "fixed": phases.fixed,
         },
-        tail_seconds=step.rollout.tail_seconds,
-        tail_free_share=step.rollout.tail_share,
+        tail_seconds=step.engine.rollout.tail_seconds,
+        tail_ended_share=step.engine.rollout.tail_share,
         idle=idle,
         idle_share=share,
         steps=asked.steps,
@@ -505,7 +586,7 @@ def _build(step: RlStep) -> RlEstimate:
         memory=_memory(step),
         ways=_ways(step),
         evidence="prior",
-        sigma=STEP_SIGMA,
+        sigma=sigma,
         assumed=_assumed(step),
         notes=_notes(step),
     )

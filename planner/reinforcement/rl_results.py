@@ -65,8 +65,8 @@ class RlEstimate(Result):
     """Seconds of each phase by itself: where they overlap, the step is shorter than their sum."""
     tail_seconds: float
     """Of the rollout: from the first free seat to the last answer."""
-    tail_free_share: float
-    """Of the engines' seats in that time, the mean that is free."""
+    tail_ended_share: float
+    """Mean share of the answers that an engine began with and that have ended in that time."""
     idle: str
     idle_share: float
     steps: int
@@ -78,7 +78,8 @@ class RlEstimate(Result):
     """Seconds of a step with one thing changed, such as twice the answers."""
     memory: tuple[PhaseMemory, ...]
     ways: tuple[RlWay, ...]
-    """Other ways to divide as many GPUs, that of least seconds first; those that do not fit are left out."""
+    """Other ways to divide as many GPUs, that of least seconds first: all in turn, or a quarter, a half or three
+    quarters for the rollout. Those that do not fit, or whose machines cannot be divided so, are left out."""
     evidence: EvidenceWord
     sigma: float
     """Standard deviation of ln(seconds of a step)."""

@@ -91,7 +91,7 @@ class Rollout:
     tail_seconds: float
     """From the first free seat to the last answer: ever fewer answers share an engine."""
     tail_share: float
-    """Of the seats: the mean that is free in the tail."""
+    """Mean share of the answers that an engine began with and that have ended in the tail."""
 
 
 def rollout_seconds(
@@ -116,8 +116,8 @@ def rollout_seconds(
 
     Answers are a fluid, by the tokens that they have: in each stretch of `longest / POINTS` steps the share of an age
     that ends is that of its hazard, and whoever waits takes the free seats. A step takes as long as the answers that
-    are alive need, with their mean context. Some answer still runs with probability 1 - exp(-alive), over all engines:
-    the slowest decides. Rounds beyond the third are alike.
+    are alive need, with their mean context. Some answer of n seats still runs with probability 1 - (1 - alive / n) ** n
+    over all engines: the slowest decides. Rounds beyond the third are alike.
     """
     model, hardware, stack = engine
     engines = min(engines, max(int(sequences), 1))
@@ -147,7 +147,9 @@ def rollout_seconds(
         started.append(fresh)
     count = np.array(counts)
     steps = decode_step_seconds(model, hardware, stack, np.maximum(count, 1.0), seen_tokens(model, np.array(contexts)))
-    seconds = np.ravel(steps) * width * -np.expm1(-count * engines) + np.array(started[:-1]) * taken_in
+    ended = np.log1p(-np.minimum(count / seated, 1.0 - 1e-12))
+    running = -np.expm1(seated * engines * ended)
+    seconds = np.ravel(steps) * width * running + np.array(started[:-1]) * taken_in
     busy = count >= seated * 0.999
     tail = float(seconds[~busy].sum())
     free = float((seconds * (1.0 - count / seated))[~busy].sum()) / max(tail, 1e-12)
@@ -193,13 +195,13 @@ class RlPhases:
             return max(self.rollout, self.trainer) + self.new_weights + self.fixed
         return self.rollout + self.trainer + self.new_weights + self.fixed
 
-    def idle(self, overlapped: bool) -> tuple[str, float]:
-        """Return which side waits, and for which share of a step; of phases in turn on the same GPUs none does."""
-        if not overlapped:
+    def idle(self, overlapped: bool, apart: bool) -> tuple[str, float]:
+        """Return which side waits more, and for which share of a step; of phases in turn on the same GPUs none does."""
+        if not apart:
             return "", 0.0
-        step = self.step_seconds(True)
         side = "trainer" if self.rollout > self.trainer else "rollout"
-        return side, abs(self.rollout - self.trainer) / step
+        waited = abs(self.rollout - self.trainer) if overlapped else max(self.rollout, self.trainer)
+        return side, waited / self.step_seconds(overlapped)
 
 
 RESHARD_SECONDS = 1.3

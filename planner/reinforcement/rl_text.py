@@ -18,7 +18,7 @@ RL_PHASE_NAMES = {
     "log_probabilities": "log-probabilities",
     "training": "training",
     "new_weights": "new weights to engines",
-    "fixed": "rewards by rule, rest",
+    "fixed": "rewards and the rest",
 }
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
@@ -29,7 +29,7 @@ def render_rl(estimate: RlEstimate) -> str:
     lines = [
         _summary(estimate),
         *(_does_not_fit(phase) for phase in estimate.memory if not phase.fits),
-        "! formulas with three guessed figures: run two steps and compare before you rent for all",
+        "! a prior, with guessed figures: run two steps and compare before you rent for the whole run",
         "",
         *words.section("Sample", words.wrap_all(_sample(estimate), line_room(), 2)),
         *words.section("Step", _step(estimate)),
@@ -77,7 +77,7 @@ def _step(estimate: RlEstimate) -> list[str]:
     ]
     whole = estimate.tail_seconds >= 0.999 * estimate.phases["rollout"]
     when = "in the rollout" if whole else f"in the last {_seconds(estimate.tail_seconds)} of the rollout"
-    tail = f"{when} {words.percent(estimate.tail_free_share)} of the engines' seats are free: short answers end first"
+    tail = f"{when} {words.percent(estimate.tail_ended_share)} of the answers have ended on average: the longest decide"
     together = "rollout and training overlap" if estimate.overlapped else "the phases follow one another"
     waits = f", the {estimate.idle} waits {words.percent(estimate.idle_share)} of a step" if estimate.idle else ""
     return [*bars, *words.wrap_all([tail, together + waits], line_room(), 2)]

@@ -164,7 +164,8 @@ def _need_text(plan: Plan) -> str:
     if len(kinds) < 2 or _listed(kinds) in _first_line(plan):
         return ""
     rest = sum(one.gpus for one in plan.at_one_time[2 * KINDS_IN_FIRST_LINE :])
-    return "at one time " + ", ".join([*kinds[: 2 * KINDS_IN_FIRST_LINE], *([f"{rest:,} others"] if rest else [])])
+    together = "at one time " if not plan.is_timetable else "at most, not all at one time: "
+    return together + ", ".join([*kinds[: 2 * KINDS_IN_FIRST_LINE], *([f"{rest:,} others"] if rest else [])])
 
 
 def _time_text(plan: Plan) -> str:

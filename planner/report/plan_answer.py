@@ -116,7 +116,7 @@ def _way(name: str, option: Option) -> Way | None:
 
 def _differs(way: Way, row: Way) -> bool:
     """Return whether two ways rent or do something else, or differ in a cent."""
-    return way[1:3] != row[1:3] or way.method != row.method or abs(way.cost_usd - row.cost_usd) >= 0.01
+    return way.machine != row.machine or way.method != row.method or abs(way.cost_usd - row.cost_usd) >= 0.01
 
 
 def _machine(run: Assignment | Option) -> str:
@@ -127,10 +127,16 @@ def _machine(run: Assignment | Option) -> str:
 
 
 def rent_per_hour(job: Assignment) -> float | None:
-    """Return the rent of the machines of a job, as its bill counts it; None where they are not rented by the hour."""
+    """Return the rent of all machines of a job at one time; None where they are not rented by the hour.
+
+    Quantities of the bill are hours of machines, and rates are those of one.
+    """
     items = [item for item in job.bill if item.item in ("gpu on demand", "gpu spot") and item.rate_usd]
     hours = sum(item.quantity or 0.0 for item in items)
-    return sum((item.quantity or 0.0) * (item.rate_usd or 0.0) for item in items) / hours if hours > 0 else None
+    if hours <= 0:
+        return None
+    each = sum((item.quantity or 0.0) * (item.rate_usd or 0.0) for item in items) / hours
+    return each * job.instances * job.runs_at_once
 
 
 def _way_lines(ways: list[Way]) -> list[str]:

@@ -30,9 +30,23 @@ def converted(plan: Any) -> Any:
     if not isinstance(plan, dict) or plan.get("schema_version", VERSION) >= VERSION:
         return plan
     data = {**plan, "schema_version": VERSION, "jobs": _renamed(plan.get("jobs"))}
+    inputs = data.get("inputs")
+    if data.get("services") and isinstance(inputs, dict):  # they were planned on any mix of machines
+        data["inputs"] = {**inputs, "scenario": _of_any_mix(inputs.get("scenario"))}
     if "cost" not in data:
         data["cost"] = data.pop("cost_usd", None)
     return data
+
+
+def _of_any_mix(scenario: Any) -> Any:
+    """Return a scenario whose services say that they may have any mix of machines, unless they say otherwise."""
+    if not isinstance(scenario, dict) or not isinstance(scenario.get("jobs"), list):
+        return scenario
+    jobs = [
+        {"most_kinds": None, **job} if isinstance(job, dict) and job.get("kind") == "serve" else job
+        for job in scenario["jobs"]
+    ]
+    return {**scenario, "jobs": jobs}
 
 
 def _renamed(data: Any) -> Any:

@@ -109,7 +109,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
         seconds=0.0,
         as_of=AS_OF.isoformat(),
         candidates=CandidateCounts(made=0, rejected=0, dominated=0),
-        cost_usd=job.cost,
+        cost=job.cost,
         cost_at_confidence=job.cost_at_confidence,
         hours=job.hours,
         jobs=(job,),

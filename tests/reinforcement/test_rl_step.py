@@ -126,8 +126,9 @@ def test_phases_add_up_in_turn_and_the_longer_side_decides_where_they_overlap() 
     phases = RlPhases(60.0, 10.0, 30.0, 2.0, 8.0)
     assert phases.step_seconds(False) == 110.0
     assert phases.step_seconds(True) == 70.0
-    assert phases.idle(True) == ("trainer", pytest.approx(20.0 / 70.0))
-    assert phases.idle(False) == ("", 0.0)
+    assert phases.idle(True, apart=True) == ("trainer", pytest.approx(20.0 / 70.0))
+    assert phases.idle(False, apart=True) == ("trainer", pytest.approx(60.0 / 110.0))
+    assert phases.idle(False, apart=False) == ("", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
 from planner.scenario.job import Job
-from planner.scenario.limits import Limits, latest_finish_hours
+from planner.scenario.limits import Limits, latest_finish_hours, max_run_hours
 from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peaks
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
@@ -101,11 +101,19 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     yield NearMiss(
         job=job.name,
         what=describe_candidate(one, row, share, prepared.market),
-        reason=f"misses the deadline at {job.confidence * 100:.3g} % confidence",
+        reason=f"{_missed(job, limits)} at {job.confidence * 100:.3g} % confidence",
         shortfall=float(screened.lateness[row]),
         unit="h",
         fix=f"on time with {int(chance * 100)} % probability" if chance is not None else "",
     )
+
+
+def _missed(job: Job, limits: Limits) -> str:
+    """Return which limit on time is broken: the deadline, or the longest run where that is shorter."""
+    longest = max_run_hours(job, limits)
+    if job.planned_deadline_hours is not None and job.planned_deadline_hours <= longest:
+        return "misses the deadline"
+    return f"runs for more than {longest:,.4g} h (limits.max_hours)"
 
 
 def _least_over_budget(prepared: PreparedScenario, within: ResolvedPlan | None) -> Iterator[NearMiss]:
