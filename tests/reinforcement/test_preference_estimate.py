@@ -71,6 +71,8 @@ def test_dollars_are_hours_times_price() -> None:
         ({"longest_output": 100}, "longest_output"),
         ({"output": 150_000}, "output"),
         ({"pairs": 0}, "pairs"),
+        ({"micro_batch": 8}, "micro_batch"),
+        ({"tokens_per_sample": 100}, "tokens_per_sample"),
     ],
 )
 def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], where: str) -> None:

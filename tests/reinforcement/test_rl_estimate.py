@@ -67,6 +67,32 @@ def test_a_reference_and_a_critic_take_memory_of_the_trainer() -> None:
     assert critic.parts["critic"] == pytest.approx(states)
 
 
+def test_the_engine_is_the_one_whose_rollout_is_the_fastest() -> None:
+    """No other number of GPUs that holds the model samples faster."""
+    found = estimate()
+    for gpus in (1, 2, 4, 8):
+        assert estimate(rollout_parallel=gpus).phases["rollout"] >= found.phases["rollout"] * 0.999
+    assert estimate(rollout_parallel=found.gpus_per_engine).phases == found.phases
+
+
+def test_a_reference_is_cut_like_the_trainers_weights() -> None:
+    """Worked: 15.2 GB are 14.2 GiB; over four GPUs of a layer 3.55 GiB, also where nothing else is sharded."""
+    cut = estimate(framework="megatron", tensor_parallel=4, sharding="ddp")
+    assert {phase.phase: phase for phase in cut.memory}["training"].parts["reference"] == pytest.approx(3.546, abs=1e-3)
+
+
+def test_more_updates_take_more_optimizer_steps() -> None:
+    """Sixteen optimizer steps for the same answers are slower than one."""
+    assert estimate(updates=16).phases["training"] > estimate().phases["training"]
+
+
+def test_a_mixture_is_less_sure_than_a_dense_model() -> None:
+    """The spread of the trainer enters that of the step, and its notes are told."""
+    found = planner.estimate_rl("qwen3-30b-a3b", "16xH100", output=1000, method="full")
+    assert found.sigma > estimate().sigma
+    assert any("mixture" in note for note in found.notes)
+
+
 def test_other_ways_divide_as_many_gpus_and_the_fastest_comes_first() -> None:
     """Each is what asking for it finds."""
     found = estimate()
@@ -99,6 +125,10 @@ def test_a_network_that_does_not_fit_is_an_answer() -> None:
         ({"prompts": 1, "answers": 2, "updates": 3}, "updates"),
         ({"input": -1}, "input"),
         ({"stepz": 3}, "stepz"),
+        ({"output": 0.1, "longest_output": None}, "output"),
+        ({"global_batch": 64}, "global_batch"),
+        ({"rollout_usd_per_gpu_hour": 2.0}, "rollout_usd_per_gpu_hour"),
+        ({"gpus": 7, "rollout_parallel": 8}, "rollout_parallel"),
     ],
 )
 def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], where: str) -> None:
@@ -120,7 +150,10 @@ def test_the_command_prints_the_text_of_the_result_and_its_json() -> None:
     assert document["longest_output"] == 8192
     assert planner.RlEstimate.model_validate(document).phases == estimate().phases
     for wrong, said in (
-        (["--sequence-length", "4096"], "--sequence-length does not go with --rl"),
+        (
+            ["--sequence-length", "4096"],
+            "--sequence-length: follows from the lengths of prompts and answers; leave it out",
+        ),
         (["--inference"], "--inference does not go with --rl"),
     ):
         refused = run(*arguments, *wrong)
