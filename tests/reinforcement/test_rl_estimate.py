@@ -70,14 +70,14 @@ def test_a_reference_and_a_critic_take_memory_of_the_trainer() -> None:
 def test_the_engine_is_the_one_whose_rollout_is_the_fastest() -> None:
     """No other number of GPUs that holds the model samples faster."""
     found = estimate()
-    for gpus in (1, 2, 4, 8):
+    for gpus in (1, 2, 4):
         assert estimate(rollout_parallel=gpus).phases["rollout"] >= found.phases["rollout"] * 0.999
     assert estimate(rollout_parallel=found.gpus_per_engine).phases == found.phases
 
 
 def test_a_reference_is_cut_like_the_trainers_weights() -> None:
     """Worked: 15.2 GB are 14.2 GiB; over four GPUs of a layer 3.55 GiB, also where nothing else is sharded."""
-    cut = estimate(framework="megatron", tensor_parallel=4, sharding="ddp")
+    cut = estimate(framework="megatron", tensor_parallel=4, sharding="zero1")
     assert {phase.phase: phase for phase in cut.memory}["training"].parts["reference"] == pytest.approx(3.546, abs=1e-3)
 
 
@@ -128,7 +128,6 @@ def test_a_network_that_does_not_fit_is_an_answer() -> None:
         ({"output": 0.1, "longest_output": None}, "output"),
         ({"global_batch": 64}, "global_batch"),
         ({"rollout_usd_per_gpu_hour": 2.0}, "rollout_usd_per_gpu_hour"),
-        ({"gpus": 7, "rollout_parallel": 8}, "rollout_parallel"),
     ],
 )
 def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], where: str) -> None:
