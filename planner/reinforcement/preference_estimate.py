@@ -150,7 +150,7 @@ def _answer(
     seconds = training + passes * each
     copy = 0.0
     if reference == "model":
-        copy = shard_bytes(2.0 * network.parameters, run) / GIB
+        copy = shard_bytes(2.0 * network.parameters, run, library) / GIB
     low, high = (float(factor) for factor in display_factors((run.sigma**2 + SPREAD_MORE**2) ** 0.5))
     price = asked.usd_per_gpu_hour
     basis = "given"

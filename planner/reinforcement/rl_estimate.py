@@ -60,8 +60,8 @@ KEPT_SHARE = 0.9
 ALGORITHMS = tuple(REFERENCE)
 ENGINE_GPUS = (1, 2, 4, 8)
 """GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
-MORE_SHARDED = ("zero2", "zero3")
-"""Shardings that are tried where the least leaves no room for reference and critic."""
+WHOLE_SHARDS = 3
+"""The stage of ZeRO that shards the weights, too (arXiv:1910.02054, section 5)."""
 FOLLOWING = {
     "sequence_length": "the lengths of prompts and answers",
     "tokens_per_sample": "the lengths of prompts and answers",
@@ -214,12 +214,20 @@ def lasting_gib(run: Estimate) -> float:
     return sum(run.vram_gib.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer"))
 
 
-def shard_bytes(weight_bytes: float, run: Estimate) -> float:
+def shard_bytes(weight_bytes: float, run: Estimate, library: Library) -> float:
     """Return the bytes of a frozen copy of the weights on one GPU, divided as the trainer's weights are."""
     told = run.techniques
     group = told.tensor_parallel * told.pipeline_parallel
-    together = {"zero3": run.gpus, "hsdp": run.gpus_per_instance}.get(told.sharding, group)
-    return weight_bytes / max(group, together)
+    sharding = library.techniques.values.sharding.values[told.sharding]
+    sharing = run.gpus_per_instance if sharding.hybrid else run.gpus
+    return weight_bytes / (max(group, sharing) if sharding.zero_stage == WHOLE_SHARDS else group)
+
+
+def more_sharded(library: Library) -> list[str]:
+    """Return the shardings of gradients and weights over all GPUs, which leave more room, the least first."""
+    values = library.techniques.values.sharding.values
+    found = [name for name, value in values.items() if value.zero_stage >= WHOLE_SHARDS - 1 and not value.hybrid]
+    return sorted(found, key=lambda name: values[name].zero_stage)
 
 
 @dataclass(frozen=True)
@@ -314,7 +322,7 @@ class RlStep:
         found = self._train(sequence, micro_batch, None)
         if self.trainer.sharding is not None or self.trainer.gpus == 1:
             return found
-        for sharding in MORE_SHARDED:
+        for sharding in more_sharded(self.library):
             if self.training_memory(found).fits:
                 break
             try:
@@ -334,7 +342,7 @@ class RlStep:
         parts = {name: size for name, size in run.vram_gib.parts.items() if size > 0}
         parts["set aside"] = sum(run.vram_gib.set_aside.values())
         if self.compares and run.techniques.method == "full":
-            parts["reference"] = shard_bytes(self.weight_bytes, run) / GIB
+            parts["reference"] = shard_bytes(self.weight_bytes, run, self.library) / GIB
         if self.criticises:
             alike = parts.get("weights", 0.0) if run.techniques.method == "full" else 0.0
             parts["critic"] = lasting_gib(run) + (parts.get("gradients") or alike)

@@ -40,6 +40,7 @@ class Remedy(Part):
 class Estimate(Result):
     """Memory and speed of one configuration."""
 
+    schema_version: int = 3
     architecture: str
     parameters: int
     trainable_parameters: int

@@ -86,6 +86,7 @@ class Effect(Part):
 class WhatIf(Result):
     """Before and after a change of the scenario."""
 
+    schema_version: int = 3
     scenario: str
     settings: tuple[str, ...]
     better: Better

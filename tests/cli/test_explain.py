@@ -36,7 +36,7 @@ def test_text_has_the_verdict_first_and_80_columns(scenario: str) -> None:
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("infeasible. " if scenario == "infeasible" else f"{scenario}: ")
-    assert max(map(len, lines)) <= WIDTH
+    assert max(len(line) for line in lines if not line.startswith("planner ")) <= WIDTH  # a command is one line
 
 
 @pytest.mark.long
@@ -63,7 +63,7 @@ def test_settings_change_the_question() -> None:
 def test_why_not_answers_one_question() -> None:
     """The answer alone, in text and in JSON."""
     told = run("quickstart-any", "--why-not", "gpu=RTX4090,method=full")
-    assert told.exit_code == 0 and told.stdout.startswith("gpu=RTX4090,method=full: feasible: $")
+    assert told.exit_code == 0 and told.stdout.startswith("gpu=RTX4090,method=full: $")
     assert max(map(len, told.stdout.splitlines())) <= WIDTH
     document = json.loads(run("quickstart-any", "--why-not", "gpu=RTX4090,method=full", "--json").stdout)
     assert document["why_not"]["status"] == "possible" and document["why_not"]["times"] > 1

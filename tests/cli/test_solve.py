@@ -40,7 +40,7 @@ def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
     job = document["jobs"][0]
     assert lines[0].startswith(f"quickstart: {job['gpus']} x {job['gpu']} at {job['provider']}")
     late = job["hours"]["at_confidence"]
-    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, by {late:.1f} h")
+    assert lines[0].endswith(f"${document['cost_usd']:,.2f}, by {late:.1f} h")
     *answer, empty, run_it, why_not, details = lines
     assert len(answer) <= 30 and max(map(len, answer)) <= WIDTH and empty == ""
     asked = f"planner solve quickstart {' '.join(AS_OF)}"

@@ -45,7 +45,7 @@ def test_the_json_has_the_fields_of_the_contract(folder: Path) -> None:
     result = run(str(folder / "plan.json"), str(folder / "run.log"), "--json")
     found = json.loads(result.stdout)
     assert {"observed", "planned", "projected", "replan"} <= found.keys()
-    assert {"hours", "cost_usd", "deadline_probability"} <= found["projected"].keys()
+    assert {"hours", "cost", "deadline_probability"} <= found["projected"].keys()
     assert found["observed"]["steps"] == 300 and found["replan"] is None
 
 
