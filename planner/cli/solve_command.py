@@ -133,7 +133,8 @@ def _has_files(plan: Plan, job: Assignment) -> bool:
     """Return whether some trainer runs a job as it is planned: asked of the targets unless all of them would."""
     if not job.gpus:
         return False  # a managed service trains it
-    is_usual = job.inference is not None or (job.framework or job.techniques.framework) == "hf"
+    # Every target runs Transformers' own trainer and its variants: to ask would load the exports for each plan.
+    is_usual = job.inference is not None or (job.framework or job.techniques.framework).startswith("hf")
     if is_usual and device_noun(job.gpu) == "GPU":
         return True
     from planner.cli.plan_file import scenario_of
