@@ -115,7 +115,7 @@ def rollout_seconds(
         Answers that one replica works on at a time, by memory or by the engine's limit.
 
     Answers are a fluid, by the tokens that they have: in each stretch of `longest / POINTS` steps the share of an age
-    that ends is that of its hazard, and whoever waits takes the free seats. A step takes as long as the answers that
+    that ends is that of its hazard, and waiting answers take the free seats. A step takes as long as the answers that
     are alive need, with their mean context. Some answer of n seats still runs with probability 1 - (1 - alive / n) ** n
     over all engines: the slowest decides. Rounds beyond the third are alike.
     """

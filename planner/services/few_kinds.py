@@ -1,6 +1,6 @@
 """Fleets of few kinds of machines: the least dollars of every pair of kinds, and the fleets that a pair may have.
 
-A fleet that is the cheapest mix of many kinds is a fleet that nobody operates: a different engine, cloud and image for
+A fleet that is the cheapest mix of many kinds is hard to operate: a different engine, cloud and image for
 each hour. With one or two kinds there are few enough fleets to list them.
 """
 

@@ -87,7 +87,7 @@ def test_more_updates_take_more_optimizer_steps() -> None:
 
 
 def test_a_mixture_is_less_sure_than_a_dense_model() -> None:
-    """The spread of the trainer enters that of the step, and its notes are told."""
+    """The spread of the trainer enters that of the step, and its notes are shown."""
     found = planner.estimate_rl("qwen3-30b-a3b", "16xH100", output=1000, method="full")
     assert found.sigma > estimate().sigma
     assert any("mixture" in note for note in found.notes)

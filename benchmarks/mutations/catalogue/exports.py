@@ -118,7 +118,7 @@ AREA.add(
 AREA.add("DeepSpeed: another stage", "zero1: {zero_optimization: {stage: 1}}", "zero1: {zero_optimization: {stage: 0}}")
 
 AREA.of("models/exports/kubernetes-1.34.yaml", "tests/exports/test_folder_check.py")
-AREA.add("Kubernetes: a secret that nobody makes", ", and the Secret hf-token with HF_TOKEN", "")
+AREA.add("Kubernetes: a secret that is never made", ", and the Secret hf-token with HF_TOKEN", "")
 
 AREA.of("models/exports/slurm-24.05.yaml", "tests/exports/test_folder_check.py")
 AREA.add("Slurm: a job without its script", "starts: [run.sh, requirements.txt]", "starts: []")
