@@ -39,10 +39,11 @@ from planner.results.what_if import (
     loss_of,
 )
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
+from planner.subjects import subject_of
 from planner.units import MILLISECONDS, figure_text
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class VariantSolver:
 
         Without `explains` it has the figures alone: no other ways to run its jobs, and no reason where there is none.
         """
-        if services_of(scenario) or open_jobs(scenario):
+        if subject_of(scenario) is not None:
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(replace(self._before, names_others=explains), self.options, explains=explains)

@@ -131,8 +131,10 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
 
     trains: ClassVar[bool] = True
     """It trains a model on machines that need one another; otherwise it answers prompts on replicas that do not."""
-    is_service: ClassVar[bool] = False
-    """It answers requests as they come; otherwise it has an end."""
+    subject: ClassVar[str | None] = None
+    """Key of the package that plans it in `planner.subjects.SUBJECTS`; None: the core does."""
+    ends: ClassVar[bool] = True
+    """Its work has an end; otherwise it answers requests as they come."""
 
     @property
     def confidence(self) -> float:

@@ -1,6 +1,6 @@
 """A job that leaves something open: which model, how many tokens, or which batch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -154,6 +154,8 @@ def _law_form(value: Any) -> str:
 
 class OpenJob(Job):
     """A job of which the best model, number of tokens or batch is to be found."""
+
+    subject: ClassVar[str | None] = "open"
 
     if not TYPE_CHECKING:  # a definite job has one model and one batch
         architecture: Annotated[

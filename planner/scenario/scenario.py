@@ -297,7 +297,7 @@ class Scenario(_ScenarioBase):
         """
         if mine.commitment is None or mine.has_spot or any(job.trials.at_once > 1 for job in self.jobs):
             return None
-        most = math.inf if any(job.is_service for job in self.jobs) else mine.max_nodes * len(self.jobs)
+        most = math.inf if any(not job.ends for job in self.jobs) else mine.max_nodes * len(self.jobs)
         place = mine.provider, mine.region, mine.gpu, mine.gpus
         found = [
             (offer.usd_per_hour, label, offer)
@@ -411,8 +411,8 @@ def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
     """Return the scenario without its services; what these cost is taken off the budget."""
     budget = scenario.limits.budget_usd
     limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
-    jobs = tuple(job for job in scenario.jobs if not job.is_service)
-    written = tuple(job for job in scenario.jobs_written if not job.is_service)
+    jobs = tuple(job for job in scenario.jobs if job.ends)
+    written = tuple(job for job in scenario.jobs_written if job.ends)
     return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
 
 

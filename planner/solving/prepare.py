@@ -368,7 +368,7 @@ def service_faults(scenario: Scenario) -> list[Fault]:
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
         for job in scenario.jobs
-        if job.is_service
+        if not job.ends
     ]
 
 

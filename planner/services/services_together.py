@@ -1,4 +1,7 @@
-"""Explain jobs and a service in one scenario: each as if it were alone, and the limits of both solved for both."""
+"""Jobs and a service in one scenario: the frontiers, reasons and replays of each, and what both share.
+
+Each is asked as if it were alone, the jobs on what the service leaves of the budget.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.simulation.market_paths import SimulationArguments
+from planner.analysis.simulation.simulate_question import simulate
 from planner.analysis.what_if_sweep import difference
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, NoPlanError, ScenarioError
@@ -13,17 +20,117 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, LimitSensitivity
+from planner.results.frontier import Frontier
 from planner.results.plan import Plan
 from planner.results.plan_parts import describe_machines
-from planner.results.service_results import describe_kinds, services_usd
+from planner.results.service_results import ServiceFrontier, describe_kinds, jobs_alone, services_usd
+from planner.results.simulation import Simulation
 from planner.scenario.open_job import AnyJob
 from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
+from planner.services.service_curve import SERVICE_POINTS, service_frontier
 from planner.services.service_reasons import explain_service
+from planner.services.service_simulation import simulate_service
 from planner.solving.infeasibility.relaxations import BUDGET
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from planner.results.frontier import GroupBy
+
+
+# Frontiers: that of the jobs, and that of the service.
+
+
+def frontier_of_jobs(
+    scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
+) -> Frontier:
+    """Return the frontier of the jobs next to a service, on what the service leaves of the budget.
+
+    The least dollars of the service hold for every finish of the jobs: they are given once, and are part of no point.
+    """
+    library = library or read_library([job.architecture for job in scenario.jobs])
+    served = solve(services_alone(scenario), options, library, explains=False)
+    usd = services_usd(served)
+    found = frontier(without_services(scenario, usd), options, library, by, points)
+    if not found.points or not served.services:
+        plan = solve(scenario, options, library)
+        return found.model_copy(
+            update={"status": plan.status, "infeasible": plan.infeasible, "budget_usd": scenario.limits.budget_usd,
+                    **dict.fromkeys(("points", "segments", "separate", "curves", "beyond"), ()), "knee": None}
+        )  # fmt: skip
+    names = ", ".join(service.name for service in served.services)
+    left = "" if found.budget_usd is None else f" and leaves ${found.budget_usd:,.2f} of the budget"
+    note = f"the jobs alone: {names} costs ${usd:,.2f} at every point{left}; its own frontier: --job {names}"
+    return found.model_copy(update={"services_usd": usd, "notes": (note, *found.notes)})
+
+
+def frontier_of_service(
+    scenario: Scenario,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    points: int = SERVICE_POINTS,
+) -> ServiceFrontier:
+    """Return the frontier of the service next to jobs, on what these leave of the budget; raises as for one alone.
+
+    The jobs stay as they are planned with the service, or alone where the scenario has no plan.
+    """
+    options = options or SolveOptions()
+    library = library or read_library([job.architecture for job in scenario.jobs])
+    alone, budget = services_alone(scenario), scenario.limits.budget_usd
+    if budget is None:
+        return service_frontier(alone, options, library, points)
+    plan = solve(scenario, options, library)
+    jobs = jobs_alone(plan) if plan.jobs else solve(without_services(scenario, 0.0), options, library)
+    late = budget if jobs.cost_at_confidence is None else jobs.cost_at_confidence
+    limits = alone.limits.model_copy(update={"budget_usd": budget - late})
+    found = service_frontier(alone.model_copy(update={"limits": limits}), options, library, points)
+    if not found.points:
+        return found.model_copy(update={"infeasible": plan.infeasible})
+    names = ", ".join(job.name for job in scenario.jobs if job.ends)
+    note = f"within the ${budget - late:,.2f} of the budget that {names} as planned leaves at its confidence"
+    return found.model_copy(update={"notes": (note, *found.notes)})
+
+
+# Replays: the jobs on many markets, the service request by request.
+
+
+RECORDED_NOTE = "traces are those of the jobs; losses of the service follow the spot market of its offers"
+
+
+def simulate_together(
+    scenario: Scenario,
+    plan: Plan | None,
+    options: SolveOptions | None,
+    library: Library | None,
+    progress: Callable[[int, int], None] | None,
+    arguments: SimulationArguments,
+) -> Simulation:
+    """Return the replays of the jobs with the simulation of the services.
+
+    Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
+    """
+    if len(services_of(scenario)) == len(scenario.jobs):
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
+    own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
+    served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
+    if not served.services:
+        facts = {name: getattr(served, name) for name in ("scenario", "status", "runs", "seed", "exact_speed", "as_of")}
+        return Simulation(**facts, seconds=served.seconds, infeasible=served.infeasible, plan=served.plan)
+    usd = services_usd(served.plan)
+    rest, of_rest = without_services(scenario, usd), jobs_alone(served.plan)
+    found = simulate(rest, of_rest, options=options, library=library, progress=progress, **arguments)
+    recorded = (RECORDED_NOTE,) if arguments.get("traces") else ()
+    update = {
+        "services": served.services,
+        "services_usd": usd,
+        "seconds": found.seconds + served.seconds,
+        "notes": (*found.notes, *served.notes, *recorded),
+    }
+    return found.model_copy(update=update)
+
+
+# Reasons: of each alone, and the limits of both solved for both.
 
 
 OF_ALL = "limits."
@@ -33,22 +140,17 @@ LEAST_SHARED_SAVING = 0.005
 
 
 def explain_together(
-    scenario: Scenario,
-    why_not: str | None,
-    options: SolveOptions | None,
-    library: Library | None,
-    explain: Callable[..., Explanation],
+    scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
 ) -> Explanation:
     """Return why the plan of jobs and a service is as it is, or why there is none; raises like `explain`.
 
     They share nothing but limits: each is explained alone, the jobs on what the service leaves of the budget. What a
     limit of the scenario saves where it is relaxed is solved for both. A query is answered for the part it names.
-    `explain` is that of jobs.
     """
     started, options = perf_counter(), options or SolveOptions()
     library = library or read_library([job.architecture for job in scenario.jobs])
     if why_not is not None:
-        if _asked(scenario, why_not).is_service:
+        if not _asked(scenario, why_not).ends:
             return explain_service(services_alone(scenario), why_not, options, library)
         served = solve(services_alone(scenario), options, library, explains=False)
         return explain(without_services(scenario, services_usd(served)), why_not, options, library)
