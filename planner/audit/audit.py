@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import open_choices, services
+from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
 from planner.audit.audited_ways import ways_of_plan
@@ -26,7 +26,8 @@ from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,13 +51,9 @@ def audit(
         scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
-    if plan.services and plan.status not in _NO_PLAN:
-        # Late: most plans have no services.
-        from planner.results.service_results import jobs_alone, services_usd
-
-        found += services.audit_services(plan, scenario, library, tolerance)
-        if plan.jobs:
-            scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
+    if (subject := shown_by(plan)) is not None and plan.status not in _NO_PLAN:
+        found += subject.audit(plan, scenario, library, tolerance)
+        plan, scenario = subject.rest(plan, scenario)
     if plan.status in _NO_PLAN or not plan.jobs:
         return found
     decided: Scenario | None = scenario

@@ -65,9 +65,9 @@ def frontier(
 
         render = functools.partial(render_frontier, every=every)
     else:
-        from planner.report.result_text import TEXTS
+        from planner.report.result_text import render_result
 
-        render = TEXTS[type(found)]
+        render = render_result
     output.write(found, render, draw_answer if found.points else None, color=True)
     if not output.as_json and isinstance(found, Frontier) and found.knee is not None and len(found.points[0].jobs) == 1:
         asked, hours = asked_again("solve", OF_FRONTIER), math.ceil(100 * found.points[found.knee].hours) / 100

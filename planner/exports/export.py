@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import generation, services
+from planner import generation
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
@@ -29,6 +29,7 @@ from planner.exports.run_script import Checklist, job_hourly, readme, result_scr
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
+from planner.subjects import planner_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -162,9 +163,9 @@ def checklist(
     parts = []
     for name, folder in folders.items():
         own = [path.removeprefix(f"{folder}/") for path in files if not folder or path.startswith(f"{folder}/")]
-        if name in [service.name for service in plan.services]:
-            served = services.choose_service(plan, scenario, file, name)
-            found = services.service_checklist(served, Wishes(wishes.model_id), file, own)
+        subject = next((planner_of(part) for part in plan.planned if part.name == name), None)
+        if subject is not None:
+            found = subject.checklist(plan, scenario, file, name, wishes, own)
         else:
             found = _job_checklist(choose_job(plan, scenario, file, name), wishes, own)
         parts.append(found.inside(folder, own))

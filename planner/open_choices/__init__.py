@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from planner.open_choices.model_choice_text import model_lines as model_lines
     from planner.open_choices.model_choice_text import render_loss_calibration as render_loss_calibration
     from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
-    from planner.open_choices.open_subject import OPEN_CHOICES as OPEN_CHOICES
+    from planner.open_choices.open_questions import OPEN_CHOICES as OPEN_CHOICES
     from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
-    "planner.open_choices.open_subject": ("OPEN_CHOICES",),
+    "planner.open_choices.open_questions": ("OPEN_CHOICES",),
     "planner.open_choices.audited_choice": ("decided_scenario",),
     "planner.open_choices.fixed_choice": ("fix_choice", "scenario_as_chosen"),
     "planner.open_choices.loss_curve": ("loss_frontier",),

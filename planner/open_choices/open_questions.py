@@ -24,9 +24,12 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.fixed_choice import FixedChoice, definite_choices, fix_choice
+from planner.open_choices.loss_curve import loss_frontier
+from planner.open_choices.open_solve import solve_open
+from planner.results.chosen_model import LossFrontier
 from planner.results.differences import describe_job_differences
 from planner.results.explanation import Explanation
-from planner.results.frontier import Frontier, GroupBy, Point, Segment
+from planner.results.frontier import DEFAULT_POINTS, Frontier, GroupBy, Point, Segment
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
 from planner.results.simulation import Simulation
@@ -34,6 +37,7 @@ from planner.results.what_if import Better, Effect, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
+from planner.subjects import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -260,3 +264,75 @@ def overview_of_choice(
         fixed.scenario, fixed.definite, options=options, library=library, wanted=wanted, runs=runs, seed=seed
     )
     return found.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines, "of_file": given})
+
+
+# The face of all this.
+
+
+class OpenChoices(Subject):
+    """Jobs whose best model, tokens or batch is to be found."""
+
+    name = "open"
+
+    def solve(
+        self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
+    ) -> Plan:
+        """Return the plan of what the jobs choose."""
+        return solve_open(scenario, options, library, started, explains)
+
+    def frontier(
+        self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
+    ) -> Frontier:
+        """Return the cost for every deadline, with what is open chosen at each point, or as planned."""
+        return frontier_of_choices(scenario, options, library, by, points)
+
+    def own_frontier(
+        self, scenario: Scenario, options: SolveOptions | None, library: Library | None, points: int | None
+    ) -> LossFrontier:
+        """Return the least loss for every budget."""
+        return loss_frontier(scenario, options, library, points or DEFAULT_POINTS)
+
+    def what_if(
+        self,
+        scenario: Scenario,
+        changed: Scenario,
+        settings: tuple[str, ...],
+        options: SolveOptions | None,
+        library: Library,
+    ) -> WhatIf:
+        """Return the plans of two scenarios that each chose what is open."""
+        return what_if_of_choices(scenario, changed, settings, options, library)
+
+    def explain(
+        self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
+    ) -> Explanation:
+        """Return why the plan of what was chosen is as it is."""
+        return explain_choice(scenario, why_not, options, library)
+
+    def simulate(
+        self,
+        scenario: Scenario,
+        plan: Plan | None,
+        options: SolveOptions | None,
+        library: Library | None,
+        progress: Callable[[int, int], None] | None,
+        arguments: SimulationArguments,
+    ) -> Simulation:
+        """Return the replays of what was chosen."""
+        return simulate_choice(scenario, plan, options, library, progress, arguments)
+
+    def overview(
+        self,
+        scenario: Scenario,
+        plan: Plan | None,
+        options: SolveOptions,
+        library: Library | None,
+        wanted: Collection[Section] | None,
+        runs: int | None,
+        seed: int,
+    ) -> Overview:
+        """Return the plan of what was chosen, and the analyses around it."""
+        return overview_of_choice(scenario, plan, options, library, wanted, runs, seed)
+
+
+OPEN_CHOICES: OpenChoices = OpenChoices()

@@ -74,7 +74,7 @@ def solve_open(
         [name for scenario_job in scenario.jobs for name in architectures_of(scenario_job)]
     )
     if len(scenario.jobs) > 1:  # their search reads from the explanation how much room a budget lacks
-        return _solve_several(scenario, options, library, started, solve_prepared)
+        return _solve_several(scenario, options, library, started)
     (job,) = open_jobs(scenario)
     alternatives = open_alternatives(scenario, job, library)
     decision = decide_alone(alternatives, options)

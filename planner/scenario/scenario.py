@@ -410,9 +410,15 @@ def scenario_schema() -> dict[str, Any]:
 def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
     """Return the scenario without its services; what these cost is taken off the budget."""
     budget = scenario.limits.budget_usd
-    limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
-    jobs = tuple(job for job in scenario.jobs if job.ends)
-    written = tuple(job for job in scenario.jobs_written if job.ends)
+    names = {job.name for job in scenario.jobs if not job.ends}
+    return without_jobs(scenario, names, None if budget is None else budget - spent_usd)
+
+
+def without_jobs(scenario: Scenario, names: set[str], budget_usd: float | None) -> Scenario:
+    """Return the scenario without some of its jobs, and with the budget that the others have."""
+    jobs = tuple(job for job in scenario.jobs if job.name not in names)
+    written = tuple(job for job in scenario.jobs_written if job.name not in names)
+    limits = scenario.limits.model_copy(update={"budget_usd": budget_usd})
     return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
 
 
