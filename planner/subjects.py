@@ -129,11 +129,11 @@ class Subject:
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
         """Return every disagreement between its parts of a plan and what follows from scenario and library."""
-        raise NotImplementedError
+        raise lacking(self, "check")
 
     def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
         """Return the jobs that the core planned as a plan of their own, and its scenario."""
-        raise NotImplementedError
+        raise lacking(self, "jobs")
 
     def files(
         self, plan: Plan, scenario: Scenario, file: str, name: str | None, wishes: Wishes, targets: Sequence[str] | None
@@ -142,13 +142,13 @@ class Subject:
 
         `file` is what faults name. InputError where a tool cannot express it.
         """
-        raise NotImplementedError
+        raise lacking(self, "export")
 
     def checklist(
         self, plan: Plan, scenario: Scenario, file: str, name: str, wishes: Wishes, files: Collection[str]
     ) -> Checklist:
         """Return what the files of one of its parts need, leave to a person, and cost."""
-        raise NotImplementedError
+        raise lacking(self, "export")
 
     not_supported: ClassVar[Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """By the name of a command that takes a plan, why it takes none of its parts, and what to do."""
@@ -157,53 +157,53 @@ class Subject:
 
     def text(self, result: Any) -> str:
         """Return the text of a result, perhaps with jobs next to its own parts, without a final newline."""
-        raise NotImplementedError
+        raise lacking(self, "text")
 
     def details(self, plan: Plan) -> str:
         """Return all that there is to say of a plan, as `solve --details` prints it."""
-        raise NotImplementedError
+        raise lacking(self, "text")
 
     def headline(self, plan: Plan) -> str:
         """Return a plan in one sentence, without its name."""
-        raise NotImplementedError
+        raise lacking(self, "text")
 
     def replays(self, found: Simulation) -> list[str]:
         """Return the lines that stand below the replays of the jobs."""
-        raise NotImplementedError
+        raise lacking(self, "text")
 
     def scene(self, result: Any) -> Scene | None:
         """Return the picture of a result of its own; None where there is nothing to draw."""
-        raise NotImplementedError
+        raise lacking(self, "picture")
 
     # Parts of the page of a report, and of the page that `planner app` shows.
 
     def tiles(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return the key figures: name, figure, and what it is measured against."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def facts(self, plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
         """Return the name of each part of its own with the labels and texts of its sections."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def reasons(self, found: Overview) -> list[tuple[str, str]]:
         """Return labels and texts that say why the plan is as it is, of jobs too."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def groups(self, found: Overview) -> list[Group]:
         """Return the figures in their order, of jobs too."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def replay_figures(self, found: Overview) -> list[Figure]:
         """Return the figures of its simulation, below those of the jobs."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def section_titles(self, plan: Plan) -> dict[Section, str]:
         """Return the headings of analyses that are others than those of jobs."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def figure_keys(self, plan: Plan) -> dict[str, str]:
         """Return the keys of figures by the names of the command line that mean others than of jobs."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def page_plan(self, scenario: Scenario, options: SolveOptions, library: Library | None) -> Plan:
         """Return the plan that the page shows; it may leave out what the page shows in another way."""
@@ -213,31 +213,31 @@ class Subject:
 
     def new_curve(self) -> SubjectCurve:
         """Return the curve of jobs that have no end, of which nothing is computed."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def bases(self, scenario: Scenario, plan: Plan, library: Library | None) -> tuple[KindBasis, ...]:
         """Return what each kind of its machines rests on."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def compare(self, before: Plan, after: Plan, settings: tuple[str, ...]) -> WhatIf:
         """Return the comparison of two plans that are solved already."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def chips(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return proof and risks in a few words: tone (`good` or `attention`), text, and the whole sentence."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def compared(self, plan: Plan) -> list[tuple[str, str]]:
         """Return the rows of a pinned plan: names and figures."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def change_parts(self, before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
         """Return summary, rows and reasons of a change; without an answer the plans alone are compared."""
-        raise NotImplementedError
+        raise lacking(self, "page")
 
     def plan_scenes(self, plan: Plan) -> list[Scene]:
         """Return the pictures of its own parts of a plan."""
-        raise NotImplementedError
+        raise lacking(self, "picture")
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
@@ -267,6 +267,11 @@ def jobs_of_plan(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     """Return a plan and its scenario as those of the jobs alone that the core planned."""
     subject = shown_by(plan)
     return (plan, scenario) if subject is None else subject.rest(plan, scenario)
+
+
+def lacking(subject: Subject, what: str) -> ScenarioError:
+    """Return the fault of a question about a plan that its subject has no answer to."""
+    return ScenarioError([Fault("plan", 0, what, f"not supported for {subject.name}", "use solve --json")])
 
 
 def refusal(scenario: Scenario, command: str) -> ScenarioError:
