@@ -14,7 +14,7 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
 )
-from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
 from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
 from planner.configurations.lengths import length_faults
 from planner.configurations.memory_margin import margin_text
@@ -38,7 +38,7 @@ from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
-from planner.estimates.work import PACKED_FILL, processed_length
+from planner.estimates.work import processed_length
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.known_machines import typical_ram_gb
 from planner.library.model_ladder import held_quant, training_conversion
@@ -380,7 +380,8 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
     """Return the tokens per sequence that the GPUs process, padding included."""
     return as_scalar(
         processed_length(
-            job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch), job.work.sample_lengths
+            *(job.packing, shape.sequence, shape.mean_length, job.length_cv),
+            *(float(micro_batch) * job.answers, job.sequence_lengths),
         )
     )
 
@@ -568,15 +569,13 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     time = TimeCoefficients.of(library.calibrations["time"].values)
     step = estimate_step(job, shape, resolved.memory_evaluator, resolved.micro_batch, resolved.accumulation, time)
     seconds = as_scalar(step.seconds)
-    tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
+    tokens = resolved.micro_batch * job.answers * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
     kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
-    filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
-    each = 1.0 if shape.unit == "images" else filled
-    rate = job.global_batch * each / seconds
+    rate = job.global_batch * real_units(job, shape) / seconds
     return Estimate(
         architecture=resolved.architecture.name,
         parameters=resolved.architecture.parameters,
@@ -593,6 +592,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         resolution=job.work.resolution or image.resolution if image else None,
         global_batch=job.global_batch,
         packing=job.packing,
+        tuning=job.tuning,
         vram_gib=capacity,
         host_memory=_host_memory(resolved),
         tokens_per_second=rate,

@@ -135,6 +135,8 @@ _SELECTIVE_CODES = {
 }
 # Of a 16-bit gradient under FSDP: put into its flat parameter, then divided (fsdp/_runtime_utils.py), each 2 + 2 bytes.
 _HANDED_BYTES = 8.0
+REFERENCE_BYTES = 2.0
+"""Per weight of a frozen copy that preference tuning compares with: in 16 bits (TRL, `create_reference_model`)."""
 _COPIED_TOKENS = 4096  # of the sequence that bytes per token are counted with; only eager attention depends on it
 _KEY_EXCHANGES = {"ring": KEYS_IN_A_RING, "gather": KEYS_GATHERED, "heads": KEYS_BY_HEADS, "": KEYS_GATHERED}
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
@@ -162,6 +164,7 @@ def recipe_coefficients(
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
         *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head, recipe.experts_16_bit),
+        recipe.reference,
         _rounds(recipe, table) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
@@ -169,7 +172,7 @@ def recipe_coefficients(
         trained = _full_training_states if is_full else partial(_lora_states, job)
         states = trained(recipe, network, framework, table)
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
-    activations = _activations(recipe, network, framework, table, shared[of_states])
+    activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
@@ -190,7 +193,7 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
     """Return the fields of `States` that say what stays whole, what waits, and what is in host memory."""
     fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
     bucket = _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS
-    optimizer = table.values.optimizer.values[recipe.optimizer]
+    optimizer, reference = table.values.optimizer.values[recipe.optimizer], recipe.reference_row
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
@@ -199,6 +202,8 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "live_parameters": LIVE_PARAMETERS if fully_sharded and bucket else 0.0,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
+        "reference_bytes": REFERENCE_BYTES * bool(reference and reference.copied),
+        "host_reference": int(bool(reference and reference.hosted)),
         "paged_optimizer": int(optimizer.paged),
         "steps_in_backward": int(optimizer.in_backward),
     }
@@ -339,10 +344,11 @@ def _full_training_states(
 
 
 def _activations(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
+    recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
     prepared = _is_kbit_prepared(recipe, framework, table)
-    loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
+    name = framework.loss if job.tuning == "sft" else framework.tuning_loss or framework.loss
+    loss, reference = table.bytes.loss["hf-prepared" if prepared and name == "hf" else name], recipe.reference_row
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
@@ -352,7 +358,8 @@ def _activations(
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
-        logit_bytes=loss.logit_bytes,
+        logit_bytes=0.0 if job.tuning_row.scalar else loss.logit_bytes,
+        further_forwards=job.tuning_row.further_forwards(reference is not None and reference.once, job.work.epochs),
         logits_materialised=int(loss.materialised),
         head_gradient_bytes=head_gradient_bytes(states, recipe.zero_stage) if loss.gradient_in_forward else 0.0,
         element_bytes=element,

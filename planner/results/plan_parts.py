@@ -99,6 +99,8 @@ class Techniques(Part):
     expert_parallel: int = 1
     latents: str | None = None
     """Of an image network whose job names them."""
+    reference: str | None = None
+    """What preference tuning compares with."""
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
     dora: bool = False

@@ -286,6 +286,7 @@ class InferenceJob(Job):
         framework: ClassVar[None] = None
         lora_given: ClassVar[None] = None
         early_stopping: ClassVar[float] = 1.0
+        tuning: ClassVar[str] = "sft"
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -1,6 +1,6 @@
 """A job that leaves something open: which model, how many tokens, or which batch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -164,6 +164,7 @@ class OpenJob(Job):
             Annotated[SequenceCount, Tag("a number")] | Annotated[BatchRange, Tag("a range")],
             Discriminator(_batch_form),
         ] = 64
+        tuning: ClassVar[str] = "sft"  # laws of loss are of language modelling
 
     work: OpenWork
     """Amount of training, or what decides it."""
