@@ -265,6 +265,7 @@ def _recipes(
         Recipe(
             *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
             *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
+            *(_reference(asked, method, library), asked.tuning),
             dora=method == "lora" and asked.dora,
             adapt_head=method == "lora" and asked.adapt_head,
             experts_16_bit=method == "lora" and bits < 16 and asked.experts_16_bit,
@@ -275,6 +276,13 @@ def _recipes(
     if all(refused):
         raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
+
+
+def _reference(asked: Configuration, method: str, library: Library) -> str | None:
+    """Return what is compared with: as asked, else the first that is tried; None of a method that compares nothing."""
+    if not library.techniques.values.tuning[asked.tuning].reference:
+        return None
+    return asked.reference or str(library.techniques.tried("reference", method=method)[0])
 
 
 def _describe_recipe(recipe: Recipe) -> str:
@@ -319,6 +327,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         architecture=architecture.name,
         work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
         sequence_length=asked.sequence_length,
+        method=asked.tuning,
         packing=asked.packing,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
@@ -592,7 +601,6 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         resolution=job.work.resolution or image.resolution if image else None,
         global_batch=job.global_batch,
         packing=job.packing,
-        tuning=job.tuning,
         vram_gib=capacity,
         host_memory=_host_memory(resolved),
         tokens_per_second=rate,

@@ -135,8 +135,6 @@ _SELECTIVE_CODES = {
 }
 # Of a 16-bit gradient under FSDP: put into its flat parameter, then divided (fsdp/_runtime_utils.py), each 2 + 2 bytes.
 _HANDED_BYTES = 8.0
-REFERENCE_BYTES = 2.0
-"""Per weight of a frozen copy that preference tuning compares with: in 16 bits (TRL, `create_reference_model`)."""
 _COPIED_TOKENS = 4096  # of the sequence that bytes per token are counted with; only eager attention depends on it
 _KEY_EXCHANGES = {"ring": KEYS_IN_A_RING, "gather": KEYS_GATHERED, "heads": KEYS_BY_HEADS, "": KEYS_GATHERED}
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
@@ -171,6 +169,9 @@ def recipe_coefficients(
         is_full = recipe.method == "full"
         trained = _full_training_states if is_full else partial(_lora_states, job)
         states = trained(recipe, network, framework, table)
+        # A copy has the type of the weights that are trained (TRL 1.16, trainer/dpo_trainer.py: ref_model_init_kwargs).
+        if recipe.reference_row is not None and recipe.reference_row.copied:
+            states = replace(states, reference_bytes=states.weight_bytes)
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
     activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
@@ -202,7 +203,6 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "live_parameters": LIVE_PARAMETERS if fully_sharded and bucket else 0.0,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
-        "reference_bytes": REFERENCE_BYTES * bool(reference and reference.copied),
         "host_reference": int(bool(reference and reference.hosted)),
         "paged_optimizer": int(optimizer.paged),
         "steps_in_backward": int(optimizer.in_backward),

@@ -58,6 +58,7 @@ class Recipe:
     expert_parallel: int = 1
     latents: str | None = None  # of an image network; None: not asked for, so encoded in every epoch
     reference: str | None = None  # of preference tuning; None: without one
+    tuning: str = "sft"  # what the job does with samples
     dora: bool = False  # adapters with magnitudes, as the job asks for them
     adapt_head: bool = False  # adapters at the output layer, as the job asks for them
     experts_16_bit: bool = False  # routed experts in 16 bits on a quantised base, as the job asks for them
@@ -225,7 +226,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             found += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
-                    *(tp, pp, framework, offload, rank, cp, ep, *others),
+                    *(tp, pp, framework, offload, rank, cp, ep, *others, job.tuning),
                     dora=method == "lora" and job.lora.dora,
                     adapt_head=method == "lora" and job.lora.adapt_head,
                     experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,

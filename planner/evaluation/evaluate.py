@@ -258,7 +258,7 @@ def _named(context: RunContext, as_of: datetime.date) -> dict[str, Any]:
     return {
         "architecture": context.architecture.name,
         **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
-        **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "tuning", "deadline_hours")},
+        **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "deadline_hours")},
         "region": _region(context),
         "offer": context.named.offer,
         "framework": "managed" if offer.is_managed else context.recipe.framework,

@@ -207,6 +207,17 @@ class Checkpoints(Row):
     last: str = "trainer_state.json"
 
 
+class TunedTool(Row):
+    """What of a map differs where a tool does something else with samples than supervised fine-tuning."""
+
+    words: dict[str, str] = Field(default_factory=dict)
+    """Part of a command or of the name of a file -> what stands there instead."""
+    write: dict[str, Any] = Field(default_factory=dict)
+    """Fields that are written over those of the map; null takes one out."""
+    techniques: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    """Values of techniques that differ; an empty value takes a field out."""
+
+
 class FieldMap(Tool):
     """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
 
@@ -241,6 +252,8 @@ class FieldMap(Tool):
     needs: dict[str, str] = Field(default_factory=dict)
     """Fields without which the tool does not start -> the option that gives them."""
     packages: tuple[str, ...] = ()
+    tuning: dict[str, TunedTool] = Field(default_factory=dict)
+    """What it does with samples besides supervised fine-tuning."""
     elsewhere: tuple[str, ...] = ()
     """Techniques that the script sets which is launched with this file."""
     read: Reading = Reading()
@@ -269,6 +282,8 @@ class FieldMap(Tool):
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
+        if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
+            yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["framework"] not in self.frameworks:
             yield "framework", f"{self.label} does not run {facts['framework']}", self.frameworks
         for name, values in self.techniques.items():

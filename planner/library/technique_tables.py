@@ -618,7 +618,9 @@ class TechniqueTable(Row):
             yield from ((f"{name}.sharding", sharding, profile.allowed) for sharding in profile.sharding)
         yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
         for rule in self.rules:
-            known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]
+            known = [
+                (key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework", "tuning")
+            ]
             yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
 
 

@@ -143,8 +143,8 @@ def techniques(job: Run, brief: bool = False) -> str:
         first += ", adapters at the head" if how.adapt_head else ""
     else:
         first = table.words("method", how.method)
-    if job.tuning != "sft":
-        first = f"{table.values.tuning[job.tuning].words} with {first}"
+    if how.tuning != "sft":
+        first = f"{table.values.tuning[how.tuning].words} with {first}"
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
     parts += [table.words("reference", how.reference)] if how.reference else []
     if not brief:
@@ -184,7 +184,7 @@ def batch(job: Run) -> str:
     plural = "" if job.global_batch == 1 else "s"
     size = f"image{plural}"
     if job.unit == "tokens":
-        pairs = read_techniques().values.tuning[job.tuning].answers > 1
+        pairs = read_techniques().values.tuning[how.tuning].answers > 1
         size = f"{'pair' if pairs else 'sequence'}{plural}{' of sequences' if pairs else ''}"
         size += f" of {job.sequence_length:,} tokens"
     made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"

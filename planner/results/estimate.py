@@ -58,8 +58,6 @@ class Estimate(Result):
     """Pixels per side, for a diffusion model."""
     global_batch: int
     packing: str
-    tuning: str = "sft"
-    """What it does with samples: `sft`, `dpo` and so on."""
     vram_gib: Capacity
     host_memory: HostMemory | None = None
     """None where no states lie in host memory."""

@@ -139,8 +139,6 @@ class Assignment(Part):
     sequence_length: int
     global_batch: int
     packing: str
-    tuning: str = "sft"
-    """What it does with samples: `sft`, `dpo` and so on, in the words of a job's `method`."""
     steps: Count
     steps_before: int = 0
     """Steps that the run had done when this plan of the rest was made; `steps` are those after them."""

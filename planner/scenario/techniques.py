@@ -283,7 +283,11 @@ class Configuration(RunSettings):
     """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
-    packing: Literal["packed", "padded", "fixed"] = "packed"
+    tuning: Tuning = "sft"
+    """What is done with samples: `sft`, or preference tuning such as `dpo`, whose samples are pairs."""
+    reference: Reference | None = None
+    """What preference tuning compares with; None: the adapter switched off, or a copy of the model."""
+    packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"
     """How samples fill sequences."""
     tokens_per_sample: TokenMean | None = None
     """Mean tokens of a sample, where samples are not packed."""

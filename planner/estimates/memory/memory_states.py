@@ -99,9 +99,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     ones, twos, threes = (np.greater_equal(layout.zero_stage, stage) for stage in (1, 2, 3))
     over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
     hosted = np.not_equal(states.host_weights, 0) & threes
-    weights_here = np.where(hosted, coefficients.host_resident, 1.0)
     optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
-    optimizer_here = np.where(optimizer_hosted, coefficients.host_resident, 1.0)
+    weights_here, optimizer_here = (np.where(at, coefficients.host_resident, 1.0) for at in (hosted, optimizer_hosted))
     paged = np.not_equal(states.paged_optimizer, 0) & ~optimizer_hosted
     gathers = threes & (np.greater(shards, 1) | hosted)
     accumulates = np.greater(layout.accumulation, 1)
