@@ -360,7 +360,7 @@ def _activations(
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
         logit_bytes=0.0 if job.tuning_row.scalar else loss.logit_bytes,
         further_forwards=job.tuning_row.further_forwards(reference is not None and reference.once, job.work.epochs),
-        logits_materialised=int(loss.materialised),
+        logits_materialised=int(loss.materialised and not job.tuning_row.scalar),
         head_gradient_bytes=head_gradient_bytes(states, recipe.zero_stage) if loss.gradient_in_forward else 0.0,
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,

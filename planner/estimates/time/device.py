@@ -207,6 +207,7 @@ def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime
     head_speed = _cap_at_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
     head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
+    head = head * np.not_equal(activations.logit_bytes, 0)  # a score in its place costs nothing
 
     # A backward pass moves twice the bytes of a forward pass; in elements of two bytes.
     moved = 0.5 * _PASSES * states.adapter_pass_bytes * states.adapted_linears * network.hidden
