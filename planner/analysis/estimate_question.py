@@ -282,6 +282,8 @@ def _reference(asked: Configuration, method: str, library: Library) -> str | Non
     """Return what is compared with: as asked, else the first that is tried; None of a method that compares nothing."""
     if not library.techniques.values.tuning[asked.tuning].reference:
         return None
+    if asked.teacher is not None:
+        return asked.reference or "model"
     return asked.reference or str(library.techniques.tried("reference", method=method)[0])
 
 
@@ -328,6 +330,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
         sequence_length=asked.sequence_length,
         method=asked.tuning,
+        teacher=asked.teacher,
         packing=asked.packing,
         length_cv=asked.length_cv,
         framework=(asked.framework,),

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.configurations.memory_margin import memory_margin, recipe_spread
-from planner.configurations.recipe import Recipe, framework_of, loops_over_experts
+from planner.configurations.recipe import Recipe, framework_of, loops_over_experts, teacher_card
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
@@ -171,7 +171,7 @@ def recipe_coefficients(
         states = trained(recipe, network, framework, table)
         # A copy has the type of the weights that are trained (TRL 1.16, trainer/dpo_trainer.py: ref_model_init_kwargs).
         if recipe.reference_row is not None and recipe.reference_row.copied:
-            states = replace(states, reference_bytes=states.weight_bytes)
+            states = replace(states, reference_bytes=_copy_bytes(job, network, states))
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
     activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
@@ -188,6 +188,31 @@ def recipe_coefficients(
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, library, network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
+
+
+TEACHER_BYTES = 2.0
+"""Per weight of a teacher, which is loaded in 16 bits (TRL, `teacher_model_init_kwargs`)."""
+TEACHER_LOGITS = 2.0
+"""Bytes of logits over those of the student alone: those of the teacher, with their log-softmax. Prior."""
+
+
+def _copy_bytes(job: Job, network: Network, states: States) -> float:
+    """Return the bytes of what is compared with, per weight of the network: of itself, or of a teacher of its own size.
+
+    A teacher of 72.7e9 weights next to a student of 7.6e9: 2 * 9.6 = 19.1 bytes.
+    """
+    if job.teacher is None:
+        return float(states.weight_bytes)
+    return TEACHER_BYTES * teacher_card(job.teacher).parameters / network.parameters
+
+
+def _further_forwards(job: Job, recipe: Recipe, network: Network) -> float:
+    """Return the passes without gradients of a step, in those of the network: a teacher's by its active weights."""
+    once = recipe.reference_row is not None and recipe.reference_row.once
+    passes = job.tuning_row.further_forwards(once, job.work.epochs)
+    if job.teacher is None:
+        return passes
+    return passes * teacher_card(job.teacher).active_parameters / network.active_parameters
 
 
 def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, float]:
@@ -348,7 +373,7 @@ def _activations(
 ) -> Activations:
     prepared = _is_kbit_prepared(recipe, framework, table)
     name = framework.loss if job.tuning == "sft" else framework.tuning_loss or framework.loss
-    loss, reference = table.bytes.loss["hf-prepared" if prepared and name == "hf" else name], recipe.reference_row
+    loss = table.bytes.loss["hf-prepared" if prepared and name == "hf" else name]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
@@ -358,8 +383,8 @@ def _activations(
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
-        logit_bytes=0.0 if job.tuning_row.scalar else loss.logit_bytes,
-        further_forwards=job.tuning_row.further_forwards(reference is not None and reference.once, job.work.epochs),
+        logit_bytes=0.0 if job.tuning_row.scalar else loss.logit_bytes * (TEACHER_LOGITS if job.teacher else 1.0),
+        further_forwards=_further_forwards(job, recipe, network),
         logits_materialised=int(loss.materialised and not job.tuning_row.scalar),
         head_gradient_bytes=head_gradient_bytes(states, recipe.zero_stage) if loss.gradient_in_forward else 0.0,
         element_bytes=element,

@@ -17,6 +17,7 @@ from planner.configurations.lengths import sequence_of
 from planner.errors import Fault
 from planner.library.engines import read_engines
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
+from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.records import record
@@ -241,7 +242,8 @@ def _references(job: Job, method: str, library: Library) -> tuple[str | None, ..
     """Return what a job may compare with; None of one that compares with nothing."""
     if not job.tuning_row.reference:
         return (None,)
-    return job.techniques.reference or library.techniques.tried("reference", method=method)
+    copies = ("model",) if job.tuning_row.teacher else None
+    return job.techniques.reference or copies or library.techniques.tried("reference", method=method)
 
 
 def best_attention(card: GpuClass, precision: str, library: Library) -> str:
@@ -285,6 +287,17 @@ def head_refusal(architecture: Architecture) -> str | None:
     return "adapters at the output layer are not planned where it is the embedding itself" if tied else None
 
 
+SAME_VOCABULARY = 0.01
+"""Difference of vocabularies that padding explains: 152,064 and 151,936 entries of Qwen2.5."""
+
+
+@functools.cache
+def teacher_card(name: str) -> Architecture:
+    """Return the card of a teacher, by name or path."""
+    (card,) = read_library([name]).architectures.values()
+    return card
+
+
 def training_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
     """Yield what a training job asks for that its model or framework does not have.
 
@@ -300,6 +313,9 @@ def training_faults(job: Job, architecture: Architecture, library: Library) -> I
     may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
     if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
         yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
+    if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
+        what = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
+        yield Fault(job.name, 0, f"{place}.teacher", what, "choose a teacher of the same family")
     kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]

@@ -153,6 +153,7 @@ class Tuning(Row):
     reference: bool = False
     further: int = 0
     scalar: bool = False
+    teacher: bool = False
 
     def further_forwards(self, once: bool, epochs: float) -> float:
         """Return the passes without gradients of a step: of the policy, and of its reference.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from planner.results.estimate import Estimate
 
-OBJECTIVES = tuple(name for name in read_techniques().values.tuning if name != "sft")
+OBJECTIVES = tuple(name for name, row in read_techniques().values.tuning.items() if name != "sft" and not row.teacher)
 LONGEST_OF_MEAN = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
 SPREAD_MORE = 0.15

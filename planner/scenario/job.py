@@ -94,7 +94,9 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     kind: Literal["finetune", "pretrain"] = "finetune"
     """`finetune`, or `pretrain`: all weights, from random ones."""
     tuning: Tuning = Field(default="sft", alias="method")
-    """`sft`, or preference tuning: `dpo`, `kto`, `orpo`, `simpo`, `reward`."""
+    """`sft`, or preference tuning: `dpo`, `kto`, `orpo`, `simpo`, `reward`; or `distill` from a teacher."""
+    teacher: Text | None = None
+    """Model whose logits are learned, of `method: distill`."""
     deadline_hours: Hours | None = Field(default=None, alias="deadline")
     """Until when the job is done: a duration, or a day and time."""
     confidence_given: Annotated[Confidence, BeforeValidator(_confidence, json_schema_input_type=float | Confidence)] = (
@@ -212,6 +214,7 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         work = self.work
+        self._check_teacher()
         self._check_tuning()
         if work.lengths:
             spread = work.lengths_cv
@@ -239,20 +242,29 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
         self.stages.check_work(work)
         return self
 
+    def _check_teacher(self) -> None:
+        """Raise where a teacher is missing, or is given to another method; one is always held as a copy."""
+        if self.teacher is not None and not self.tuning_row.teacher:
+            raise validation_error(f"{self.tuning} has no teacher", "leave it out, or method: distill", "teacher")
+        if self.tuning_row.teacher and self.teacher is None:
+            raise validation_error("distillation from no model", "give teacher, such as qwen2.5-72b", "teacher")
+        compared, asked = read_techniques().values.reference.values, self.techniques.reference or ()
+        if self.teacher is not None and any(not compared[name].copied for name in asked):
+            fix = "write model, or offloaded_model"
+            raise validation_error("a teacher is another model, held as a copy", fix, "techniques.reference")
+
     def _check_tuning(self) -> None:
         """Raise where preference tuning and its data do not agree; pairs are padded where nothing is said."""
+        if self.techniques.reference and not self.tuning_row.reference:
+            raise validation_error(f"{self.tuning} has no reference", "leave it out", "techniques.reference")
         if self.tuning == "sft":
             if self.packing == "padding_free":
                 raise validation_error("padding_free is for preference tuning", "write padded or packed", "packing")
-            if self.techniques.reference:
-                raise validation_error("sft has no reference", "leave it out, or give method", "techniques.reference")
             return
         if self.kind == "pretrain":
             raise validation_error(f"{self.tuning} starts from a trained model", "leave kind out", "method")
         if self.work.images is not None:
             raise validation_error(f"{self.tuning} is planned for language models", "leave it out", "method")
-        if self.techniques.reference and not self.tuning_row.reference:
-            raise validation_error(f"{self.tuning} has no reference", "leave it out", "techniques.reference")
         if "packing" not in self.model_fields_set:
             object.__setattr__(self, "packing", "padded")
             self.model_fields_set.add("packing")  # what is built from the fields given keeps it

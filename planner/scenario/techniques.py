@@ -287,6 +287,8 @@ class Configuration(RunSettings):
     """What is done with samples: `sft`, or preference tuning such as `dpo`, whose samples are pairs."""
     reference: Reference | None = None
     """What preference tuning compares with; None: the adapter switched off, or a copy of the model."""
+    teacher: Text | None = None
+    """Model whose logits are learned, of `distill`."""
     packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"
     """How samples fill sequences."""
     tokens_per_sample: TokenMean | None = None

@@ -153,6 +153,16 @@ def test_the_plan_and_the_estimate_say_the_same() -> None:
         assert found.vram_gib.peak == pytest.approx(told.vram_gib.peak, rel=1e-6)
 
 
+@pytest.mark.slow
+def test_a_teacher_counts_by_its_own_size() -> None:
+    """Llama-2-7B of 6,738,415,616 weights: 12.55 GiB in 16 bits, and 6.13 passes of the student for each of its own."""
+    told = tuned("distill", teacher="llama-2-7b", packing="padded", framework="hf")
+    assert told.techniques.reference == "model"
+    assert told.vram_gib.parts["reference"] == pytest.approx(6_738_415_616 * 2 / GIB)
+    alone = tuned("sft", packing="padded", framework="hf")
+    assert told.training_hours / alone.training_hours == pytest.approx(1 + 6.1256 / 3, rel=0.05)
+
+
 # The choice.
 
 
@@ -222,6 +232,14 @@ def test_the_check_notices_another_reference_or_method() -> None:
         ({"method": "dpo", "framework": "litgpt"}, "framework"),
         ({"method": "orpo", "framework": "hf-fused"}, "framework"),
         ({"method": "dpo", "work": {"samples": 100}}, "work"),
+        ({"method": "distill"}, "teacher"),
+        ({"method": "dpo", "teacher": "qwen2.5-7b"}, "teacher"),
+        ({"method": "distill", "teacher": "qwen2.5-7b"}, "teacher"),
+        ({"method": "distill", "teacher": "no-such-model"}, "teacher"),
+        (
+            {"method": "distill", "teacher": "llama-2-7b", "techniques": {"reference": "adapter"}},
+            "techniques.reference",
+        ),
     ],
 )
 def test_what_cannot_be_so_is_one_fault(job: dict[str, Any], where: str) -> None:

@@ -63,6 +63,7 @@ class Setup:
     length_cv: float = 0.8
     headroom: float | None = None
     epochs: float = 1.0
+    teacher: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Facts:
         values = read("techniques/values.yaml")
         self.does = values["tuning"][t["tuning"]]
         self.compared = values["reference"]["values"].get(t["reference"], {})
+        self.teacher = read(f"architectures/{setup.teacher}.yaml") if setup.teacher else {}
         self.n = self.does.get("answers", 1)  # sequences of a sample
         self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
         self.mean = min((setup.mean_length or self.n * setup.sequence) / self.n, setup.sequence)
@@ -240,6 +242,8 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     full, mine = not x.lora, x.E * layers / x.L / x.tp
     lacks = {over: mine / over - mine / (max(over, x.spread) if over > 1 else x.spread) for over in {1, s1, s2, s3}}
     copy = (stage / x.tp / s3 - lacks[s3]) * weight if x.compared.get("copied") else 0.0  # of the type that is trained
+    if x.teacher:  # in 16 bits, and as large as it is
+        copy *= 2.0 / weight * x.teacher["parameters"] / x.P
     copy *= k["host_resident"] if x.compared.get("hosted") else 1.0
     W, states = whole / s3 - lacks[s3] * weight, (trained / x.tp / s1 - full * lacks[s1]) * optimizer
     each -= lacks[1] * x.tp / layers
@@ -404,7 +408,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     kernel = x.frame["loss"] if x.t["tuning"] == "sft" else x.frame.get("tuning_loss", x.frame["loss"])
     kernel = "hf-prepared" if x.prepared and kernel == "hf" else kernel
     loss, entries = x.bytes["loss"][kernel], 0.0 if x.does.get("scalar") else t * x.V / x.tp
-    logits = k["k_log"] * loss["bytes"] * entries
+    logits = k["k_log"] * loss["bytes"] * entries * (2 if x.teacher else 1)
     fragments = k["f_dyn"] * (stored + logits + working)
     if loss["materialised"] and x.checkpoints not in ("none", "all_offloaded"):
         fragments += k["f_log"] * entries
@@ -521,6 +525,9 @@ def without_gradients(x: Facts, each: float, rc: float, slot: float) -> float:
     own = x.does.get("further", 0)
     compared = (1 + own) if x.does.get("reference") else 0
     passes = own + compared / (x.s.epochs if x.compared.get("once") else 1)
+    if x.teacher:
+        mine = x.arch.get("active_parameters", x.P)
+        passes *= x.teacher.get("active_parameters", x.teacher["parameters"]) / mine
     one = each / ((2 if x.lora else 3) + rc)
     if x.compared.get("hosted"):
         weights = 2.0 if x.lora else x.row["w"]

@@ -164,6 +164,8 @@ CASES = [
          tokens_per_sample=1200, micro_batch=2, sequence_length=2048),
     case("a reward model", "llama-3.1-8b", "A100-80GB", tuning="reward", packing="padded", tokens_per_sample=1200,
          micro_batch=2, sequence_length=2048, activation_checkpointing="none"),
+    case("distillation from a model ten times as large", "qwen2.5-7b", "H100-80GB", gpus=8, tuning="distill",
+         teacher="qwen2.5-72b", sharding="zero3", packing="padded", tokens_per_sample=700, sequence_length=2048),
     case("diffusion", "stable-diffusion-1.5", "RTX3090", micro_batch=2),
     case("V100 with fp16", "llama-2-7b", "V100-16GB", gpus=8, weight_bits=4, sharding="ddp", interconnect="nvlink"),
     case("headroom of its own", "mistral-7b", "A5000", weight_bits=4, vram_headroom=0.15),
@@ -190,6 +192,7 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
         architecture, found.gpu, found.gpus, found.gpus_per_instance, found.interconnect, found.network_gbps,
         found.profile, found.techniques.model_dump(), found.sequence_length, found.packing,
         settings.get("tokens_per_sample", 0.0), headroom=settings.get("vram_headroom"),
+        teacher=settings.get("teacher", ""),
     )  # fmt: skip
     mine = answer(setup)
     assert found.vram_gib.usable == pytest.approx(read(f"gpus/{found.gpu}.yaml")["usable_gib"])
