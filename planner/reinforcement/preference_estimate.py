@@ -20,7 +20,7 @@ from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_estimate import refuse_following
 from planner.reinforcement.rl_results import PreferenceEstimate
 from planner.results.plan_parts import Spread
-from planner.scenario.techniques import WHERE, Configuration
+from planner.scenario.techniques import WHERE, Configuration, Reference
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PreferenceSettings(BaseModel):
     """Mean tokens of an answer."""
     longest_output: SequenceLength | None = None
     """Tokens of the longest answer; None: four times the mean."""
-    compared_with: Literal["model", "adapter", "precomputed", "none"] | None = None
+    compared_with: Literal["none"] | Reference | None = None
     """A copy of the model, the model with its adapter switched off, log-probabilities of an earlier pass, or none."""
     usd_per_gpu_hour: NotNegative | None = None
     """Price of a GPU; None: the least of the shipped market."""
@@ -198,9 +198,9 @@ def _assumed(asked: PreferenceSettings, longest: int) -> tuple[str, ...]:
 
 
 def _notes(reference: str) -> tuple[str, ...]:
-    notes = []
-    if reference == "precomputed":
+    row, notes = read_techniques().values.reference.values.get(reference), []
+    if row is not None and row.once:
         notes.append("the pass that computes the log-probabilities once is in the hours; a second epoch needs none")
-    if reference == "model":
+    if row is not None and row.copied:
         notes.append("the copy takes no memory with --compared-with precomputed")
     return tuple(notes)
