@@ -30,8 +30,8 @@ AREA.add(
 AREA.add("a reward model has logits", "0.0 if job.tuning_row.scalar else loss.logit_bytes", "loss.logit_bytes", PAIRS)
 AREA.add(
     "log-probabilities computed once are computed in every epoch",
-    "further_forwards(reference is not None and reference.once,",
-    "further_forwards(False and reference is not None,",
+    "job.tuning_row.further_forwards(once, job.work.epochs)",
+    "job.tuning_row.further_forwards(False, job.work.epochs)",
     PAIRS,
 )
 AREA.add("states have the whole margin", "recipe_spread(recipe, library).known_share * margin", "margin")
