@@ -223,11 +223,13 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.latents or (None,),
             _references(job, method, library),
         )
-        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, *others in options:
+        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, *last in options:
             found += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
-                    *(tp, pp, framework, offload, rank, cp, ep, *others, job.tuning),
+                    *(tp, pp, framework, offload, rank, cp, ep),
+                    **dict(zip(("latents", "reference"), last, strict=True)),
+                    tuning=job.tuning,
                     dora=method == "lora" and job.lora.dora,
                     adapt_head=method == "lora" and job.lora.adapt_head,
                     experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,
@@ -308,14 +310,14 @@ def training_faults(job: Job, architecture: Architecture, library: Library) -> I
     for name in job.framework or ():
         if not profiles[name].tunes(job.tuning):
             able = ", ".join(other for other, profile in profiles.items() if profile.tunes(job.tuning))
-            what = f"{profiles[name].label} has no {label} here"
-            yield Fault(job.name, 0, f"{place}.framework", what, f"choose one of {able}, or leave it out")
+            lacks = f"{profiles[name].label} has no {label} here"
+            yield Fault(job.name, 0, f"{place}.framework", lacks, f"choose one of {able}, or leave it out")
     may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
     if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
         yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
     if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
-        what = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
-        yield Fault(job.name, 0, f"{place}.teacher", what, "choose a teacher of the same family")
+        unlike = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
+        yield Fault(job.name, 0, f"{place}.teacher", unlike, "choose a teacher of the same family")
     kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]

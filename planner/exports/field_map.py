@@ -495,7 +495,7 @@ def _tuned_map(target: str, tuning: str) -> FieldMap:
         return reduce(lambda so_far, pair: so_far.replace(*pair), own.words.items(), text)
 
     commands = {name: said(getattr(tool, name)) for name in ("file", "run", "launch")}
-    update = {
+    update: dict[str, Any] = {
         **commands,
         "entry": tuple(map(said, tool.entry)),
         "techniques": {**tool.techniques, **own.techniques},
