@@ -414,7 +414,8 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
         found.append(f"the log is of {log.gpus} GPUs, the plan has {job.gpus}")
     if log.global_batch is not None and log.global_batch != job.global_batch:
         found.append(f"the log has global batch {log.global_batch:,}, the plan {job.global_batch:,}")
-    most = job.global_batch * job.sequence_length
+    answers = read_techniques().values.tuning[job.techniques.tuning].answers
+    most = job.global_batch * answers * job.sequence_length
     if job.unit == "tokens" and log.tokens_per_step is not None and log.tokens_per_step > TOKENS_SLACK * most:
         found.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")
     return [f"{difference}: is it this job?" for difference in found]

@@ -18,7 +18,7 @@ from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
 from planner.audit.audited_ways import ways_of_plan
-from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
+from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import evaluate_work
@@ -79,13 +79,13 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
     """
     stated = {cut.job: cut for cut in plan.cut}
     for job in scenario.jobs:
-        mean, said = job.work.tokens_per_sample, stated.pop(job.name, None)
+        mean, said = job.tokens_per_sequence, stated.pop(job.name, None)
         if mean is None:
             sequence, cut = 0, 0.0
         else:
             sequence = evaluate_work(job, library.architecture(job.architecture)).sequence
-            table = job.work.sample_lengths
-            is_spread = job.packing == "padded" or bool(table)
+            table = job.sequence_lengths
+            is_spread = job.packing in VARIABLE or bool(table)
             held = padded_length(mean, job.length_cv, 1, sequence, table) if is_spread else min(mean, sequence)
             cut = max(0.0, 1.0 - float(held) / mean)
         if said is None and cut > NEGLIGIBLE_CUT + _CUT_SLACK:

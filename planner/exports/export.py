@@ -90,7 +90,7 @@ def export(
 
     `on_task`: a task launches the files, also where none is among the targets.
     """
-    maps, launchers, job = field_maps(), launch_maps(), given.job
+    launchers, job = launch_maps(), given.job
     where = f"jobs.{job.name}"
     if job.inference is not None:
         return generation.export_generation(given, targets, wishes, file)
@@ -98,9 +98,10 @@ def export(
     if unknown:
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
-    trainers = [maps[name] for name in targets if name in maps]
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
+    maps = {name: tool.of(facts) for name, tool in field_maps().items()}
+    trainers = [maps[name] for name in targets if name in maps]
     launched = next((trainer for trainer in trainers if trainer.launch), None) or first_able(facts)
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
@@ -182,7 +183,7 @@ def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Chec
         return generation.generation_checklist(given, wishes, files)
     facts, maps = job_facts(given, wishes, on_task=True), launch_maps()
     launched = [name for name, tool in maps.items() if tool.file in files]
-    started = next((tool for tool in field_maps().values() if tool.launch and tool.file in files), None)
+    started = next((tool for tool in _maps_of(facts) if tool.launch and tool.file in files), None)
     trainer, is_launched = started or first_able(facts), bool(launched) or "run.sh" in files
     needs = [trainer.file, *trainer.files_of(facts)] if is_launched else []
     needs += local_paths(facts) if is_launched or started else []
@@ -192,10 +193,15 @@ def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Chec
     return Checklist(tuple(needs), tuple(_to_fill_in(given, facts, files, is_launched)), (hourly,))
 
 
+def _maps_of(facts: Facts) -> list[FieldMap]:
+    """Return the maps of trainers as they are for what the job does with samples."""
+    return [tool.of(facts) for tool in field_maps().values()]
+
+
 def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched: bool) -> list[str]:
     """Return what a user must still fill in or see to, of the files of a job of training."""
     found = []
-    for tool in field_maps().values():
+    for tool in _maps_of(facts):
         if tool.file in files:
             settings = tool.settings(facts)
             if tool.format == "python":

@@ -100,7 +100,8 @@ class PreferenceEstimate(Result):
     method: str
     gpu: str
     gpus: int
-    reference: Literal["model", "adapter", "precomputed", "none"]
+    reference: str
+    """What is compared with: `none`, or a value of `techniques.reference`."""
     pairs: int
     pairs_at_once: int
     """Examples on one GPU in one pass."""

@@ -166,6 +166,8 @@ class OpenJob(Job):
             Annotated[SequenceCount, Tag("a number")] | Annotated[BatchRange, Tag("a range")],
             Discriminator(_batch_form),
         ] = 64
+        teacher: ClassVar[None] = None
+        tuning: ClassVar[str] = "sft"  # laws of loss are of language modelling
 
     work: OpenWork
     """Amount of training, or what decides it."""

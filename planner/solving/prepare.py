@@ -390,7 +390,7 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
         architecture = library.architecture(job.architecture)
         faults += latent_faults(job, architecture)
         if job.trains:
-            faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
+            faults += [*length_faults(job, architecture), *training_faults(job, architecture, library)]
     if any(not job.trains or job.stages.answers_prompts for job in scenario.jobs):
         cards = [card for card in market.cards if card is not None]
         faults += generation.generation_faults(scenario.jobs, cards, library)
