@@ -307,6 +307,8 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     image = architecture.image is not None
     if asked.resolution is not None and not image:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    if asked.frames is not None and not (architecture.image and architecture.image.makes_videos):
+        raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     if asked.sequence_length is not None and image:
@@ -317,7 +319,12 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     job = Job(
         name="estimate",
         architecture=architecture.name,
-        work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
+        work=Work(
+            steps=1,
+            resolution=asked.resolution,
+            frames=asked.frames,
+            tokens_per_sample=asked.tokens_per_sample,
+        ),
         sequence_length=asked.sequence_length,
         packing=asked.packing,
         length_cv=asked.length_cv,
@@ -590,7 +597,8 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         techniques=techniques_of(recipe, job, resolved.micro_batch, resolved.accumulation),
         unit="images" if shape.unit == "images" else "tokens",
         sequence_length=shape.sequence,
-        resolution=job.work.resolution or image.resolution if image else None,
+        resolution=image.size(job.work.resolution, None).resolution if image else None,
+        frames=image.size(None, job.work.frames).frames if image and image.makes_videos else None,
         global_batch=job.global_batch,
         packing=job.packing,
         vram_gib=capacity,

@@ -81,10 +81,10 @@ def latent_cache(job: Job, architecture: Architecture) -> LatentCache | None:
     image = architecture.image
     if image is None:
         return None
-    resolution = job.work.resolution or image.resolution
+    size = image.size(job.work.resolution, job.work.frames)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
-    share = 1.0 - image.encoder_tokens(resolution) / image.tokens(resolution)
-    return LatentCache(images, share, image.cached_bytes(resolution), images / job.global_batch)
+    share = 1.0 - image.encoder_tokens(size) / image.tokens(size)
+    return LatentCache(images, share, image.cached_bytes(size), images / job.global_batch)
 
 
 def latent_gb(recipe: Recipe, job: Job, architecture: Architecture) -> float:
@@ -109,18 +109,22 @@ def latent_seconds(
     cache, image = latent_cache(job, architecture), architecture.image
     if cache is None or image is None:
         return np.zeros(len(each_bytes))
-    moved = step_bytes(cache.images, coefficients, job.work.resolution or image.resolution) + cache.images * each_bytes
+    side = image.size(job.work.resolution, job.work.frames).side
+    moved = step_bytes(cache.images, coefficients, side) + cache.images * each_bytes
     storage = job.storage_gb_per_second * GB
     seconds = encode_seconds(cache.batches, step_seconds, cache.token_share, moved, storage)
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)
 
 
-def latent_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield the fault of latents that a job asks for and its network does not have."""
-    if architecture.image is None and job.techniques.latents:
-        where = f"jobs.{job.name}.techniques.latents"
+def image_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
+    """Yield the faults of latents and of frames that a job asks for and its network does not have."""
+    image, where = architecture.image, f"jobs.{job.name}"
+    if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
-        yield Fault(job.name, 0, where, what, "leave it out, or choose an image network")
+        yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
+    if job.work.frames is not None and (image is None or not image.makes_videos):
+        what = f"{architecture.name} makes no videos"
+        yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
 
 
 # From a recipe and an architecture to the plain numbers that the estimates take.
@@ -338,6 +342,15 @@ def _full_training_states(
     return States(frozen=0, quantised=0, **row, **_where_states_are(recipe, framework, table))
 
 
+_MODULATION_UNITS = 4
+"""16-bit elements per token and width that a layer keeps for its adaptive norms, whatever the framework.
+
+Attention and feed-forward each scale what their norm gives, and scale what they add to the residual stream: a product
+keeps both of its factors, of which one has the width of the tokens. Source: diffusers, `norm1 * (1 + scale) + shift` and
+`gate * attn_output` of its transformer blocks.
+"""
+
+
 def _activations(
     recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
@@ -348,7 +361,7 @@ def _activations(
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
-    norm_units = 5.0 if network.parallel_residual else framework.norm_units
+    norm_units = 5.0 if network.parallel_residual else framework.norm_units + _MODULATION_UNITS * network.modulated
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
@@ -358,7 +371,7 @@ def _activations(
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
         keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
-        norm_units=min(norm_units, framework.norm_units),
+        norm_units=norm_units if network.modulated else min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
         sequence_parallel=int(framework.sequence_parallel),

@@ -81,6 +81,7 @@ class Network:
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
+    modulated: bool = False  # norms and residuals are scaled by vectors of the sample (adaptive norms of diffusion)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 
     @property

@@ -113,8 +113,8 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
-        resolution = work.resolution or image.resolution
-        mean, longest, each = image.tokens(resolution), image.memory_tokens(resolution), 1.0
+        size = image.size(work.resolution, work.frames)
+        mean, longest, each = image.tokens(size), image.memory_tokens(size), 1.0
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
@@ -221,14 +221,15 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     half = context.values("pilot")["speed_half"]
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
     image, work = context.architecture.image, setup.work
-    resolution = (job.work.resolution or image.resolution) if image else 0
+    size = image.size(job.work.resolution, job.work.frames) if image else None
     per_step = job.global_batch * (1 if image else work.sequence)
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
-    each = image.cached_bytes(resolution) if image and context.recipe.caches_latents else 0.0
+    each = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
     storage = job.storage_gb_per_second * GB
-    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, resolution, each))
+    side = size.side if size else 0
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return EvaluatedPhysics(

@@ -277,6 +277,8 @@ class Configuration(RunSettings):
     """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
+    frames: PositiveInteger | None = None
+    """Frames of a sample, of networks that make videos."""
     packing: Literal["packed", "padded", "fixed"] = "packed"
     """How samples fill sequences."""
     tokens_per_sample: TokenMean | None = None
