@@ -102,7 +102,7 @@ def possible_runs(
     """
     machine = _machine(asked, card)
     _check_batch(asked, machine)
-    usual = _framework_of(asked, card, library)
+    usual = _framework_of(asked, card, architecture, library)
     asked = asked.model_copy(update={"framework": usual})
     recipes, assumed = _recipes(asked, architecture, card, machine, library)
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
@@ -140,12 +140,19 @@ def resolve_configuration(
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
 
-def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
-    """Return the framework that is asked for; of chips that the usual one does not run on the first that does."""
-    profiles = library.techniques.frameworks
-    if "framework" in asked.model_fields_set or card.vendor in profiles[asked.framework].vendors:
+def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
+    """Return the framework that is asked for; where the usual one does not run on the chip, or trains no such network,
+    the first that does."""
+    profiles, images = library.techniques.frameworks, architecture.image is not None
+    if "framework" in asked.model_fields_set:
+        if profiles[asked.framework].images != images:
+            fit = " or ".join(name for name, profile in profiles.items() if profile.images == images)
+            what = f"{asked.framework} does not train {architecture.name}"
+            raise _fault("framework", what, f"give {fit}" if images else "give one of language models, such as hf")
         return asked.framework
-    return next(name for name, profile in profiles.items() if card.vendor in profile.vendors)
+    if card.vendor in profiles[asked.framework].vendors and profiles[asked.framework].images == images:
+        return asked.framework
+    return next(name for name, row in profiles.items() if card.vendor in row.vendors and row.images == images)
 
 
 def _method_of(card: GpuSpec, usual: str) -> str:

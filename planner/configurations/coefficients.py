@@ -342,15 +342,6 @@ def _full_training_states(
     return States(frozen=0, quantised=0, **row, **_where_states_are(recipe, framework, table))
 
 
-_MODULATION_UNITS = 4
-"""16-bit elements per token and width that a layer keeps for its adaptive norms, whatever the framework.
-
-Attention and feed-forward each scale what their norm gives, and scale what they add to the residual stream: a product
-keeps both of its factors, of which one has the width of the tokens. Source: diffusers, `norm1 * (1 + scale) + shift` and
-`gate * attn_output` of its transformer blocks.
-"""
-
-
 def _activations(
     recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
@@ -361,7 +352,7 @@ def _activations(
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
-    norm_units = 5.0 if network.parallel_residual else framework.norm_units + _MODULATION_UNITS * network.modulated
+    norm_units = 5.0 if network.parallel_residual else framework.norm_units
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
@@ -371,7 +362,7 @@ def _activations(
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
         keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
-        norm_units=norm_units if network.modulated else min(norm_units, framework.norm_units),
+        norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
         sequence_parallel=int(framework.sequence_parallel),
@@ -443,13 +434,15 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
+    if network.masked:
+        values["attention_factor"] *= kernels.value("masked.attention_factor")
     values["naive_experts"] *= loops_over_experts(recipe, library)
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
     plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    for key in ("hook_seconds", "gradient_launch_seconds"):  # only some profiles have these
+    for key in ("hook_seconds", "gradient_launch_seconds", "recomputed_launch", "quantised_launch_seconds"):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
     return Kernels(

@@ -57,7 +57,8 @@ def network_of(architecture: Architecture) -> Network:
         sliding_layers=share,
         attended=_attended(architecture),
         uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts) or is_transformer,
-        modulated=is_transformer,
+        kept_bytes=architecture.image.kept_bytes if isinstance(architecture.image, ImageTokens) else 0.0,
+        masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )

@@ -223,7 +223,9 @@ class ImageTokens(Card):
     text_gflop: float = Field(ge=0)  # text encoders, forward pass, of one caption
     frozen_parameters: int = Field(ge=0)  # text encoders and autoencoder, loaded but not trained
     attentions: PositiveInt  # in which a token of the image meets all tokens; none of them is causal
+    masked: bool = False  # attention is given a mask of the caption, which the fastest kernels do not take
     cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
+    kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
     token_gflop: PositiveFloat  # denoiser, one token of the image, forward pass, without attention
     basis: Literal["documented", "prior", "assumption"]
     source: str = Field(min_length=1)

@@ -387,6 +387,7 @@ class FrameworkProfile(Row):
     maintained: bool
     kinds: tuple[str, ...] = ("finetune", "pretrain")
     families: tuple[str, ...] | None = None  # of architectures; None: all
+    images: bool = False  # it trains diffusion networks, and no language models
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
     compiles_graphs: bool = False  # the whole step, before every start
     facts: str
@@ -429,9 +430,9 @@ class FrameworkProfile(Row):
         others_chips = "NVIDIA" not in self.vendors
         return self.maintained and (self.profiled or others_chips) and self.runs >= LEAST_RUNS
 
-    def trains(self, kind: str, family: str) -> bool:
-        """Return whether it trains such a job and family of architectures at all."""
-        return kind in self.kinds and (self.families is None or family in self.families)
+    def trains(self, kind: str, family: str, images: bool = False) -> bool:
+        """Return whether it trains such a job and family of architectures at all, `images` of diffusion networks."""
+        return kind in self.kinds and images == self.images and (self.families is None or family in self.families)
 
 
 class Frameworks(Row):
