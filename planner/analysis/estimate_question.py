@@ -142,7 +142,8 @@ def resolve_configuration(
 
 def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
     """Return the framework that is asked for; where the usual one does not run on the chip, or trains no such network,
-    the first that does."""
+    the first that does.
+    """
     profiles, images = library.techniques.frameworks, architecture.image is not None
     if "framework" in asked.model_fields_set:
         if profiles[asked.framework].images != images:
@@ -326,12 +327,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     job = Job(
         name="estimate",
         architecture=architecture.name,
-        work=Work(
-            steps=1,
-            resolution=asked.resolution,
-            frames=asked.frames,
-            tokens_per_sample=asked.tokens_per_sample,
-        ),
+        work=Work(steps=1, resolution=asked.resolution, frames=asked.frames, tokens_per_sample=asked.tokens_per_sample),
         sequence_length=asked.sequence_length,
         packing=asked.packing,
         length_cv=asked.length_cv,
@@ -697,6 +693,4 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
-    if shape.unit == "images":
-        notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
     return tuple(notes)

@@ -442,7 +442,12 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
     plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    for key in ("hook_seconds", "gradient_launch_seconds", "recomputed_launch", "quantised_launch_seconds"):  # only some profiles have these
+    for key in (
+        "hook_seconds",
+        "gradient_launch_seconds",
+        "recomputed_launch",
+        "quantised_launch_seconds",
+    ):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
     return Kernels(

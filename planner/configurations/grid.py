@@ -15,12 +15,19 @@ from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
-from planner.estimates.parts import DELTA_CHUNK_TOKENS, Attended, Part, activation_stand_ins, attended_of, attention_stand_ins
+from planner.estimates.parts import (
+    DELTA_CHUNK_TOKENS,
+    Attended,
+    Part,
+    activation_stand_ins,
+    attended_of,
+    attention_stand_ins,
+)
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
-from planner.library.schema import Architecture, ImageTokens, Library
+from planner.library.schema import Architecture, ImageTokens, ImageWork, Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.job import Job
@@ -58,6 +65,7 @@ def network_of(architecture: Architecture) -> Network:
         attended=_attended(architecture),
         uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts) or is_transformer,
         kept_bytes=architecture.image.kept_bytes if isinstance(architecture.image, ImageTokens) else 0.0,
+        launched_layers=architecture.image.blocks if isinstance(architecture.image, ImageWork) else 0,
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
@@ -85,9 +93,14 @@ def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
 
 
 def stand_ins(architecture: Architecture) -> list[str]:
-    """Return what of an architecture the estimates of training replace by something else, in words."""
+    """Return what of an architecture the estimates of training replace by something else, and what its licence forbids."""
     parts = parts_of_card(architecture)
-    return [*attention_stand_ins(parts), *activation_stand_ins(parts)]
+    said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
+    if isinstance(architecture.image, ImageWork):
+        said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if architecture.licence:
+        said.append(f"licence of {architecture.name}: {architecture.licence}")
+    return said
 
 
 def _linears(architecture: Architecture) -> tuple[Linear, ...]:
@@ -275,7 +288,9 @@ def row_inputs(
     """
     shared: dict[object, dict[object, Any]] = {}
     coefficients = [
-        recipe_coefficients(recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution, job.work.frames), {}))
+        recipe_coefficients(
+            recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution, job.work.frames), {})
+        )
         for job, shape, recipe, _ in runs
     ]
     values = library.techniques.values.precision.values

@@ -413,8 +413,7 @@ def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> S
         machine.gpus,
         machine.instances,
         float(layout.micro_batch * layout.sequence),
-        # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
-        mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
+        mixture=int(setup.inputs.network.experts > 0),
         offload=int(np.any(setup.inputs.states.host_optimizer)),
         efficiency=math.hypot(
             efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),

@@ -164,6 +164,7 @@ class ImageWork(Card):
     """
 
     resolution: PositiveInt  # pixels per side that the figures hold for
+    blocks: PositiveInt  # transformer and residual blocks, which Python launches one by one
     forward_gflop: PositiveFloat  # denoiser, one image, one forward pass
     encoder_gflop: float = Field(ge=0)  # image encoder, forward pass; 0 where latents are prepared beforehand
     tokens_per_image: PositiveFloat
@@ -364,6 +365,7 @@ class Architecture(Card):
     ) = None
     source: str = Field(min_length=1)
     notes: str = ""
+    licence: str = ""  # what its licence forbids; nothing where commercial use is free
 
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""

@@ -245,7 +245,7 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     Transformers 4, `forward` of Qwen3MoeSparseMoeBlock (for expert_idx in expert_hit), and PEFT's lora.Linear.
     """
     network, layout, states, kernels = setup.network, setup.layout, setup.states, setup.kernels
-    layers = network.layers / layout.pipeline
+    layers = (network.launched_layers or network.layers) / layout.pipeline
     recomputed = recompute_shares(setup.activations.checkpointing).matmul
     again = 1.0 + recomputed * kernels.recomputed_launch
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
