@@ -141,9 +141,7 @@ def resolve_configuration(
 
 
 def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
-    """Return the framework that is asked for; where the usual one does not run on the chip, or trains no such network,
-    the first that does.
-    """
+    """Return the framework that is asked for, else the first that runs on the chip and trains such a network."""
     profiles, images = library.techniques.frameworks, architecture.image is not None
     if "framework" in asked.model_fields_set:
         if profiles[asked.framework].images != images:
@@ -669,7 +667,7 @@ def _profile_notes(resolved: ResolvedConfiguration, never_seen: bool) -> list[st
 def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
-    machine, shape, framework = resolved.machine, resolved.shape, resolved.recipe.framework
+    machine, framework = resolved.machine, resolved.recipe.framework
     row = framework_of(library, framework)
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)

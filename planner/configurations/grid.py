@@ -316,6 +316,10 @@ def row_inputs(
     return _inputs(network, lengths, (recipes, column), (machines, column), coefficients, hardware_of_rows, library)
 
 
+def _facts_of(job: Job) -> tuple[object, ...]:
+    return job.lora, job.work.resolution, job.work.frames
+
+
 def variable_length(job: Job, shape: JobShape) -> float:
     """Return the mean over the longest length of sequences that differ in length; 0 where all are alike."""
     return shape.mean_length / shape.longest if job.packing == "padded" else 0.0

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 CLASS_KEY = "_class_name"
 """Key of a file of diffusers that names the class of its network; files of Transformers have `model_type`."""

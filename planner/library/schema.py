@@ -142,7 +142,7 @@ class Calibration(Card):
 
 @dataclass(frozen=True)
 class ImageSize:
-    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or so many `frames` of them."""
+    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`."""
 
     resolution: int
     frames: int = 1
@@ -192,7 +192,8 @@ class ImageWork(Card):
 
     def encoder_ratio(self, size: ImageSize) -> float:
         """Return the time of the encoders over that of the trained network; its forward pass is a third of its work."""
-        return self.encoder_gflop / (3.0 * self.forward_gflop)
+        tokens = self.encoder_tokens(size)
+        return tokens / (self.tokens(size) - tokens)
 
     def cached_bytes(self, size: ImageSize) -> float:
         """Return the bytes of one cached image and its caption: 151 kB for Stable Diffusion 1.5 at 512 pixels."""
@@ -207,7 +208,7 @@ class ImageTokens(Card):
     """How a diffusion transformer sees an image or a video: as a sequence of tokens, so its counts are exact.
 
     A square of 1,024 pixels whose autoencoder makes one latent of 8 x 8 pixels, read in patches of 2 x 2, is
-    (1024 / 16)^2 = 4,096 tokens. Frames of a video are read in groups: the first alone, then `frames_per_token` of them.
+    (1024 / 16)^2 = 4,096 tokens. Frames of a video are read in groups: the first, then `frames_per_token` each.
     A token of the caption meets `text_share` of the weights that a token of the image meets, and counts as that much.
     """
 
@@ -250,7 +251,7 @@ class ImageTokens(Card):
         return self.image_tokens(size) + self.text_share * self.text_tokens
 
     def encoder_tokens(self, size: ImageSize) -> float:
-        """Return the tokens whose work the encoders do: they run forward only, a third of what training a token takes."""
+        """Return the tokens whose work the encoders do: forward alone, a third of what training a token takes."""
         gflop = self.encoder_gflop_per_token * self.image_tokens(size) + self.text_gflop
         return gflop / (3.0 * self.token_gflop)
 
