@@ -93,7 +93,7 @@ def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
 
 
 def stand_ins(architecture: Architecture) -> list[str]:
-    """Return what of an architecture the estimates of training replace by something else, and what its licence forbids."""
+    """Return what of an architecture the estimates replace by something else, and what its licence forbids."""
     parts = parts_of_card(architecture)
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):

@@ -146,6 +146,11 @@ class TrainingSetup:
         memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
         return float(step_time(with_paging(self.inputs, memory), values).seconds)
 
+    def without_encoders(self, token_share: float) -> float:
+        """Return seconds of one optimizer step that reads cached latents, which are `token_share` of its tokens."""
+        activations = replace(self.inputs.activations, token_share=token_share)
+        return replace(self, inputs=replace(self.inputs, activations=activations)).step_seconds()
+
     def memory(self, capped: bool = True) -> MemoryEstimate:
         """Return bytes on the fullest GPU, what is reserved capped by what it has."""
         values = MemoryCoefficients.of(self.library.calibrations["memory"].values)

@@ -460,7 +460,10 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
         if context.recipe.caches_latents:
             each = image.cached_bytes(size)
         else:
-            encoders = image.encoder_ratio(size) / (1 + image.encoder_ratio(size))
+            # What launches hide is not saved: a step of a small batch takes nearly as long without its encoders.
+            encoders = (
+                1 - physics.setup.without_encoders(1 / (1 + image.encoder_ratio(size))) / physics.setup.step_seconds()
+            )
             saved = training * encoders * (1 - 1 / job.work.epochs)
         read = job.global_batch * each
     cores = offer.cpu_cores or values.cores_per_gpu * offer.gpus

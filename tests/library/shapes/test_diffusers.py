@@ -23,8 +23,8 @@ def test_weights_are_those_that_the_class_of_diffusers_has(case: dict[str, objec
     assert diffusion_card(case["config"], "mine")["parameters"] == case["parameters"]
 
 
-# worked: width 3,072; a double block has 2 x (4 + 2 x 4) x 3072^2 = 226.5e6 in matrices that tokens meet, of which a token of the
-# image meets half; 19 of those and 38 single ones with 12 x 3072^2: (19 + 38) x 12 x 3072^2 = 6,455,033,856.
+# worked: width 3,072; a double block has 2 x (4 + 2 x 4) x 3072^2 = 226.5e6 in matrices that tokens meet, of which a
+# token of the image meets half; 19 of those and 38 single ones with 12 x 3072^2: 57 x 12 x 3072^2 = 6,455,033,856.
 def test_a_token_of_flux_meets_half_of_its_double_blocks() -> None:
     card = card_of("FluxTransformer2DModel", guidance_embeds=True)
     assert card.active_parameters == 57 * 12 * 3072**2
@@ -49,7 +49,7 @@ def test_frames_of_a_video_are_read_in_groups() -> None:
     assert image.makes_videos
 
 
-# worked: Wan's caption meets keys and values of one attention, 2 of the 6 + 2 x 8960 / 1536 = 17.67 squares of the width.
+# worked: Wan's caption meets keys and values of one attention, 2 of 6 + 2 x 8960 / 1536 = 17.67 squares of the width.
 def test_a_caption_that_is_only_attended_to_meets_few_weights() -> None:
     image = card_of("WanTransformer3DModel", num_attention_heads=12, num_layers=30, ffn_dim=8960).image
     assert isinstance(image, ImageTokens)
