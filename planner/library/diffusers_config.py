@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CLASS_KEY = "_class_name"
 """Key of a file of diffusers that names the class of its network; files of Transformers have `model_type`."""
-_RESOLUTION = 1024
+_RESOLUTION, _VIDEO_RESOLUTION = 1024, 480
+"""Pixels of a side where a job gives none."""
 
 
 def is_diffusion(config: Mapping[str, Any]) -> bool:
@@ -36,15 +37,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     meets 57 * 12 * 3072^2 = 6.5e9, because modulation works on one vector of a sample.
     Raises LibraryError with the class that is not modelled, or with the key that is missing or wrong.
     """
-    table, stated = _classes(), str(config[CLASS_KEY])
-    row = table.get(stated)
-    if row is None:
-        close = suggest_names(stated, sorted(table))
-        fix = f"did you mean {close}?" if close else f"classes that are modelled: {', '.join(sorted(table))}"
-        raise _fault(name, CLASS_KEY, f"{stated} is not modelled", fix)
-    for key, why in row.get("refused", {}).items():
-        if config.get(key):
-            raise _fault(name, key, why, "choose a network that reads text alone")
+    row = _row_of(config, name)
     words = _words(row, {**row["defaults"], **config}, name)
 
     def value(expression: object) -> float:
@@ -55,19 +48,15 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         for stack in row["stacks"]
     ]
     image = sum(stack["n"] * stack["image"] for stack in stacks)
-    text = sum(stack["n"] * stack["text"] for stack in stacks)
-    blocks = sum(stack["n"] * (_weights(stack, value)) for stack in stacks)
-    plain = _plain_layer(words, bool(row.get("gated", False)))
-    layers = max(round(image / plain), 1)
-    caption, frames = row["text"], row.get("frames_per_token")
+    layers = max(round(image / _plain_layer(words, bool(row.get("gated", False)))), 1)
     return {
         "name": name,
-        "family": stated,
+        "family": str(config[CLASS_KEY]),
         "kind": "diffusion",
-        "parameters": round(blocks + value(row["outside"])),
+        "parameters": round(sum(stack["n"] * _weights(stack, value) for stack in stacks) + value(row["outside"])),
         "active_parameters": round(image),
         "parameters_basis": "computed",
-        "layers": round(layers),
+        "layers": layers,
         "hidden": round(words["h"]),
         "heads": round(value(row["heads"])),
         "kv_heads": round(words["kv"] / words["d"]),
@@ -76,28 +65,51 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "vocab": 0,
         "max_sequence": 1_000_000,
         "gated": bool(row.get("gated", False)),
-        "image": {
-            "resolution": _RESOLUTION if frames is None else 480,
-            "frames": 1 if frames is None else 10 * frames + 1,
-            "pixels_per_token": round(value(row["pixels_per_token"])),
-            "frames_per_token": frames,
-            "text_tokens": caption["tokens"],
-            "text_share": min(text / image, 1.0),
-            "text_width": round(value(caption["width"])),
-            "latent_channels": round(value(row["latent_channels"])),
-            "latent_pixels": row.get("latent_pixels", 8),
-            "encoder_gflop_per_token": row["encoder_gflop_per_token"],
-            "text_gflop": caption["gflop"],
-            "frozen_parameters": row["frozen"],
-            "token_gflop": 2 * image / 1e9,
-            "kept_bytes": _passes(stacks, "kept", 0.0) / layers,
-            "attentions": round(_passes(stacks, "attentions", 1)),
-            "masked": bool(row.get("masked", False)),
-            "cross_attentions": round(_passes(stacks, "cross", False)),
-            "basis": "prior",
-            "source": "models/diffusers.yaml",
-        },
+        "image": _tokens(row, stacks, layers, value),
         "source": f"config.json of {config.get('_name_or_path') or name}",
+    }
+
+
+def _row_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the row of the class that a file names; LibraryError with what of it is not modelled."""
+    table, stated = _classes(), str(config[CLASS_KEY])
+    if stated not in table:
+        close = suggest_names(stated, sorted(table))
+        fix = f"did you mean {close}?" if close else f"classes that are modelled: {', '.join(sorted(table))}"
+        raise _fault(name, CLASS_KEY, f"{stated} is not modelled", fix)
+    row: Mapping[str, Any] = table[stated]
+    for key, why in row.get("refused", {}).items():
+        if config.get(key):
+            raise _fault(name, key, why, "choose a network that reads text alone")
+    return row
+
+
+def _tokens(
+    row: Mapping[str, Any], stacks: list[dict[str, Any]], layers: int, value: Callable[[object], float]
+) -> dict[str, Any]:
+    """Return the keys of `ImageTokens`: how the network sees an image, and what a token costs."""
+    caption, frames = row["text"], row.get("frames_per_token")
+    image, text = (sum(stack["n"] * stack[part] for stack in stacks) for part in ("image", "text"))
+    return {
+        "resolution": _RESOLUTION if frames is None else _VIDEO_RESOLUTION,
+        "frames": 1 if frames is None else 10 * frames + 1,
+        "pixels_per_token": round(value(row["pixels_per_token"])),
+        "frames_per_token": frames,
+        "text_tokens": caption["tokens"],
+        "text_share": min(text / image, 1.0),
+        "text_width": round(value(caption["width"])),
+        "latent_channels": round(value(row["latent_channels"])),
+        "latent_pixels": row.get("latent_pixels", 8),
+        "encoder_gflop_per_token": row["encoder_gflop_per_token"],
+        "text_gflop": caption["gflop"],
+        "frozen_parameters": row["frozen"],
+        "token_gflop": 2 * image / 1e9,
+        "kept_bytes": _passes(stacks, "kept", 0.0) / layers,
+        "attentions": round(_passes(stacks, "attentions", 1)),
+        "masked": bool(row.get("masked", False)),
+        "cross_attentions": round(_passes(stacks, "cross", False)),
+        "basis": "prior",
+        "source": "models/diffusers.yaml",
     }
 
 
