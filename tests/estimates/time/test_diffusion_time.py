@@ -38,5 +38,5 @@ def test_frames_are_for_networks_that_make_videos() -> None:
 def test_frameworks_of_text_and_of_images_are_told_apart() -> None:
     with pytest.raises(PlannerError, match=r"hf does not train flux\.1-schnell"):
         seconds("flux.1-schnell", framework="hf")
-    with pytest.raises(PlannerError, match="simpletuner does not train qwen2.5-7b"):
+    with pytest.raises(PlannerError, match=r"simpletuner does not train qwen2\.5-7b"):
         planner.estimate("qwen2.5-7b", "H100", framework="simpletuner")
