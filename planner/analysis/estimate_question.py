@@ -102,7 +102,7 @@ def possible_runs(
     """
     machine = _machine(asked, card)
     _check_batch(asked, machine)
-    usual = _framework_of(asked, card, library)
+    usual = _framework_of(asked, card, architecture, library)
     asked = asked.model_copy(update={"framework": usual})
     recipes, assumed = _recipes(asked, architecture, card, machine, library)
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
@@ -140,12 +140,18 @@ def resolve_configuration(
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
 
-def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
-    """Return the framework that is asked for; of chips that the usual one does not run on the first that does."""
-    profiles = library.techniques.frameworks
-    if "framework" in asked.model_fields_set or card.vendor in profiles[asked.framework].vendors:
+def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
+    """Return the framework that is asked for, else the first that runs on the chip and trains such a network."""
+    profiles, images = library.techniques.frameworks, architecture.image is not None
+    if "framework" in asked.model_fields_set:
+        if profiles[asked.framework].images != images:
+            fit = " or ".join(name for name, profile in profiles.items() if profile.images == images)
+            what = f"{asked.framework} does not train {architecture.name}"
+            raise _fault("framework", what, f"give {fit}" if images else "give one of language models, such as hf")
         return asked.framework
-    return next(name for name, profile in profiles.items() if card.vendor in profile.vendors)
+    if card.vendor in profiles[asked.framework].vendors and profiles[asked.framework].images == images:
+        return asked.framework
+    return next(name for name, row in profiles.items() if card.vendor in row.vendors and row.images == images)
 
 
 def _method_of(card: GpuSpec, usual: str) -> str:
@@ -317,6 +323,8 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     image = architecture.image is not None
     if asked.resolution is not None and not image:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    if asked.frames is not None and not (architecture.image and architecture.image.makes_videos):
+        raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     if asked.sequence_length is not None and image:
@@ -327,7 +335,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     job = Job(
         name="estimate",
         architecture=architecture.name,
-        work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
+        work=Work(steps=1, resolution=asked.resolution, frames=asked.frames, tokens_per_sample=asked.tokens_per_sample),
         sequence_length=asked.sequence_length,
         method=asked.tuning,
         teacher=asked.teacher,
@@ -601,7 +609,8 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         techniques=techniques_of(recipe, job, resolved.micro_batch, resolved.accumulation),
         unit="images" if shape.unit == "images" else "tokens",
         sequence_length=shape.sequence,
-        resolution=job.work.resolution or image.resolution if image else None,
+        resolution=image.size(job.work.resolution, None).resolution if image else None,
+        frames=image.size(None, job.work.frames).frames if image and image.makes_videos else None,
         global_batch=job.global_batch,
         packing=job.packing,
         vram_gib=capacity,
@@ -669,7 +678,7 @@ def _profile_notes(resolved: ResolvedConfiguration, never_seen: bool) -> list[st
 def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
-    machine, shape, framework = resolved.machine, resolved.shape, resolved.recipe.framework
+    machine, framework = resolved.machine, resolved.recipe.framework
     row = framework_of(library, framework)
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)
@@ -693,6 +702,4 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     notes += expert_notes(recipe, machine.gpus, machine.gpus_per_instance, library)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
-    if shape.unit == "images":
-        notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
     return tuple(notes)

@@ -113,7 +113,11 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
     data.pop("now", None)
     data.get("limits", {}).pop("fallbacks", None)  # the machine was had
     one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == job.name)
-    kept = {key: value for key, value in one["work"].items() if key in ("tokens_per_sample", "lengths", "resolution")}
+    kept = {
+        key: value
+        for key, value in one["work"].items()
+        if key in ("tokens_per_sample", "lengths", "resolution", "frames")
+    }
     before = job.steps_before + progress.steps
     one["work"] = {**kept, "steps": job.steps - progress.steps, "steps_before": before}
     for key in ("after", "release", "due", "late_usd_per_hour", "start_slack"):

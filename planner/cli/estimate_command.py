@@ -37,6 +37,7 @@ NUMBERS: OptionTable = {
     "context-parallel": (int, None, "GPUs that share each sequence [1]"),
     "expert-parallel": (int, None, "GPUs that share the experts of a mixture [1]"),
     "resolution": (int, None, "Pixels per side, for a diffusion model"),
+    "frames": (int, None, "Frames of a sample, for a model that makes videos"),
     "vram-headroom": (float, None, "Share of memory kept free, instead of the profile's margin"),
 }
 

@@ -81,10 +81,10 @@ def latent_cache(job: Job, architecture: Architecture) -> LatentCache | None:
     image = architecture.image
     if image is None:
         return None
-    resolution = job.work.resolution or image.resolution
+    size = image.size(job.work.resolution, job.work.frames)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
-    share = 1.0 - image.encoder_tokens(resolution) / image.tokens(resolution)
-    return LatentCache(images, share, image.cached_bytes(resolution), images / job.global_batch)
+    share = 1.0 - image.encoder_tokens(size) / image.tokens(size)
+    return LatentCache(images, share, image.cached_bytes(size), images / job.global_batch)
 
 
 def latent_gb(recipe: Recipe, job: Job, architecture: Architecture) -> float:
@@ -109,18 +109,22 @@ def latent_seconds(
     cache, image = latent_cache(job, architecture), architecture.image
     if cache is None or image is None:
         return np.zeros(len(each_bytes))
-    moved = step_bytes(cache.images, coefficients, job.work.resolution or image.resolution) + cache.images * each_bytes
+    side = image.size(job.work.resolution, job.work.frames).side
+    moved = step_bytes(cache.images, coefficients, side) + cache.images * each_bytes
     storage = job.storage_gb_per_second * GB
     seconds = encode_seconds(cache.batches, step_seconds, cache.token_share, moved, storage)
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)
 
 
-def latent_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield the fault of latents that a job asks for and its network does not have."""
-    if architecture.image is None and job.techniques.latents:
-        where = f"jobs.{job.name}.techniques.latents"
+def image_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
+    """Yield the faults of latents and of frames that a job asks for and its network does not have."""
+    image, where = architecture.image, f"jobs.{job.name}"
+    if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
-        yield Fault(job.name, 0, where, what, "leave it out, or choose an image network")
+        yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
+    if job.work.frames is not None and (image is None or not image.makes_videos):
+        what = f"{architecture.name} makes no videos"
+        yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
 
 
 # From a recipe and an architecture to the plain numbers that the estimates take.
@@ -462,13 +466,20 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
+    if network.masked:
+        values["attention_factor"] *= kernels.value("masked.attention_factor")
     values["naive_experts"] *= loops_over_experts(recipe, library)
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
     plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    for key in ("hook_seconds", "gradient_launch_seconds"):  # only some profiles have these
+    for key in (
+        "hook_seconds",
+        "gradient_launch_seconds",
+        "recomputed_launch",
+        "quantised_launch_seconds",
+    ):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
     return Kernels(

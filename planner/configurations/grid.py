@@ -15,12 +15,19 @@ from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
-from planner.estimates.parts import DELTA_CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
+from planner.estimates.parts import (
+    DELTA_CHUNK_TOKENS,
+    Attended,
+    Part,
+    activation_stand_ins,
+    attended_of,
+    attention_stand_ins,
+)
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
-from planner.library.schema import Architecture, Library
+from planner.library.schema import Architecture, ImageTokens, ImageWork, Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.job import Job
@@ -46,6 +53,7 @@ def network_of(architecture: Architecture) -> Network:
     """Return the shape of an architecture card, without its names and sources."""
     same = {name: getattr(architecture, name) for name in _SAME_NAMES}
     window, share = _window(architecture)
+    is_transformer = isinstance(architecture.image, ImageTokens)
     return Network(
         **same,
         parameters=float(architecture.parameters),
@@ -54,11 +62,27 @@ def network_of(architecture: Architecture) -> Network:
         experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
         sliding_window=window,
         sliding_layers=share,
-        attended=attended_of(architecture.parts, architecture.layers, architecture.heads * architecture.head_dim),
-        uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts),
+        attended=_attended(architecture),
+        uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts) or is_transformer,
+        kept_bytes=architecture.image.kept_bytes if isinstance(architecture.image, ImageTokens) else 0.0,
+        launched_layers=architecture.image.blocks if isinstance(architecture.image, ImageWork) else 0,
+        masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
+
+
+def _attended(architecture: Architecture) -> tuple[Attended, ...]:
+    """Return the mixers of tokens at their cost over that of causal attention in every layer.
+
+    In a diffusion transformer each token meets all others: twice as many as under a causal mask. One that meets a
+    caption of n tokens costs as much as causal attention with a window of n.
+    """
+    image, layers = architecture.image, architecture.layers
+    if not isinstance(image, ImageTokens):
+        return attended_of(architecture.parts, layers, architecture.heads * architecture.head_dim)
+    caption = Attended(image.cross_attentions / layers, float(image.text_tokens), masked=False)
+    return (Attended(2.0 * image.attentions / layers, 0.0), *((caption,) if image.cross_attentions else ()))
 
 
 def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
@@ -69,9 +93,14 @@ def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
 
 
 def stand_ins(architecture: Architecture) -> list[str]:
-    """Return what of an architecture the estimates of training replace by something else, in words."""
+    """Return what of an architecture the estimates replace by something else, and what its licence forbids."""
     parts = parts_of_card(architecture)
-    return [*attention_stand_ins(parts), *activation_stand_ins(parts)]
+    said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
+    if isinstance(architecture.image, ImageWork):
+        said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if architecture.licence:
+        said.append(f"licence of {architecture.name}: {architecture.licence}")
+    return said
 
 
 def _linears(architecture: Architecture) -> tuple[Linear, ...]:
@@ -158,9 +187,8 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
     assert architecture.image is not None
-    resolution = job.work.resolution or architecture.image.resolution
-    tokens = architecture.image.tokens(resolution)
-    longest = architecture.image.memory_tokens(resolution)
+    size = architecture.image.size(job.work.resolution, job.work.frames)
+    tokens, longest = architecture.image.tokens(size), architecture.image.memory_tokens(size)
     images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
     steps = float(np.ceil(images / job.global_batch))
     return JobShape(network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images")
@@ -263,7 +291,9 @@ def row_inputs(
     """
     shared: dict[object, dict[object, Any]] = {}
     coefficients = [
-        recipe_coefficients(recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution), {}))
+        recipe_coefficients(
+            recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution, job.work.frames), {})
+        )
         for job, shape, recipe, _ in runs
     ]
     values = library.techniques.values.precision.values
@@ -288,6 +318,10 @@ def row_inputs(
     hardware_of_rows = stack_dataclasses([speeds(recipe, machine) for _, _, recipe, machine in runs], False)
     network = shapes[0].network
     return _inputs(network, lengths, (recipes, column), (machines, column), coefficients, hardware_of_rows, library)
+
+
+def _facts_of(job: Job) -> tuple[object, ...]:
+    return job.lora, job.work.resolution, job.work.frames
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

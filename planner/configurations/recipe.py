@@ -170,23 +170,19 @@ def frameworks_of(job: Job, library: Library) -> tuple[str, ...]:
     """Return the frameworks that the job may use: those that it names, else every profile that takes part by itself."""
     if job.framework is not None:
         return job.framework
-    family, profiles = library.architecture(job.architecture).family, library.techniques.frameworks
-    return tuple(
-        name
-        for name, profile in profiles.items()
-        if profile.takes_part and profile.trains(job.kind, family, job.tuning)
-    )
+    card, profiles = library.architecture(job.architecture), library.techniques.frameworks
+    return tuple(name for name, profile in profiles.items() if profile.takes_part and _trains(profile, job, card))
 
 
 def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
     """Return the maintained frameworks that train such a job and that it does not use: their estimates are priors."""
-    family, used = library.architecture(job.architecture).family, frameworks_of(job, library)
+    card, used = library.architecture(job.architecture), frameworks_of(job, library)
     profiles = {name: framework for name, framework in library.techniques.frameworks.items() if name not in used}
-    return tuple(
-        name
-        for name, profile in profiles.items()
-        if profile.maintained and profile.trains(job.kind, family, job.tuning)
-    )
+    return tuple(name for name, profile in profiles.items() if profile.maintained and _trains(profile, job, card))
+
+
+def _trains(profile: FrameworkProfile, job: Job, card: Architecture) -> bool:
+    return profile.trains(job.kind, card.family, job.tuning, images=card.image is not None)
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:

@@ -56,8 +56,7 @@ def configuration_sigmas(
         column([host.gpus for host in machines]),
         column([host.instances for host in machines]),
         tokens_per_micro_batch,
-        # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
-        mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
+        mixture=int(architecture.experts > 0),
         offload=np.asarray([hosted[id(recipe)] for recipe in recipes]),
         efficiency=np.hypot(
             column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]), unmeasured

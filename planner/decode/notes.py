@@ -529,8 +529,6 @@ def _on_work(chosen: ChosenCandidate, limits: Limits) -> list[str]:
     if job.trials.halving is not None:
         notes.append("trials are stopped by successive halving; the others continue from their checkpoints")
         notes += _on_one_more_trial(job.trials)
-    if shape.unit == "images":
-        notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
     if chosen.recipe.method == "lora" and shape.unit == "tokens" and job.global_batch > LORA_BATCH:
         notes.append(LORA_BATCH_NOTE)
     return [*notes, *on_hours(chosen, limits)]

@@ -81,6 +81,9 @@ class Network:
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
+    launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)
+    masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
+    kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 
     @property
@@ -286,6 +289,8 @@ class Kernels:
     attention_factor: Numbers = 1.0  # cuDNN x1.47, FlashAttention-1 x0.64
     hook_seconds: Numbers = 0.0  # c_hook, per module and pass
     gradient_launch_seconds: Numbers = 0.0  # per gradient that ZeRO-1 or 2 reduces, where DeepSpeed runs them
+    recomputed_launch: Numbers = 1.0 / 3.0  # share of a layer's launches that a recomputed forward pass repeats
+    quantised_launch_seconds: Numbers = 0.0  # per quantised linear, where the profile has a figure of its own
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
     dispatches_by_node: Numbers = 0  # 1: a token goes over the network once to each node with experts of it
 

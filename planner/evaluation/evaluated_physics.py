@@ -113,8 +113,8 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
-        resolution = work.resolution or image.resolution
-        mean, longest, each = image.tokens(resolution), image.memory_tokens(resolution), 1.0
+        size = image.size(work.resolution, work.frames)
+        mean, longest, each = image.tokens(size), image.memory_tokens(size), 1.0
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
@@ -145,6 +145,11 @@ class TrainingSetup:
         values = TimeCoefficients.of(self.library.calibrations["time"].values)
         memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
         return float(step_time(with_paging(self.inputs, memory), values).seconds)
+
+    def without_encoders(self, token_share: float) -> float:
+        """Return seconds of one optimizer step that reads cached latents, which are `token_share` of its tokens."""
+        activations = replace(self.inputs.activations, token_share=token_share)
+        return replace(self, inputs=replace(self.inputs, activations=activations)).step_seconds()
 
     def memory(self, capped: bool = True) -> MemoryEstimate:
         """Return bytes on the fullest GPU, what is reserved capped by what it has."""
@@ -223,14 +228,15 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     half = context.values("pilot")["speed_half"]
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
     image, work = context.architecture.image, setup.work
-    resolution = (job.work.resolution or image.resolution) if image else 0
+    size = image.size(job.work.resolution, job.work.frames) if image else None
     per_step = job.global_batch * (1 if image else job.answers * work.sequence)
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
-    each = image.cached_bytes(resolution) if image and context.recipe.caches_latents else 0.0
+    each = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
     storage = job.storage_gb_per_second * GB
-    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, resolution, each))
+    side = size.side if size else 0
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return EvaluatedPhysics(
@@ -414,8 +420,7 @@ def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> S
         machine.gpus,
         machine.instances,
         float(layout.micro_batch * layout.answers * layout.sequence),
-        # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
-        mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
+        mixture=int(setup.inputs.network.experts > 0),
         offload=int(np.any(setup.inputs.states.host_optimizer)),
         efficiency=math.hypot(
             efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),

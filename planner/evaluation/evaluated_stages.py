@@ -161,11 +161,11 @@ def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[floa
     image, job = context.architecture.image, context.job
     if image is None or not context.recipe.caches_latents:
         return 0.0, 0.0
-    resolution = job.work.resolution or image.resolution
+    size = image.size(job.work.resolution, job.work.frames)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
-    each = image.latent_bytes * (resolution / image.resolution) ** 2 + image.text_bytes
-    read = images * resolution**2 * context.stages.image_bytes_per_pixel
-    step = physics.computed_seconds * image.encoder_gflop / (3.0 * image.forward_gflop)
+    each = image.cached_bytes(size)
+    read = images * size.side**2 * context.stages.image_bytes_per_pixel
+    step = physics.computed_seconds * image.encoder_ratio(size)
     seconds = max(images / job.global_batch * step, (read + images * each) / (job.storage_gb_per_second * GB))
     return seconds / HOUR, images * each / GB
 
@@ -455,12 +455,15 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
     if image is None:
         read = job.global_batch * job.answers * physics.work.sequence * values.ingest_bytes_per_token
     else:
-        resolution = job.work.resolution or image.resolution
-        each = resolution**2 * values.image_bytes_per_pixel
+        size = image.size(job.work.resolution, job.work.frames)
+        each = size.side**2 * values.image_bytes_per_pixel
         if context.recipe.caches_latents:
-            each = image.cached_bytes(resolution)
+            each = image.cached_bytes(size)
         else:
-            encoders = image.encoder_gflop / (3 * image.forward_gflop + image.encoder_gflop)
+            # What launches hide is not saved: a step of a small batch takes nearly as long without its encoders.
+            encoders = (
+                1 - physics.setup.without_encoders(1 / (1 + image.encoder_ratio(size))) / physics.setup.step_seconds()
+            )
             saved = training * encoders * (1 - 1 / job.work.epochs)
         read = job.global_batch * each
     cores = offer.cpu_cores or values.cores_per_gpu * offer.gpus

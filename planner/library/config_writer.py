@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SAYS_NO_SHAPE = {
     *("name", "aliases", "parameters_basis", "published", "published_source", "base", "named_only", "image", "source"),
-    "notes",
+    *("notes", "licence"),
 }
 """Keys of a card that do not say what network it is."""
 

@@ -16,6 +16,7 @@ from planner.estimates.weights import Dimensions, active_parameters, count_param
 from planner.library import decoder_families
 from planner.library.decoder_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.decoder_parts import families, read_decoder, read_stated, stated_family
+from planner.library.diffusers_config import diffusion_card, is_diffusion
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
 
@@ -42,6 +43,8 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     Raises LibraryError when the family is unknown or refused, with every key that is missing or no positive whole
     number, and with the name of a part that is not known.
     """
+    if is_diffusion(config):
+        return diffusion_card(config, name)
     whole, path = config, language_path(config)
     for part in path:
         config = {**config, **config[part]}

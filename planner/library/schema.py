@@ -4,10 +4,21 @@ Nothing here reads a file of its own or computes a FLOP.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SkipValidation,
+    Tag,
+    model_validator,
+)
 
 from planner.documents.validation import name_fix
 from planner.estimates.parts import Part
@@ -129,10 +140,22 @@ class Calibration(Card):
         return self.coefficients[key].value
 
 
-class ImageWork(Card):
-    """What one training image costs a diffusion network: a coarse, openly labelled stand-in.
+@dataclass(frozen=True)
+class ImageSize:
+    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`."""
 
-    A U-Net is no stack of equal layers.
+    resolution: int
+    frames: int = 1
+
+    @property
+    def side(self) -> float:
+        """Side in pixels of one square with the pixels of all frames: 512 with 4 frames are 1,024."""
+        return float(self.resolution * self.frames**0.5)
+
+
+class ImageWork(Card):
+    """What one training image costs a diffusion network that is no stack of equal layers: a coarse stand-in.
+
     The card says how many tokens of a transformer with as many weights cost the same time
     (`tokens_per_image`) and how many cost the same activations (`memory_tokens_per_image`, a guess).
     Both scale with the pixel count.
@@ -141,6 +164,7 @@ class ImageWork(Card):
     """
 
     resolution: PositiveInt  # pixels per side that the figures hold for
+    blocks: PositiveInt  # transformer and residual blocks, which Python launches one by one
     forward_gflop: PositiveFloat  # denoiser, one image, one forward pass
     encoder_gflop: float = Field(ge=0)  # image encoder, forward pass; 0 where latents are prepared beforehand
     tokens_per_image: PositiveFloat
@@ -151,22 +175,104 @@ class ImageWork(Card):
     basis: Literal["documented", "prior", "assumption"]
     source: str = Field(min_length=1)
 
-    def tokens(self, resolution: int) -> float:
-        """Return the equivalent tokens of time for an image of `resolution` x `resolution` pixels."""
-        return self.tokens_per_image * (resolution / self.resolution) ** 2
+    makes_videos: ClassVar[bool] = False
 
-    def encoder_tokens(self, resolution: int) -> float:
+    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+        """Return the size of a sample as a job gives it, else the card's own."""
+        return ImageSize(resolution or self.resolution, frames or 1)
+
+    def tokens(self, size: ImageSize) -> float:
+        """Return the equivalent tokens of time for one image, those of its encoders included."""
+        return self.tokens_per_image * (size.side / self.resolution) ** 2
+
+    def encoder_tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of `tokens` that the encoders take: none where latents are read."""
         share = self.encoder_gflop / 3 / (self.forward_gflop + self.encoder_gflop / 3)
-        return self.tokens(resolution) * share
+        return self.tokens(size) * share
 
-    def cached_bytes(self, resolution: int) -> float:
+    def encoder_ratio(self, size: ImageSize) -> float:
+        """Return the time of the encoders over that of the trained network; its forward pass is a third of its work."""
+        tokens = self.encoder_tokens(size)
+        return tokens / (self.tokens(size) - tokens)
+
+    def cached_bytes(self, size: ImageSize) -> float:
         """Return the bytes of one cached image and its caption: 151 kB for Stable Diffusion 1.5 at 512 pixels."""
-        return self.latent_bytes * (resolution / self.resolution) ** 2 + self.text_bytes
+        return self.latent_bytes * (size.side / self.resolution) ** 2 + self.text_bytes
 
-    def memory_tokens(self, resolution: int) -> float:
-        """Return the equivalent tokens of activation memory for an image of `resolution` x `resolution` pixels."""
-        return self.memory_tokens_per_image * (resolution / self.resolution) ** 2
+    def memory_tokens(self, size: ImageSize) -> float:
+        """Return the equivalent tokens of activation memory for one image."""
+        return self.memory_tokens_per_image * (size.side / self.resolution) ** 2
+
+
+class ImageTokens(Card):
+    """How a diffusion transformer sees an image or a video: as a sequence of tokens, so its counts are exact.
+
+    A square of 1,024 pixels whose autoencoder makes one latent of 8 x 8 pixels, read in patches of 2 x 2, is
+    (1024 / 16)^2 = 4,096 tokens. Frames of a video are read in groups: the first, then `frames_per_token` each.
+    A token of the caption meets `text_share` of the weights that a token of the image meets, and counts as that much.
+    """
+
+    resolution: PositiveInt  # pixels per side of a sample where a job gives none
+    frames: PositiveInt = 1  # of a sample where a job gives none
+    pixels_per_token: PositiveInt  # per side: those of a latent times those of a patch
+    frames_per_token: PositiveInt | None = None  # None: it makes images, not videos
+    text_tokens: int = Field(ge=0)  # of a caption, as the pipeline pads it
+    text_share: float = Field(ge=0, le=1)
+    text_width: PositiveInt  # of what the text encoders make of a token
+    latent_channels: PositiveInt
+    latent_pixels: PositiveInt = 8  # per side of one latent
+    encoder_gflop_per_token: float = Field(ge=0)  # autoencoder, forward pass, for the pixels of one token
+    text_gflop: float = Field(ge=0)  # text encoders, forward pass, of one caption
+    frozen_parameters: int = Field(ge=0)  # text encoders and autoencoder, loaded but not trained
+    attentions: PositiveInt  # in which a token of the image meets all tokens; none of them is causal
+    masked: bool = False  # attention is given a mask of the caption, which the fastest kernels do not take
+    cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
+    kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
+    token_gflop: PositiveFloat  # denoiser, one token of the image, forward pass, without attention
+    basis: Literal["documented", "prior", "assumption"]
+    source: str = Field(min_length=1)
+
+    @property
+    def makes_videos(self) -> bool:
+        """Whether a sample may have several frames."""
+        return self.frames_per_token is not None
+
+    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+        """Return the size of a sample as a job gives it, else the card's own."""
+        return ImageSize(resolution or self.resolution, frames or self.frames)
+
+    def image_tokens(self, size: ImageSize) -> float:
+        """Return the tokens of one image or video: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900."""
+        groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0
+        return groups * (size.resolution / self.pixels_per_token) ** 2
+
+    def memory_tokens(self, size: ImageSize) -> float:
+        """Return the tokens whose activations are kept: those of the image, and the captions' as far as they count."""
+        return self.image_tokens(size) + self.text_share * self.text_tokens
+
+    def encoder_tokens(self, size: ImageSize) -> float:
+        """Return the tokens whose work the encoders do: forward alone, a third of what training a token takes."""
+        gflop = self.encoder_gflop_per_token * self.image_tokens(size) + self.text_gflop
+        return gflop / (3.0 * self.token_gflop)
+
+    def tokens(self, size: ImageSize) -> float:
+        """Return the tokens of time for one sample, those of its encoders included."""
+        return self.memory_tokens(size) + self.encoder_tokens(size)
+
+    def encoder_ratio(self, size: ImageSize) -> float:
+        """Return the time of the encoders over that of the trained network."""
+        return self.encoder_tokens(size) / self.memory_tokens(size)
+
+    def cached_bytes(self, size: ImageSize) -> float:
+        """Return the bytes of one cached sample and its caption, in 16 bit."""
+        latents = self.image_tokens(size) * (self.pixels_per_token / self.latent_pixels) ** 2 * self.latent_channels
+        return 2.0 * (latents + self.text_tokens * self.text_width)
+
+
+def _kind_of_image(card: object) -> str:
+    """Return which of the two a card has: tokens where it says how many pixels one is."""
+    has_tokens = "pixels_per_token" in card if isinstance(card, Mapping) else isinstance(card, ImageTokens)
+    return "tokens" if has_tokens else "pixels"
 
 
 class Architecture(Card):
@@ -252,9 +358,15 @@ class Architecture(Card):
     base: str = ""  # the model whose weights these are in another format
     named_only: bool = False  # superseded by later releases: planned by its name, not tried where a job names a family
 
-    image: ImageWork | None = None
+    image: (
+        Annotated[
+            Annotated[ImageTokens, Tag("tokens")] | Annotated[ImageWork, Tag("pixels")], Discriminator(_kind_of_image)
+        ]
+        | None
+    ) = None
     source: str = Field(min_length=1)
     notes: str = ""
+    licence: str = ""  # what its licence forbids; nothing where commercial use is free
 
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
@@ -298,7 +410,7 @@ class Architecture(Card):
     def _belongs_together(self) -> Self:
         if self.active_parameters > self.parameters:
             raise ValueError("active_parameters exceed parameters")
-        everything_is_met = not self.experts and not self.layer_embedding
+        everything_is_met = not self.experts and not self.layer_embedding and not isinstance(self.image, ImageTokens)
         if everything_is_met and self.active_parameters != self.parameters:
             raise ValueError("without experts every parameter is active")
         if self.heads % self.kv_heads:

@@ -418,6 +418,7 @@ class FrameworkProfile(Row):
     tuning: tuple[str, ...] = ()  # what it does with samples, besides supervised fine-tuning
     tuning_loss: str | None = None  # row of the loss there, where it is not `loss`
     families: tuple[str, ...] | None = None  # of architectures; None: all
+    images: bool = False  # it trains diffusion networks, and no language models
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
     compiles_graphs: bool = False  # the whole step, before every start
     facts: str
@@ -460,9 +461,9 @@ class FrameworkProfile(Row):
         others_chips = "NVIDIA" not in self.vendors
         return self.maintained and (self.profiled or others_chips) and self.runs >= LEAST_RUNS
 
-    def trains(self, kind: str, family: str, tuning: str = "sft") -> bool:
-        """Return whether it trains such a job and family of architectures at all."""
-        own = kind in self.kinds and (self.families is None or family in self.families)
+    def trains(self, kind: str, family: str, tuning: str = "sft", images: bool = False) -> bool:
+        """Return whether it trains such a job and family of architectures at all, `images` of diffusion networks."""
+        own = kind in self.kinds and images == self.images and (self.families is None or family in self.families)
         return own and self.tunes(tuning)
 
     def tunes(self, tuning: str) -> bool:

@@ -56,6 +56,8 @@ class Estimate(Result):
     """Tokens; for a diffusion model the tokens per image."""
     resolution: int | None
     """Pixels per side, for a diffusion model."""
+    frames: int | None = None
+    """Frames of a sample, for a diffusion model that makes videos."""
     global_batch: int
     packing: str
     vram_gib: Capacity

@@ -107,6 +107,7 @@ class InferenceWork(Work):
         steps: ClassVar[None] = None
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
+        frames: ClassVar[None] = None
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:

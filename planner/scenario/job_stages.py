@@ -87,6 +87,8 @@ class Work(StrictModel):
     """Images of the data set."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image."""
+    frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Frames of each sample, which is a video then; `images` counts the videos."""
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -138,10 +140,9 @@ class Work(StrictModel):
             raise validation_error(f"steps_before cannot be combined with {way}", fix, "steps_before")
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
-        if self.resolution is not None and way in ("samples", "tokens"):
-            raise validation_error(
-                f"resolution cannot be combined with {way}", "give it with images only", "resolution"
-            )
+        for key in ("resolution", "frames"):
+            if getattr(self, key) is not None and way in ("samples", "tokens"):
+                raise validation_error(f"{key} cannot be combined with {way}", "give it with images only", key)
         return self
 
 

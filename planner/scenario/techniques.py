@@ -283,6 +283,8 @@ class Configuration(RunSettings):
     """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
+    frames: PositiveInteger | None = None
+    """Frames of a sample, of networks that make videos."""
     tuning: Tuning = "sft"
     """What is done with samples: `sft`, or preference tuning such as `dpo`, whose samples are pairs."""
     reference: Reference | None = None

@@ -26,7 +26,7 @@ from planner.candidates.market import (
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import no_machine_fault
-from planner.configurations.coefficients import latent_faults
+from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
 from planner.configurations.lengths import length_faults
 from planner.configurations.recipe import training_faults
@@ -388,7 +388,7 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
     faults = list[Fault]()
     for job in scenario.jobs:
         architecture = library.architecture(job.architecture)
-        faults += latent_faults(job, architecture)
+        faults += image_faults(job, architecture)
         if job.trains:
             faults += [*length_faults(job, architecture), *training_faults(job, architecture, library)]
     if any(not job.trains or job.stages.answers_prompts for job in scenario.jobs):

@@ -95,6 +95,8 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
         "dispatches_by_node",
         "hook_seconds",
         "gradient_launch_seconds",
+        "recomputed_launch",
+        "quantised_launch_seconds",
     }
     chosen = {name: values[f"{profile}.{name}"] for name in names}
     chosen["hook_seconds"] = values.get(f"{profile}.hook_seconds", 0.0)

@@ -50,7 +50,7 @@ def solved(*settings: str) -> Plan:
         ("llama-2-7b", "pretrain", {"hf", "hf-fused", "litgpt", "torchtitan"}),
         ("falcon-7b", "finetune", {"hf", "litgpt"}),
         ("opt-6.7b", "finetune", {"hf"}),
-        ("stable-diffusion-1.5", "finetune", {"hf"}),
+        ("stable-diffusion-1.5", "finetune", {"simpletuner"}),
     ],
 )
 def test_a_profile_takes_part_where_it_is_maintained_measured_and_trains_the_job(

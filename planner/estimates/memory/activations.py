@@ -6,6 +6,8 @@ multiplies them; this gives the largest micro-batch in closed form.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.estimates.inputs import (
@@ -76,6 +78,8 @@ def activation_terms(
     k = coefficients
     tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)  # t at b = 1
     layer = _layer(network, layout, states, activations, k, tokens)
+    if network.kept_bytes:  # what frozen layers do not keep is not in the count
+        k = replace(k, k_frz=1.0, k_frzq=1.0)
     code = np.asarray(activations.checkpointing)
     none = (code == CHECKPOINT_NONE) | (code == CHECKPOINT_ALL_OFFLOADED)
     full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD)
@@ -142,6 +146,8 @@ def _layer(
     split = np.where(np.not_equal(activations.sequence_parallel, 0), layout.tensor, 1)  # sp
     inner = (rope * (q + 2 * kv) + q + ffn_units * (network.ffn * routed)) / layout.tensor
     plain = activations.element_bytes * tokens * (norm_units * network.hidden / split + inner)
+    if network.kept_bytes:  # counted on the class itself, in 16 bit
+        plain = np.divide(activations.element_bytes, 2) * network.kept_bytes * network.hidden * tokens / layout.tensor
     adapted = k.c_in * states.adapter_copies * states.adapter_inputs * tokens
     # A sliding window masks scores but eager attention still computes the full square, so it saves no bytes.
     eager = np.equal(activations.attention, ATTENTION_EAGER)

@@ -256,8 +256,9 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     Transformers 4, `forward` of Qwen3MoeSparseMoeBlock (for expert_idx in expert_hit), and PEFT's lora.Linear.
     """
     network, layout, states, kernels = setup.network, setup.layout, setup.states, setup.kernels
-    layers = network.layers / layout.pipeline
-    again = 1.0 + recompute_shares(setup.activations.checkpointing).matmul / 3.0
+    layers = (network.launched_layers or network.layers) / layout.pipeline
+    recomputed = recompute_shares(setup.activations.checkpointing).matmul
+    again = 1.0 + recomputed * kernels.recomputed_launch
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
     blocks = kernels.launch_seconds * again * frozen
     adapted = states.adapted_linears
@@ -265,7 +266,9 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
         adapted = adapted + kernels.naive_experts * states.idle_adapted_linears / np.asarray(layout.expert)
     blocks = blocks + states.frozen * adapted * coefficients.adapter_launch_seconds
     blocks = blocks * magnitude_factor(states, coefficients)
-    rest = states.quantised * (_LINEARS_PER_QUANTISED_LAYER * coefficients.quantised_launch_seconds)
+    own = np.not_equal(kernels.quantised_launch_seconds, 0)
+    each = np.where(own, kernels.quantised_launch_seconds * again, coefficients.quantised_launch_seconds)
+    rest = states.quantised * (_LINEARS_PER_QUANTISED_LAYER * each)
     rest = rest + np.equal(layout.zero_stage, 3) * kernels.fsdp_launch_seconds
     rest = rest + gradient_launch_seconds(setup)
     if network.experts:

@@ -1,0 +1,74 @@
+"""Diffusion transformers: their weights as the classes of diffusers count them, their tokens, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.errors import LibraryError
+from planner.library.diffusers_config import diffusion_card
+from planner.library.reading import read_library
+from planner.library.schema import Architecture, ImageSize, ImageTokens
+
+# Configurations with the number of weights of the class, made by diffusers 0.42.1 on the meta device.
+COUNTED = json.loads((Path(__file__).parents[2] / "data" / "diffusers_counts.json").read_text(encoding="utf-8"))
+
+
+def card_of(stated: str, **keys: object) -> Architecture:
+    return Architecture.model_validate(diffusion_card({"_class_name": stated, **keys}, "mine"))
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: f"{case['config']['_class_name']}-{case['parameters']}")
+def test_weights_are_those_that_the_class_of_diffusers_has(case: dict[str, object]) -> None:
+    assert diffusion_card(case["config"], "mine")["parameters"] == case["parameters"]
+
+
+# worked: width 3,072; a double block has 2 x (4 + 2 x 4) x 3072^2 = 226.5e6 in matrices that tokens meet, of which a
+# token of the image meets half; 19 of those and 38 single ones with 12 x 3072^2: 57 x 12 x 3072^2 = 6,455,033,856.
+def test_a_token_of_flux_meets_half_of_its_double_blocks() -> None:
+    card = card_of("FluxTransformer2DModel", guidance_embeds=True)
+    assert card.active_parameters == 57 * 12 * 3072**2
+    assert card.layers == 57
+    assert card.parameters == 11_901_408_320
+
+
+# worked: 1,024 pixels in tokens of 16 are 64 x 64 = 4,096; with a caption of 512 that meets as many weights, 4,608.
+def test_an_image_is_its_patches_and_its_caption() -> None:
+    image = card_of("FluxTransformer2DModel").image
+    assert isinstance(image, ImageTokens)
+    assert image.image_tokens(ImageSize(1024)) == 4096
+    assert image.memory_tokens(ImageSize(1024)) == 4608
+    assert image.cached_bytes(ImageSize(1024)) == 2 * (128 * 128 * 16 + 512 * 4096)
+
+
+# worked: 81 frames are the first and 20 groups of four: 21 x (480 / 16)^2 = 18,900 tokens.
+def test_frames_of_a_video_are_read_in_groups() -> None:
+    image = card_of("WanTransformer3DModel").image
+    assert isinstance(image, ImageTokens)
+    assert image.image_tokens(ImageSize(480, 81)) == 18_900
+    assert image.makes_videos
+
+
+# worked: Wan's caption meets keys and values of one attention, 2 of 6 + 2 x 8960 / 1536 = 17.67 squares of the width.
+def test_a_caption_that_is_only_attended_to_meets_few_weights() -> None:
+    image = card_of("WanTransformer3DModel", num_attention_heads=12, num_layers=30, ffn_dim=8960).image
+    assert isinstance(image, ImageTokens)
+    assert image.text_share == pytest.approx(2 / (6 + 2 * 8960 / 1536))
+
+
+def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
+    with pytest.raises(LibraryError, match="UNet3DConditionModel is not modelled"):
+        card_of("UNet3DConditionModel")
+    with pytest.raises(LibraryError, match="image encoder of Wan's image-to-video networks"):
+        card_of("WanTransformer3DModel", image_dim=1280)
+    with pytest.raises(LibraryError, match="no number of 0 or more"):
+        card_of("FluxTransformer2DModel", num_layers="many")
+
+
+def test_shipped_cards_are_what_their_class_says() -> None:
+    shipped = [card for card in read_library().architectures.values() if isinstance(card.image, ImageTokens)]
+    assert len(shipped) >= 17
+    for card in shipped:
+        assert card.parameters > card.active_parameters > 0
+        assert card.image is not None
+        assert card.image.frozen_parameters > 0
