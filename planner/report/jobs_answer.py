@@ -64,6 +64,7 @@ class JobRow(NamedTuple):
     late: str
     cost_usd: float
     how: str
+    is_reserved: bool
 
 
 def rows_of(plan: Plan) -> list[JobRow]:
@@ -79,7 +80,7 @@ def rows_of(plan: Plan) -> list[JobRow]:
     return [
         JobRow(
             [job.name for job in jobs], read[0], jobs[0].start_at_hours, read[2], sum(job.cost_usd for job in jobs),
-            read[4],
+            read[4], jobs[0].is_reserved,
         )
         for read, jobs in found.items()
     ]  # fmt: skip
@@ -95,13 +96,23 @@ def job_lines(plan: Plan) -> list[str]:
     for row in shown:
         each = " each" if row.names[1:] else ""
         start = [timetable.moment_text(plan, row.start_hours)] if starts else []
-        cells.append((_names(row.names), row.machine + each, *start, row.late, words.usd(row.cost_usd), row.how))
+        cells.append((_names(row.names), row.machine + each, *start, row.late, _paid(row), row.how))
     if rest:
         count = sum(len(row.names) for row in rest)
         usd = words.usd(sum(row.cost_usd for row in rest))
         cells.append((f"{count:,} more jobs", "(--details)", *([""] if starts else []), "", usd, ""))
+    for one in plan.reservations:  # with them the column of dollars adds up to the plan
+        times = [timetable.moment_text(plan, hours) for hours in (one.start_hours, one.end_hours)]
+        cells.append(("reserved", f"{one.count} x {one.offer}", *times[not starts :], words.usd(one.usd), ""))
     figures = range(2, len(cells[0]) - 1)
     return words.table(cells, right=tuple(figures), cut=1)
+
+
+def _paid(row: JobRow) -> str:
+    """Return the dollars of a row; of jobs on reserved machines what they cost next to the reservation."""
+    if not row.is_reserved:
+        return words.usd(row.cost_usd)
+    return f"+ {words.usd(row.cost_usd)}" if round(row.cost_usd, 2) else "reserved"
 
 
 def _names(names: list[str]) -> str:
