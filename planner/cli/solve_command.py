@@ -181,7 +181,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     violations = violations_of(plan, asked)
     if as_json:
         keys = ("job", "what", "expected", "found")
-        write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
+        rows = [{key: getattr(violation, key) for key in keys} for violation in violations]
+        write_json({"schema_version": plan.schema_version, "violations": rows})
     elif violations:
         for violation in violations:
             show(str(violation))

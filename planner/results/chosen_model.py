@@ -101,6 +101,7 @@ class ModelSummary(Part):
 class LossCalibration(Result):
     """A law of loss fitted to runs of one's own, and with a scenario the choice without and with it."""
 
+    schema_version: int = 3
     runs: int
     """Number of runs."""
     fitted: str

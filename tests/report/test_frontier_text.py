@@ -46,7 +46,7 @@ proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 CURVES = """\
 tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
 
-method              fastest, by         knee, by            cheapest, by
+method              fastest, by         best value, by      cheapest, by
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
 excluded by the scenario:
 full                11.0 h $148.90      -                   11.0 h $148.90
