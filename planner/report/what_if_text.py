@@ -132,7 +132,7 @@ def describe_changes(answer: WhatIf) -> list[str]:
 
 
 def _unchanged(answer: WhatIf) -> list[str]:
-    lines = [_summary(answer, "nothing changes"), f"  the plan stays {_figures(answer.after)}"]
+    lines = [_summary(answer, "nothing changes"), *words.wrap_hanging(f"the plan stays {_figures(answer.after)}", 2)]
     if answer.settings:
         for hint in answer.it_would_take:
             lines += words.wrap_hanging(hint, 3)
@@ -147,7 +147,7 @@ def _no_plan_after(answer: WhatIf) -> list[str]:
     if not before.jobs:
         lines = [_summary(answer, f"{ends} after the change, and {before.status} before")]
     else:
-        lines = [_summary(answer, f"{ends} after the change"), f"  before   {_figures(before)}"]
+        lines = [_summary(answer, f"{ends} after the change"), *words.wrap_hanging(f"before   {_figures(before)}", 2)]
     alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
     for effect in alone:
         lines += words.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
@@ -252,7 +252,7 @@ def _bill_line(line: BillDelta, gpu: str) -> list[str]:
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
+    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:
