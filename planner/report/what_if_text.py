@@ -147,13 +147,18 @@ def _no_plan_after(answer: WhatIf) -> list[str]:
     if not before.jobs:
         lines = [_summary(answer, f"{ends} after the change, and {before.status} before")]
     else:
-        lines = [_summary(answer, f"{ends} after the change"), *words.wrap_hanging(f"before   {_figures(before)}", 2)]
+        lines = [_summary(answer, f"{ends} after the change"), *_before(before)]
     alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
     for effect in alone:
         lines += words.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
     if answer.effects and not alone and before.jobs:
         lines += words.wrap_hanging("each setting alone is feasible; together they are not", 3)
     return [*lines, "", *render_infeasible(after)]
+
+
+def _before(plan: Plan) -> list[str]:
+    start = "  before   "
+    return words.hang(start, words.wrap_lines(_figures(plan), words.width() - len(start), 2))
 
 
 def _table_lines(answer: WhatIf) -> list[str]:
