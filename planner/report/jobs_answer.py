@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner import open_choices, timetable
 from planner.report import plan_alternatives, plan_sections, plan_text, words
 from planner.report.risks import risk_lines, risks_of_jobs
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Spread, jobs_text
+from planner.results.plan_parts import NeededAtOnce, Spread, jobs_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROWS_OF_JOBS = 20
 """Rows of jobs, those with most dollars; one more row has the sum of the rest."""
@@ -36,13 +39,14 @@ def _first_line(plan: Plan) -> str:
 
 
 def machine_forms(plan: Plan) -> list[str]:
-    """Return what all jobs need at one time: with places, by kind alone, and shortened; none where nothing is known."""
+    """Return the most of each kind that jobs need: with places, by kind alone, and shortened; none if none is known."""
     if len(plan.jobs) == 1:
         return [_place(plan.jobs[0]), plan_sections.format_place(plan.jobs[0], with_region=False)]
     kinds: dict[str, int] = {}
-    for one in plan.at_one_time:
+    needs = plan.most_of_each or plan.at_one_time
+    for one in needs:
         kinds[one.gpu] = kinds.get(one.gpu, 0) + one.gpus
-    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs]
     bare = [f"{count:,} x {gpu}" for gpu, count in kinds.items()]
     short = [*bare[:1], f"{sum(kinds.values()) - next(iter(kinds.values())):,} other GPUs"] if bare[1:] else bare
     return [_listed(each) for each in (placed, bare, short) if each and len(each) <= KINDS_IN_FIRST_LINE]
@@ -170,13 +174,23 @@ def _models(plan: Plan) -> list[str]:
 
 
 def _need_text(plan: Plan) -> str:
-    """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places."""
-    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    if len(kinds) < 2 or _listed(kinds) in _first_line(plan):
+    """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places.
+
+    Of jobs in turn also the most of each kind, which they do not need at one time.
+    """
+    most = _needs_text(plan.most_of_each)
+    if most:
+        return f"at most {most}; at one time {_needs_text(plan.at_one_time)}"
+    together = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    if len(together) < 2 or _listed(together) in _first_line(plan):
         return ""
-    rest = sum(one.gpus for one in plan.at_one_time[2 * KINDS_IN_FIRST_LINE :])
-    together = "at one time " if not plan.is_timetable else "at most, not all at one time: "
-    return together + ", ".join([*kinds[: 2 * KINDS_IN_FIRST_LINE], *([f"{rest:,} others"] if rest else [])])
+    return f"at one time {_needs_text(plan.at_one_time)}"
+
+
+def _needs_text(needs: Sequence[NeededAtOnce]) -> str:
+    rest = sum(one.gpus for one in needs[2 * KINDS_IN_FIRST_LINE :])
+    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs[: 2 * KINDS_IN_FIRST_LINE]]
+    return ", ".join([*kinds, *([f"{rest:,} others"] if rest else [])])
 
 
 def _time_text(plan: Plan) -> str:

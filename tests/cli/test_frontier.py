@@ -180,7 +180,7 @@ def test_infeasible_is_explained_with_exit_code_3(scenario: str, tmp_path: Path)
     path = tmp_path / "f.png"
     result = ask(scenario, "--set", "limits.budget_usd=0.01", "--plot", str(path))
     assert result.exit_code == 3
-    assert result.output.startswith("infeasible")
+    assert ": no plan keeps the budget of $0.01 (least: " in result.output.splitlines()[0]
     assert not path.exists()
     found = json.loads(ask(scenario, "--set", "limits.budget_usd=0.01", "--json").stdout)
     assert found["points"] == []

@@ -189,3 +189,18 @@ def test_the_first_line_of_a_service_names_both_kinds_or_how_many(columns: int) 
         first = render_answer(plan).splitlines()[0]
     assert len(first) <= columns and "$1,204.00 a month" in first
     assert ("RTXPRO6000-96GB" in first and "A100-PCIe-80GB" in first) or "2 kinds of machines" in first
+
+
+def test_what_jobs_in_turn_hold_at_one_time_is_a_sum_of_one_moment() -> None:
+    """Two kinds in turn are never held together; the most of each stands next to the busiest moment."""
+    first = private("a", gpu="A5000", gpus=4, start_at_hours=0.0, end_at_hours=10.0)
+    second = private("b", gpu="A40", gpus=2, start_at_hours=10.0, end_at_hours=20.0)
+    small = private("c", gpu="A40", gpus=1, start_at_hours=0.0, end_at_hours=10.0)
+    figures = plan_figures((first, second, small))
+    together, each = figures["at_one_time"], figures["most_of_each"]
+    assert [(one.gpu, one.gpus) for one in together] == [("A5000", 4), ("A40", 1)]
+    assert [(one.gpu, one.gpus) for one in each] == [("A5000", 4), ("A40", 2)]
+    assert plan_figures((first, small))["most_of_each"] == ()  # all at one time: said once
+    needs = {"at_one_time": [one.model_dump() for one in together], "most_of_each": [one.model_dump() for one in each]}
+    text = " ".join(render_answer(team(first, second, small, **needs)).split())
+    assert "at most 4 x A5000 at vast, 2 x A40 at vast; at one time 4 x A5000 at vast, 1 x A40 at vast" in text
