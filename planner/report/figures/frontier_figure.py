@@ -30,7 +30,7 @@ MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
-BEST = f"{BEST_VALUE}: "
+BEST_LABEL = f"{BEST_VALUE}: "
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -78,7 +78,7 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
     texts = {index: _label(found.points[index], index == found.knee) for index in sorted(named)}
     # A machine is named where it first appears: a name repeated along the line says nothing.
     repeated = [
-        here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(BEST)
+        here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(BEST_LABEL)
     ]
     points = [
         Breakpoint(
@@ -133,7 +133,7 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
 def _label(point: Point, is_knee: bool) -> str:
     machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
     text = f"{machines}, {method_name(point.jobs[0].techniques)}" if len(point.jobs) == 1 else machines
-    return words.sanitise(f"{BEST}{text}" if is_knee else text)
+    return words.sanitise(f"{BEST_LABEL}{text}" if is_knee else text)
 
 
 def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
