@@ -330,7 +330,7 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
 
 LEAST_CELL, LEAST_LAST = 28, 16
 """Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column."""
-CELL_LINES = 2
+CELL_LINES = 3
 """Lines of a cell that is narrowed."""
 
 
