@@ -144,15 +144,19 @@ def _sections(plan: Plan) -> list[str]:
         ("Need", words.wrap_lines(need, room, 2) if need else []),
         ("Time", words.wrap_lines(_time_text(plan), room, 2)),
         *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
-        (
-            "Bill",
-            words.wrap_lines(plan_sections.bill_text(plan.jobs, cost, plan.reservations), room, 3) if cost else [],
-        ),
+        ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 3)),
         ("Why", words.wrap_lines(_why_text(plan), room, 4)),
         ("Else", plan_alternatives.further_ways_of_all(plan)[: 2 * LINES_EACH]),
         ("Notes", first_note(tuple(notes))),
     )
     return [line for label, lines in parts for line in words.section(label, lines)]
+
+
+def _bill_text(plan: Plan, cost: Spread) -> str:
+    """Return the bill of all jobs; where the cents of the rows above do not add up to it, it says why."""
+    shown = [row.cost_usd for row in rows_of(plan)] + [one.usd for one in plan.reservations]
+    rounded = "; the rows above are rounded" if plan_sections.rounding(shown, cost.expected) else ""
+    return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
 
 def first_note(notes: tuple[str, ...]) -> list[str]:

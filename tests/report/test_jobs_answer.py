@@ -204,3 +204,13 @@ def test_what_jobs_in_turn_hold_at_one_time_is_a_sum_of_one_moment() -> None:
     needs = {"at_one_time": [one.model_dump() for one in together], "most_of_each": [one.model_dump() for one in each]}
     text = " ".join(render_answer(team(first, second, small, **needs)).split())
     assert "at most 4 x A5000 at vast, 2 x A40 at vast; at one time 4 x A5000 at vast, 1 x A40 at vast" in text
+
+
+def test_rows_whose_cents_do_not_add_up_say_that_they_are_rounded() -> None:
+    """Three jobs at $5.286 read as $15.87 and cost $15.86."""
+    bill = [{"item": "power", "usd": 5.286, "basis": ""}]
+    jobs = [private(name, 5.286, bill=bill, end_at_hours=hours) for name, hours in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    text = " ".join(render_answer(team(*jobs)).split())
+    assert "Bill $15.86 in all: power; the rows above are rounded" in text
+    even = [private(name, 5.0, bill=[]) for name in "ab"]
+    assert "rounded" not in render_answer(team(*even))
