@@ -329,7 +329,8 @@ def proof_text(plan: Plan) -> str:
     """Return how far a plan is proven, and among how many candidates of how many offers."""
     proof = format_optimality(plan)
     counts = plan.candidates
-    among = f" of {counts.made:,} candidates of {offers_text(counts.offers)}" if counts.offers else ""
+    made = f"{counts.made:,} candidate{'' if counts.made == 1 else 's'}"
+    among = f" of {made} of {offers_text(counts.offers)}" if counts.offers else ""
     return f"{'proven best' if proof == 'optimal' else proof}{among}"
 
 

@@ -419,7 +419,7 @@ def outlay(plan: Plan) -> list[str]:
 
 
 def commitment(job: Assignment) -> list[str]:
-    """Return the use of a commitment and its break-even in at most two lines."""
+    """Return the use of a commitment and its break-even in at most three lines."""
     term = job.commitment
     if term is None:
         return []
@@ -435,7 +435,7 @@ def commitment(job: Assignment) -> list[str]:
         pays = f"breaks even at {words.hours(term.break_even_hours)} of use ({words.percent(share)}) {against}"
         if share > 1:
             pays = f"never breaks even {against}"
-    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
+    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 3)
 
 
 RENEWS_PRICES = "planner prices update"
