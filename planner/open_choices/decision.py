@@ -18,7 +18,16 @@ from planner.open_choices.choice_alternatives import (
     tokens_for_loss,
 )
 from planner.records import record
-from planner.results.chosen_model import LAST_DIGIT, BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.results.chosen_model import (
+    LAST_DIGIT,
+    REPEATED_DATA,
+    WASTED_TOKENS,
+    BatchChoice,
+    LossRange,
+    ModelChoice,
+    ModelOption,
+    MoreMoney,
+)
 from planner.scenario.job import Job
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import SolveOptions
@@ -130,7 +139,7 @@ def _repetition_note(unique: int | None, tokens: int) -> str:
     """Return that the data are repeated more often than the law has seen; empty where they are not."""
     if unique is None or not loss_laws.repetition_spread(tokens, unique):
         return ""
-    passes = f"{tokens / unique:,.0f} passes over the same {unique:,} tokens"
+    passes = f"{tokens / unique:,.0f} {REPEATED_DATA} {unique:,} tokens"
     return (
         f"{passes}: the law of repeated data was fitted up to {loss_laws.MOST_EPOCHS:.0f} passes over "
         f"{loss_laws.FEWEST_UNIQUE:,.0f} tokens or more, and beyond them losses rose; the range is widened by a prior"
@@ -145,7 +154,7 @@ def _batch_note(one: Alternative, tokens: int) -> str:
     critical = loss_laws.critical_batch(tokens)
     return (
         f"steps of {one.first_batch:,} tokens are larger than those of the law's runs ({loss_laws.LAW_BATCH:,.0f}; "
-        f"critical batch {critical:,.0f}): {wasted:.0%} of the tokens are wasted, which the loss counts"
+        f"critical batch {critical:,.0f}): {wasted:.0%} of the {WASTED_TOKENS}, which the loss counts"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from planner.report import plan_alternatives, plan_sections, words
+from planner.results.chosen_model import REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 
@@ -37,6 +38,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         ("speed is a prior", plan_sections.prior_text(job)),
         ("speed is an upper bound", _bound_text(job)),
         *_priors(job),
+        *_beyond_the_law(job),
         ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
         ("rounding", plan_alternatives.lossy_text(job)),
         ("old prices", _old_prices_text(plan)),
@@ -79,6 +81,15 @@ def _priors(job: Assignment) -> list[tuple[str, str]]:
         ("memory is a prior", memory if rests is not None and rests.memory == "prior" else ""),
         ("spot market is a prior", market if rests is not None and rests.spot == "prior" else ""),
     ]
+
+
+def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
+    """Return where an open job leaves what its law of loss has seen: steps too large, data repeated too often."""
+    kinds = {WASTED_TOKENS: "large steps waste tokens", REPEATED_DATA: "data repeated too often"}
+    if job.model is None:
+        return []
+    texts = {words_of: note for note in job.notes for words_of in kinds if words_of in note}
+    return [(kind, texts.get(words_of, "").partition(", and beyond them")[0]) for words_of, kind in kinds.items()]
 
 
 def _old_prices_text(plan: Plan) -> str:

@@ -9,6 +9,8 @@ from planner.results.result_tables import Result, Table, TabledResult, flattened
 
 LAST_DIGIT = 0.0005
 """Nats from which on the last digit of a loss that is shown changes."""
+WASTED_TOKENS, REPEATED_DATA = "tokens are wasted", "passes over the same"
+"""Words of the notes that a choice is beyond what the law has seen: steps too large, data repeated too often."""
 
 
 class LossRange(Part):
