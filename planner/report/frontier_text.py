@@ -89,7 +89,7 @@ def describe_hardware(point: Point, room: int | None = None) -> list[str]:
     if len(point.jobs) > 1:
         each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
         equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
-        *cards, last = (f"{card} ({count} jobs)" if count > 1 else card for card, count in equal)
+        *cards, last = (f"{card} each ({count} jobs)" if count > 1 else card for card, count in equal)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
     return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
 

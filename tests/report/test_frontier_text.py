@@ -253,7 +253,7 @@ def test_neighbours_on_equal_machines_are_counted() -> None:
     """Three jobs, of which the first two rent alike: one entry with their number, and the third."""
     alike, other = make_assignment(gpu="RTX4090", gpus=2), make_assignment(gpu="H100-80GB", gpus=1)
     point = make_point(8.0, 20.0, {}, jobs=(alike, alike, other))
-    assert describe_hardware(point, 80) == ["2 x RTX4090 (2 jobs), 1 x H100-80GB"]
+    assert describe_hardware(point, 80) == ["2 x RTX4090 each (2 jobs), 1 x H100-80GB"]
 
 
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])
