@@ -20,6 +20,7 @@ from planner.open_choices.choice_alternatives import (
 from planner.records import record
 from planner.results.chosen_model import (
     LAST_DIGIT,
+    OTHER_DATA,
     REPEATED_DATA,
     WASTED_TOKENS,
     BatchChoice,
@@ -346,7 +347,7 @@ def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
     lower, higher = least_usd(wanted + OTHER_LEVEL), least_usd(wanted - OTHER_LEVEL)
     what = "this loss with its serving" if alternatives[0].serving is not None else "this loss"
     return (
-        f"losses of other data lie higher or lower: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
+        f"{OTHER_DATA}: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
         f"confidence, with {OTHER_LEVEL:g} more {higher}"
     )
 

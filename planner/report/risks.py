@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from planner.report import plan_alternatives, plan_sections, words
-from planner.results.chosen_model import REPEATED_DATA, WASTED_TOKENS
+from planner.results.chosen_model import OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 
@@ -84,8 +84,12 @@ def _priors(job: Assignment) -> list[tuple[str, str]]:
 
 
 def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
-    """Return where an open job leaves what its law of loss has seen: steps too large, data repeated too often."""
-    kinds = {WASTED_TOKENS: "large steps waste tokens", REPEATED_DATA: "data repeated too often"}
+    """Return what else a loss may cost, and where it leaves what its law has seen: large steps, repeated data."""
+    kinds = {
+        WASTED_TOKENS: "large steps waste tokens",
+        REPEATED_DATA: "data repeated too often",
+        OTHER_DATA: "other data have other losses",
+    }
     if job.model is None:
         return []
     texts = {words_of: note for note in job.notes for words_of in kinds if words_of in note}

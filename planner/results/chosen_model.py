@@ -11,6 +11,8 @@ LAST_DIGIT = 0.0005
 """Nats from which on the last digit of a loss that is shown changes."""
 WASTED_TOKENS, REPEATED_DATA = "tokens are wasted", "passes over the same"
 """Words of the notes that a choice is beyond what the law has seen: steps too large, data repeated too often."""
+OTHER_DATA = "losses of other data lie higher or lower"
+"""Words of the note on what a loss costs where the level of the data differs."""
 
 
 class LossRange(Part):
