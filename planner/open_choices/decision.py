@@ -19,6 +19,7 @@ from planner.open_choices.choice_alternatives import (
 )
 from planner.records import record
 from planner.results.chosen_model import (
+    END_OF_SIZES,
     LAST_DIGIT,
     OTHER_DATA,
     REPEATED_DATA,
@@ -47,8 +48,8 @@ SPREAD_NOTE = (
     f"the loss follows a law of published runs: compare sizes by it; its level depends on data and tokenizer, by up to "
     f"{loss_laws.LEVEL_SPREAD:g} nats either way, and losses of runs of your own calibrate it"
 )
-LARGEST_NOTE = "the best model is the largest that the job allows: a larger one may be better"
-SMALLEST_NOTE = "the best model is the smallest that the job allows: a smaller one may be better"
+LARGEST_NOTE = f"{END_OF_SIZES} largest that the job allows: a larger one may be better"
+SMALLEST_NOTE = f"{END_OF_SIZES} smallest that the job allows: a smaller one may be better"
 LEAST_WASTE = 0.05
 """Share of the tokens that a fixed batch wastes, from which on a plan says so."""
 OTHER_LEVEL = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from planner.report import plan_alternatives, plan_sections, words
-from planner.results.chosen_model import OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
+from planner.results.chosen_model import END_OF_SIZES, OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 
@@ -86,6 +86,7 @@ def _priors(job: Assignment) -> list[tuple[str, str]]:
 def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
     """Return what else a loss may cost, and where it leaves what its law has seen: large steps, repeated data."""
     kinds = {
+        END_OF_SIZES: "the size is at the end of its range",
         WASTED_TOKENS: "large steps waste tokens",
         REPEATED_DATA: "data repeated too often",
         OTHER_DATA: "other data have other losses",

@@ -13,6 +13,8 @@ WASTED_TOKENS, REPEATED_DATA = "tokens are wasted", "passes over the same"
 """Words of the notes that a choice is beyond what the law has seen: steps too large, data repeated too often."""
 OTHER_DATA = "losses of other data lie higher or lower"
 """Words of the note on what a loss costs where the level of the data differs."""
+END_OF_SIZES = "the best model is the"
+"""Words of the note that a choice is the largest or the smallest that is allowed."""
 
 
 class LossRange(Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.open_choices.decision import LARGEST_NOTE
 from planner.open_choices.model_choice_text import batch_lines, model_lines
 from planner.report.risks import risks_of
 from planner.results.chosen_model import (
@@ -79,10 +80,15 @@ def test_a_choice_beyond_what_the_law_has_seen_is_a_risk_below_the_first_line() 
         f"steps of 204,800,000 tokens are larger than those of the law's runs: 60% of the {WASTED_TOKENS}, and so on",
         f"120 {REPEATED_DATA} 100,000,000 tokens: the law was fitted up to 45 passes, and beyond them losses rose",
     )
-    notes = (*notes, f"{OTHER_DATA}: with 0.5 nats less 2.5 costs $20, with 0.5 more $200")
-    kinds = ("large steps waste tokens", "data repeated too often", "other data have other losses")
+    notes = (*notes, f"{OTHER_DATA}: with 0.5 nats less 2.5 costs $20, with 0.5 more $200", LARGEST_NOTE)
+    kinds = (
+        "the size is at the end of its range",
+        "large steps waste tokens",
+        "data repeated too often",
+        "other data have other losses",
+    )
     job = make_assignment(model=CHOSEN.model_dump(), notes=notes)
     found = {risk.kind: risk.text for risk in risks_of(make_plan(job), job)}
-    assert [found[kind] for kind in kinds] == [notes[0], notes[1].partition(", and beyond")[0], notes[2]]
+    assert [found[kind] for kind in kinds] == [notes[3], notes[0], notes[1].partition(", and beyond")[0], notes[2]]
     closed = make_assignment(notes=notes)
     assert not {risk.kind for risk in risks_of(make_plan(closed), closed)} & set(kinds)
