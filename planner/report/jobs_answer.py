@@ -144,7 +144,7 @@ def _sections(plan: Plan) -> list[str]:
         ("Need", words.wrap_lines(need, room, 2) if need else []),
         ("Time", words.wrap_lines(_time_text(plan), room, 2)),
         *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
-        ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 3)),
+        ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 6)),
         ("Why", words.wrap_lines(_why_text(plan), room, 4)),
         ("Else", plan_alternatives.further_ways_of_all(plan)[: 2 * LINES_EACH]),
         ("Notes", first_note(tuple(notes))),

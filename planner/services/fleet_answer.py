@@ -243,7 +243,7 @@ def _shared_sections(plan: Plan) -> list[str]:
     for service in plan.services:
         lines += words.section("Hours", [f"{words.sanitise(service.name)}:", *hour_lines(service.fleet)])
     parts = (
-        ("Bill", words.wrap_lines(_whole_bill_text(plan), room, 3)),
+        ("Bill", words.wrap_lines(_whole_bill_text(plan), room, 6)),
         ("Shared", words.wrap_all(map(words.sanitise, sharing_of(plan)), room, 2)),
         ("Why", words.wrap_lines("; ".join(proofs), room, 3)),
         ("Notes", first_note(tuple(dict.fromkeys(notes)))),
