@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from planner.report import plan_alternatives, plan_sections, words
@@ -94,7 +95,10 @@ def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
     if job.model is None:
         return []
     texts = {words_of: note for note in job.notes for words_of in kinds if words_of in note}
-    return [(kind, texts.get(words_of, "").partition(", and beyond them")[0]) for words_of, kind in kinds.items()]
+    short = {
+        words_of: re.split(", and beyond them|, which the loss counts", note)[0] for words_of, note in texts.items()
+    }
+    return [(kind, short.get(words_of, "")) for words_of, kind in kinds.items()]
 
 
 def _old_prices_text(plan: Plan) -> str:
