@@ -94,11 +94,9 @@ def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
     }
     if job.model is None:
         return []
-    texts = {words_of: note for note in job.notes for words_of in kinds if words_of in note}
-    short = {
-        words_of: re.split(", and beyond them|, which the loss counts", note)[0] for words_of, note in texts.items()
-    }
-    return [(kind, short.get(words_of, "")) for words_of, kind in kinds.items()]
+    ends = ", and beyond them|, which the loss counts"  # of a note that says more than a line takes
+    short = {each: re.split(ends, note)[0] for note in job.notes for each in kinds if each in note}
+    return [(kind, short.get(each, "")) for each, kind in kinds.items()]
 
 
 def _old_prices_text(plan: Plan) -> str:
