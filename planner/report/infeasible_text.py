@@ -60,7 +60,7 @@ def _broken(changes: Sequence[Relaxation], scenario: str) -> list[str]:
 
 def _old_value(change: Relaxation, scenario: str) -> str:
     name, value = limit_name(change.limit, scenario), limit_value(change.limit, change.change_from)
-    if name.startswith("deadline of "):  # of a job that has not the name of the scenario
+    if " of " in name:  # of a job that has not the name of the scenario, or of a provider
         return f"the {name}, {value}"
     return f"the {name} of {value}" if " " not in name else f"{name} {value}"
 
@@ -109,7 +109,7 @@ def _change(change: Relaxation, scenario: str, from_old: bool = True) -> str:
     old, new = _round_outwards(change)
     if isinstance(new, str) and new.startswith("allow also "):
         return f"{name}: {new}"
-    before = f"{limit_value(change.limit, old)} -> " if from_old else ""
+    before = f"{limit_value(change.limit, old)} -> " if from_old else "to " if " of " in name else ""
     return f"{name} {before}{limit_value(change.limit, new)}"
 
 

@@ -255,8 +255,8 @@ def test_a_relaxed_limit_is_rounded_to_the_safe_side() -> None:
         {"limit": "limits.max_gpus", "from": 8, "to": 12},
     ]
     text = " ".join(render(make_infeasible(infeasible={"relax": relax})).split())
-    assert "1 deadline of other 2.62 h and" in text
-    assert "min of spot share 0.39 and" in text
+    assert "1 deadline of other to 2.62 h and" in text
+    assert "min of spot share to 0.39 and" in text
     assert "max gpus 12" in text
 
 
