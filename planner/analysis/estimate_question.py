@@ -298,7 +298,8 @@ def _compatible_change(
     for field in _CHANGEABLE:
         values = table.frameworks if field == "framework" else table.of(field).values
         for value in values:
-            changed = (replace(recipe, **{field: value}) for recipe in recipes if getattr(recipe, field) != value)
+            change: dict[str, Any] = {field: value}
+            changed = (replace(recipe, **change) for recipe in recipes if getattr(recipe, field) != value)
             if any(map(works, changed)):
                 return f"{field.replace('_', ' ')} {value}"
     return ""

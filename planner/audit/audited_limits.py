@@ -334,11 +334,11 @@ def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> 
             kinds.setdefault((job.provider, job.gpu), []).append(job)
     several = plan.jobs if len(plan.jobs) > 1 else ()
     busiest = held_at_busiest(several)
-    most = {kind: peak(users, gpus_of) for kind, users in kinds.items()} if several else {}
-    differs = most != busiest
+    of_each = {kind: peak(users, gpus_of) for kind, users in kinds.items()} if several else {}
+    differs = of_each != busiest
     for what, stated, needs in (
         ("at_one_time", plan.at_one_time, busiest),
-        ("most_of_each", plan.most_of_each, most if differs else {}),
+        ("most_of_each", plan.most_of_each, of_each if differs else {}),
     ):
         said = {(one.provider, one.gpu): one.gpus for one in stated}
         for provider, gpu in dict.fromkeys([*needs, *said]):
