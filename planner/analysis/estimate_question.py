@@ -280,7 +280,9 @@ def _recipes(
     ]
     refused = [find_incompatibility(recipe, kind, library, architecture) for recipe in recipes]
     if all(refused):
-        raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
+        remedy = _compatible_change(recipes, kind, library, architecture, machine.gpus)
+        what = f"does not work together: {refused[0]}; {_describe_recipe(recipes[-1])}"
+        raise _fault("", what, f"{remedy} would work" if remedy else "")
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
 
 
@@ -291,6 +293,34 @@ def _reference(asked: Configuration, method: str, library: Library) -> str | Non
     if asked.teacher is not None:
         return asked.reference or "model"
     return asked.reference or str(library.techniques.tried("reference", method=method)[0])
+
+
+_CHANGEABLE = ("framework", "method", "sharding", "offload", "precision", "activation_checkpointing", "attention",
+               "optimizer")  # fmt: skip
+"""Fields of which one is changed in a remedy, in the order in which they are tried."""
+
+
+def _compatible_change(
+    recipes: list[Recipe], kind: GpuClass, library: Library, architecture: Architecture, gpus: int
+) -> str:
+    """Return the first single change after which a recipe works, such as `framework compiled`; empty without one."""
+
+    def works(recipe: Recipe) -> bool:
+        is_sharded = recipe.sharding != UNSHARDED
+        profile = framework_of(library, recipe.framework)
+        is_possible = is_sharded == (gpus > 1) and recipe.sharding in profile.allowed
+        is_possible = is_possible and profile.images == (architecture.image is not None)
+        return is_possible and find_incompatibility(recipe, kind, library, architecture) is None
+
+    table = library.techniques
+    for field in _CHANGEABLE:
+        values = table.frameworks if field == "framework" else table.of(field).values
+        for value in values:
+            change: dict[str, Any] = {field: value}
+            changed = (replace(recipe, **change) for recipe in recipes if getattr(recipe, field) != value)
+            if any(map(works, changed)):
+                return f"{field.replace('_', ' ')} {value}"
+    return ""
 
 
 def _describe_recipe(recipe: Recipe) -> str:

@@ -18,7 +18,7 @@ from planner.analysis.calibration.log_points import (
     split_attempts,
 )
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
-from planner.evaluation.evaluated_bill import FIXED
+from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.evaluation.evaluated_hours import probability_within
 from planner.records import record
 from planner.results.plan import Assignment
@@ -338,6 +338,15 @@ def market_factor(job: Assignment) -> float:
 def hourly_usd(job: Assignment) -> float:
     """Return the dollars of a bill that grow with the hours."""
     return math.fsum(line.usd for line in job.bill if line.item not in FIXED)
+
+
+def after_term_usd(job: Assignment, from_hours: float, to_hours: float) -> float:
+    """Return the dollars by the hour between two hours of a run for what lies beyond the terms of its commitment."""
+    if (term := job.commitment) is None:
+        return 0.0
+    stated = next((line.rate_usd for line in job.bill if line.item == AFTER_TERM), None)
+    begin, end = (max(0.0, job.instances * hours - term.term_hours) for hours in (from_hours, to_hours))
+    return (end - begin) * (stated or term.on_demand_usd_per_hour or 0.0)
 
 
 def project(job: Assignment, progress: Progress) -> Projection:

@@ -16,6 +16,7 @@ from planner.analysis.run_progress import (
     BEFORE_STAGES,
     Progress,
     Projection,
+    after_term_usd,
     causes_of,
     end_of,
     hourly_usd,
@@ -29,7 +30,8 @@ from planner.analysis.run_progress import (
 from planner.documents.quantities import parse_instant
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
-from planner.evaluation.evaluated_bill import FIXED
+from planner.estimates.uncertainty import confidence_factor
+from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.library.technique_tables import read_techniques
 from planner.loading.building import Question, as_scenario
 from planner.loading.scenario_file import parse_scenario
@@ -42,7 +44,7 @@ from planner.scenario.job import Job
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
-from planner.scenario.offer import offer_data
+from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, GIB, HOUR
@@ -78,9 +80,12 @@ def replan(
     if progress.steps >= job.steps:
         return tracked.model_copy(update={"notes": (*tracked.notes, "all steps are done: nothing is left to plan")})
     left = _left(tracked, job, scenario, progress)
-    stay, move = _stay(left, job, scenario, found, options), _move(left, job, scenario, tracked, progress, options)
+    stay, move = (
+        _stay(left, job, scenario, tracked, found, options),
+        _move(left, job, scenario, tracked, progress, options),
+    )
     choices: list[tuple[Choice, Plan]] = [(_staying(tracked, job, found), stay)]
-    notes = []
+    notes = ["the running term is not paid again"] if job.tier == "committed" else []
     if move.jobs:
         choices.append((_moving(move, job), move))
     else:
@@ -141,7 +146,12 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
 
 
 def _stay(
-    left: dict[str, Any], job: Assignment, scenario: Scenario, found: Projection, options: SolveOptions | None
+    left: dict[str, Any],
+    job: Assignment,
+    scenario: Scenario,
+    tracked: Tracking,
+    found: Projection,
+    options: SolveOptions | None,
 ) -> Plan:
     """Return the plan of what is left on the machines at hand, set up as they are, without a start."""
     used = job.techniques.model_dump()
@@ -153,14 +163,35 @@ def _stay(
     if job.spot_share <= 0:
         one["measured"] = [{"gpu": job.gpu, "gpus": job.gpus, "hours": found.left_hours}]
         one["stages"] = {key: value for key, value in one.get("stages", {}).items() if key == "export"}
-    # A machine that was bought is there and paid for: its hours cost what they did.
-    paid = {"max_nodes": job.instances} | ({"buy": None, "lead_hours": 0.0} if job.tier == "bought" else {})
     offers = [
-        offer_data(offer.model_copy(update=paid)) for label, offer in scenario.labelled_offers() if label == job.offer
+        offer_data(offer.model_copy(update={"max_nodes": job.instances} | _paid_already(offer, job, tracked, found)))
+        for label, offer in scenario.labelled_offers()
+        if label == job.offer
     ]
     limits = {**left.get("limits", {}), "max_gpus": job.gpus}
     limits |= {"spot_share": {"max": 0}} if job.spot_share <= 0 else {}
     return solve(read_with_offers({**left, "jobs": [one], "limits": limits}, offers), options)
+
+
+def _paid_already(offer: Offer, job: Assignment, tracked: Tracking, found: Projection) -> dict[str, Any]:
+    """Return what of an offer changes for a run that is on it: a purchase and a term are not paid again.
+
+    The hours of a bought machine cost what they did. A term has so many prepaid machine hours left. Where the run is
+    expected to need more, an hour costs on average what those beyond the term cost.
+    """
+    if job.tier == "bought":
+        return {"buy": None, "lead_hours": 0.0}
+    if not offer.is_reservation:
+        return {}
+    paid = {"commitment": None, "block": None, "lead_hours": 0.0}
+    needed, passed = job.instances * found.left_hours, tracked.observed.elapsed_hours
+    beyond = after_term_usd(job, passed, passed + found.left_hours)
+    if beyond > 0:
+        return {**paid, "usd_per_hour": beyond / needed}
+    term = job.commitment.term_hours if job.commitment is not None else job.instances * offer.term_hours
+    late = needed * float(confidence_factor(found.sigma, tracked.planned.confidence))
+    left = max(term - job.instances * passed, late, LEAST_HOURS)
+    return {**paid, "usd_per_hour": None, "committed_hours": left}
 
 
 def _move(
@@ -314,6 +345,7 @@ def track(
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
     elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
     found = project(chosen, progress)
+    found = replace(found, left_usd=found.left_usd + after_term_usd(chosen, elapsed, elapsed + found.left_hours))
     spent = _spent_usd(chosen, progress, elapsed) if stated.spent_usd is None else stated.spent_usd
     end = end_of(chosen, found, elapsed, spent, asked.confidence)
     observed = _observed(chosen, progress, read, elapsed, spent).model_copy(
@@ -468,7 +500,8 @@ def _modified(file: str) -> float:
 
 def _spent_usd(job: Assignment, progress: Progress, elapsed: float) -> float:
     """Return the dollars spent at the prices of the plan."""
-    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED - fee_items("GB out"))
+    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED - fee_items("GB out") - {AFTER_TERM})
+    fixed += after_term_usd(job, 0.0, elapsed)
     if job.spot_share > 0:
         pace = observed_step_seconds(job, progress) or planned_step_seconds(job)
         return fixed + hourly_usd(job) * paid_share(job, (progress.steps + progress.repeated_steps) * pace / HOUR)

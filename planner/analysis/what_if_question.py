@@ -247,7 +247,7 @@ def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
         longest = max(plan.jobs, key=lambda job: job.hours.at_confidence)
         return [_round_down("max_hours", longest.hours.at_confidence, longest)]
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
-        dollars = math.floor(plan.cost_at_confidence * 100) / 100
+        dollars = math.floor(round(plan.cost_at_confidence * 100, 6)) / 100
         return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the requested confidence"]
     if (peak_limit := peak_limit_at(path)) is not None and peak_limit.used:
         offers, key = dict(base.scenario.labelled_offers()), peak_limit.key
@@ -263,7 +263,7 @@ def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
 
 def _round_down(limit: str, hours: float, job: Assignment) -> str:
     """Return the hours rounded down, so that the sentence holds."""
-    lower = math.floor(hours * 10) / 10
+    lower = math.floor(round(hours * 10, 6)) / 10
     held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs that long at the requested confidence"
     free = job.model is None and not any(binding.startswith("deadline") for binding in job.binding)
     return f"{held}; a higher value has no effect" if free else held

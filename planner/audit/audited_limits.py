@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
+from planner.audit.audited_timetable import held_at_busiest, idle_hours, peak, times_of_plan
 from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of, price_at_once
 from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import (
@@ -334,11 +334,18 @@ def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> 
     for job in plan.jobs:
         if job.gpus:
             kinds.setdefault((job.provider, job.gpu), []).append(job)
-    stated = {(one.provider, one.gpu): one.gpus for one in plan.at_one_time}
-    for provider, gpu in dict.fromkeys([*kinds, *stated]):
-        needed = peak(kinds.get((provider, gpu), ()), gpus_of) if len(plan.jobs) > 1 else 0.0
-        if stated.get((provider, gpu), 0) != needed:
-            yield f"at_one_time of {gpu} at {provider}", needed, stated.get((provider, gpu))
+    several = plan.jobs if len(plan.jobs) > 1 else ()
+    busiest = held_at_busiest(several)
+    of_each = {kind: peak(users, gpus_of) for kind, users in kinds.items()} if several else {}
+    differs = of_each != busiest
+    for what, stated, needs in (
+        ("at_one_time", plan.at_one_time, busiest),
+        ("most_of_each", plan.most_of_each, of_each if differs else {}),
+    ):
+        said = {(one.provider, one.gpu): one.gpus for one in stated}
+        for provider, gpu in dict.fromkeys([*needs, *said]):
+            if said.get((provider, gpu), 0) != needs.get((provider, gpu), 0):
+                yield f"{what} of {gpu} at {provider}", needs.get((provider, gpu)), said.get((provider, gpu))
     trained = {job.name for job in scenario.jobs if job.trains}
     if len(trained) < 2 or not plan.keeps_typical_stock:
         return

@@ -38,6 +38,19 @@ def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> f
     )
 
 
+def held_at_busiest(jobs: Iterable[Assignment]) -> Counter[tuple[str, str]]:
+    """Return the GPUs by provider and model that jobs hold at the first moment of most GPUs in all."""
+    users = sorted((job for job in jobs if job.gpus), key=lambda job: job.start_at_hours)
+    most: Counter[tuple[str, str]] = Counter()
+    for at in dict.fromkeys(job.start_at_hours for job in users):
+        held: Counter[tuple[str, str]] = Counter()
+        for job in users:
+            if job.start_at_hours <= at + _SLACK < job.finish_hours - _SLACK:
+                held[job.provider, job.gpu] += job.gpus * job.runs_at_once
+        most = held if held.total() > most.total() else most
+    return most
+
+
 def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield times that the plan may not have: of jobs, between jobs, in windows and reservations, of spending."""
     by_name = {job.name: job for job in plan.jobs}

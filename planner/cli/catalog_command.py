@@ -351,7 +351,7 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     faults: list[Fault] = []
     is_table = file.casefold().endswith(".csv") and os.path.isfile(file)
     if file in (MARKET, PURCHASE, PRICE_BOOK) or is_table:
-        found = tuple(offer for _, offers in read_inventory(file, Path(), faults) for offer in offers)
+        found = read_inventory(file, Path(), faults)
     else:
         document = read_document(file) if os.path.isfile(file) else None
         if document is None or "jobs" in document.data:

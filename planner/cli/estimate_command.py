@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner import generation, reinforcement
 from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
-from planner.cli.output import Output
+from planner.cli.output import Output, show_next
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from planner.results.estimate import Estimate
 
 CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
@@ -145,13 +148,24 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
         return _inference(as_json, lora_targets, given)
     if stray := sorted(INFERENCE_NAMES & given.keys()):
         raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
-    if lora_targets is not None:
-        given["lora_targets"] = _targets(lora_targets)
-    try:
-        estimate = estimate_configuration(**given)
-    except ScenarioError as error:
-        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(estimate, render_estimate, color=True)
+    found = _print_answer(as_json, lora_targets, given, estimate_configuration, render_estimate)
+    if not as_json:
+        show_next(_next_command(given["architecture"], found))
+
+
+TOKENS_TO_REPLACE = "50M"
+"""Tokens of the printed question: an estimate is not asked for any."""
+
+
+def _next_command(model: str, estimate: Estimate) -> str:
+    """Return the command that asks what the model costs to train by that method, on whatever GPU is cheapest.
+
+    Images can only be asked for by a file.
+    """
+    if estimate.unit == "images":
+        return ""
+    asked = ["planner", "solve", "--model", model, "--tokens", TOKENS_TO_REPLACE]
+    return f"{shlex.join([*asked, '--method', estimate.techniques.method])}  # {TOKENS_TO_REPLACE}: an example"
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
@@ -219,8 +233,8 @@ def _print_answer(
     given: dict[str, Any],
     ask: Callable[..., Any],
     render: Callable[[Any], str],
-) -> None:
-    """Print an estimate of what follows supervised tuning."""
+) -> Any:
+    """Print an estimate and return it; faults name options."""
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
@@ -228,6 +242,7 @@ def _print_answer(
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
     Output(as_json).write(found, render, color=True)
+    return found
 
 
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:

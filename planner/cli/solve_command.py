@@ -149,8 +149,11 @@ def _has_files(plan: Plan, job: Assignment) -> bool:
 
 
 def _asked_why(job: Assignment, option: Option) -> str:
-    """Return the query for the next best machine: its card or its provider, the first that is not the plan's own."""
-    if option.gpu != job.gpu:
+    """Return the query for the next best way: its GPU or its provider, the first that is not the plan's own.
+
+    A managed service has no GPU that can be named.
+    """
+    if option.gpu != job.gpu and option.gpus:
         return f"gpu={option.gpu}"
     return f"provider={option.provider}" if option.provider != job.provider else ""
 
@@ -181,7 +184,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     violations = violations_of(plan, asked)
     if as_json:
         keys = ("job", "what", "expected", "found")
-        write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
+        rows = [{key: getattr(violation, key) for key in keys} for violation in violations]
+        write_json({"schema_version": plan.schema_version, "violations": rows})
     elif violations:
         for violation in violations:
             show(str(violation))

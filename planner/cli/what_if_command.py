@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.options import EXIT_CODES, asked_scenario, output_options, solve_options
-from planner.cli.output import Output, draw_answer, show_progress
+from planner.cli.output import Output, asked_again, draw_answer, show_next, show_progress
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.what_if import Sweep, Tornado, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 @click.command("what-if")
@@ -60,7 +61,35 @@ def what_if(
     with show_progress(f"solving {loaded.scenario.name}", counts=True) as count, loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
     output.write(answer, render, draw_answer, color=True)
+    if not output.as_json:
+        show_next(*_next_commands(answer))
     click.get_current_context().exit(_exit_code(answer))
+
+
+OF_WHAT_IF = {"--vary": 1, "--tornado": 0, "--by": 1, "--plot": 1}
+"""Options that `solve` and `explain` do not take or that ask for another answer, with the words that follow each."""
+
+
+def _next_commands(answer: WhatIf | Sweep | Tornado) -> list[str]:
+    """Return the commands to go on with: the changed plan and its reasons, the cheapest cell, the largest effect."""
+    if isinstance(answer, Tornado):
+        ends = (end for bar in answer.bars[:1] for end in (bar.down, bar.up) if end.cost_usd is not None)
+        asked, chosen = asked_again("what-if", OF_WHAT_IF), next((end.settings for end in ends), ())
+        return [_set(asked, chosen)] if asked and chosen else []
+    asked = asked_again("solve", OF_WHAT_IF)
+    if isinstance(answer, Sweep):
+        solved = [cell for cell in answer.cells if cell.cost_usd is not None]
+        if not asked or not solved:
+            return []
+        cheapest = min(solved, key=lambda cell: cell.cost_usd or 0.0)
+        return [_set(asked, [f"{axis.path}={value}" for axis, value in zip(answer.axes, cheapest.values, strict=True)])]
+    if not asked or not answer.after.planned:
+        return []
+    return [f"{asked} -o plan.json", asked_again("explain", OF_WHAT_IF)]
+
+
+def _set(asked: str, settings: Sequence[str]) -> str:
+    return " ".join([asked, *(f"--set {shlex.quote(setting)}" for setting in settings)])
 
 
 def _compute(

@@ -71,8 +71,7 @@ def least_usd_per_gpu_hour(gpu: str, library: Library) -> tuple[float, str] | No
     names = {name.casefold() for name in (gpu, *library.gpu(gpu).aliases)}
     found = [
         (offer.usd_per_hour / offer.gpus, offer.provider)
-        for _, offers in read_inventory(MARKET, Path(), faults)
-        for offer in offers
+        for offer in read_inventory(MARKET, Path(), faults)
         if offer.gpu and offer.gpus and offer.usd_per_hour and offer.gpu.casefold() in names
         if offer.tier in ("secure", "community") and not offer.commitment
     ]

@@ -41,7 +41,7 @@ from planner.loading.name_resolution import (
 from planner.loading.price_files import mark_price_lag, read_offers, validate_offers
 from planner.records import record
 from planner.scenario.naming import OfferedNames, resolve_offered
-from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.offer import Offer
 from planner.scenario.open_job import MOST_ALTERNATIVES, Family, OpenJob
 from planner.scenario.scenario import (
     MAX_OFFERS,
@@ -152,11 +152,7 @@ def _named(job: Any, taken: set[str]) -> Any:
 # Inventories by name or path: the shipped market, the price book, YAML and CSV files.
 
 
-Inventory = list[tuple[Source, "tuple[Offer, ...]"]]
-"""Each file of an inventory with its offers."""
-
-
-def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
+def read_inventory(name: str, folder: Path, faults: list[Fault]) -> tuple[Offer, ...]:
     """Return the offers of an inventory; faults inside it are added, `InputError` is raised where there is none.
 
     A path is relative to `folder`.
@@ -164,7 +160,7 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     if name == PRICE_BOOK and not os.path.isfile(folder / name):
         from planner.loading.price_files import read_price_book  # late, as tables are: most inventories are YAML
 
-        return [(source, tuple(map(_of_book, offers))) for source, offers in read_price_book()]
+        return tuple(_of_book(offer) for _, offers in read_price_book() for offer in offers)
     path = shipped_inventory(name) or folder / name
     if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
         where = f"{MARKET} for the shipped prices, {PURCHASE} for machines to buy, or {PRICE_BOOK} for the price book"
@@ -175,12 +171,9 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
         from planner.documents.tables import read_csv
         from planner.loading.price_files import read_offer_table
 
-        document, offers = read_offer_table(read_csv(path), faults)
-    else:
-        is_shipped = path.resolve().is_relative_to(data_folder("scenarios").resolve())
-        document = (read_shipped if is_shipped else read_document)(path)
-        offers = read_offers(document, faults)
-    return [(Source(document.file, document), offers)]
+        return read_offer_table(read_csv(path), faults)[1]
+    is_shipped = path.resolve().is_relative_to(data_folder("scenarios").resolve())
+    return read_offers((read_shipped if is_shipped else read_document)(path), faults)
 
 
 def shipped_purchases() -> tuple[Offer, ...]:
@@ -191,7 +184,7 @@ def shipped_purchases() -> tuple[Offer, ...]:
 @functools.lru_cache(maxsize=1)  # asked for at every change of a scenario
 def _purchases_of(folder: Path) -> tuple[Offer, ...]:
     faults: list[Fault] = []
-    ((_, offers),) = read_inventory(PURCHASE, folder, faults)
+    offers = read_inventory(PURCHASE, folder, faults)
     raise_faults(faults, InputError)
     return offers
 
@@ -211,11 +204,10 @@ PLAN_KEYS = frozenset(("status", "candidates", "jobs"))
 
 @record(frozen=True)
 class LoadedScenario:
-    """A scenario with the sources of its values, so that faults found later have file and line."""
+    """A scenario with the source of its values, so that faults found later have file and line."""
 
     scenario: Scenario
     source: Source
-    offer_sources: tuple[tuple[Source, KeyPath], ...]  # source and place of each offer
 
     @contextmanager
     def locate_faults(self) -> Iterator[None]:
@@ -230,16 +222,11 @@ class LoadedScenario:
         jobs = self.scenario.jobs
         if fault.line or fault.file not in (self.scenario.name, *(job.name for job in jobs)):
             return fault
-        known: list[tuple[str, Source, KeyPath]] = [
-            (f"jobs.{job.name}.", self.source, ("jobs", index)) for index, job in enumerate(jobs)
-        ]
-        labels = offer_labels(self.scenario.offers)
-        known += [(f"offers.{label}.", *where) for label, where in zip(labels, self.offer_sources, strict=True)]
-        for prefix, source, place in known:
-            if fault.where.startswith(prefix):
+        for index, job in enumerate(jobs):
+            if fault.where.startswith(prefix := f"jobs.{job.name}."):
                 rest = fault.where.removeprefix(prefix).split(".")
-                path = (*place, *(int(part) if part.isdigit() else part for part in rest))
-                return source.fault(path, fault.what, fault.fix)
+                path = ("jobs", index, *(int(part) if part.isdigit() else part for part in rest))
+                return self.source.fault(path, fault.what, fault.fix)
         return fault
 
 
@@ -319,13 +306,9 @@ def load_document(
     if not data.get("inventory") and not data.get("offers"):
         data = {**data, "inventory": [MARKET]}
     before = len(faults)
-    found = _inventories(data.get("inventory"), folder, source, faults)
-    from_files = tuple(offer for _, offers in found for offer in offers)
+    from_files = _inventories(data.get("inventory"), folder, source, faults)
     scenario = _validate(data, folder, source, from_files, faults, is_complete=len(faults) == before)
-    # Without faults all offers of a file are read, in its order.
-    places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
-    offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
-    return LoadedScenario(scenario, source, offered)
+    return LoadedScenario(scenario, source)
 
 
 def _means_jobs(key: str) -> bool:
@@ -438,11 +421,9 @@ def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, fa
     return kept
 
 
-def _inventories(
-    named: Any, folder: Path, source: Source, faults: list[Fault]
-) -> list[tuple[Source, tuple[Offer, ...]]]:
-    """Return the offers of each inventory file; validation reports what is not a list of names."""
-    found = []
+def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) -> tuple[Offer, ...]:
+    """Return the offers of all inventory files; validation reports what is not a list of names."""
+    found: list[Offer] = []
     items = named if isinstance(named, list) else [named]
     for index, name in enumerate(items):
         if not isinstance(name, str) or not name:
@@ -452,19 +433,17 @@ def _inventories(
             read = read_inventory(name, source.folder(place, folder), faults)
             found += read
             if name == PRICE_BOOK and MARKET not in items and not os.path.isfile(folder / name):
-                found.append(_beside_book(read))
+                found += _beside_book(read)
         except InputError as error:
             faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
-    return found
+    return tuple(found)
 
 
-def _beside_book(read: Inventory) -> tuple[Source, tuple[Offer, ...]]:
+def _beside_book(read: Sequence[Offer]) -> tuple[Offer, ...]:
     """Return what the shipped list has of the providers of the price book and no list by the hour states."""
     from planner.loading.price_files import shipped_beside_prices
 
-    offers = shipped_beside_prices({offer.provider for _, offers in read for offer in offers})
-    file = str(shipped_inventory(MARKET))
-    return Source(file, Document(file, {}, Marks(1))), offers
+    return shipped_beside_prices({offer.provider for offer in read})
 
 
 def shipped_scenarios() -> dict[str, Path]:

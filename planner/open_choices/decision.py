@@ -18,7 +18,18 @@ from planner.open_choices.choice_alternatives import (
     tokens_for_loss,
 )
 from planner.records import record
-from planner.results.chosen_model import LAST_DIGIT, BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.results.chosen_model import (
+    END_OF_SIZES,
+    LAST_DIGIT,
+    OTHER_DATA,
+    REPEATED_DATA,
+    WASTED_TOKENS,
+    BatchChoice,
+    LossRange,
+    ModelChoice,
+    ModelOption,
+    MoreMoney,
+)
 from planner.scenario.job import Job
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import SolveOptions
@@ -37,8 +48,8 @@ SPREAD_NOTE = (
     f"the loss follows a law of published runs: compare sizes by it; its level depends on data and tokenizer, by up to "
     f"{loss_laws.LEVEL_SPREAD:g} nats either way, and losses of runs of your own calibrate it"
 )
-LARGEST_NOTE = "the best model is the largest that the job allows: a larger one may be better"
-SMALLEST_NOTE = "the best model is the smallest that the job allows: a smaller one may be better"
+LARGEST_NOTE = f"{END_OF_SIZES} largest that the job allows: a larger one may be better"
+SMALLEST_NOTE = f"{END_OF_SIZES} smallest that the job allows: a smaller one may be better"
 LEAST_WASTE = 0.05
 """Share of the tokens that a fixed batch wastes, from which on a plan says so."""
 OTHER_LEVEL = 0.1
@@ -130,7 +141,7 @@ def _repetition_note(unique: int | None, tokens: int) -> str:
     """Return that the data are repeated more often than the law has seen; empty where they are not."""
     if unique is None or not loss_laws.repetition_spread(tokens, unique):
         return ""
-    passes = f"{tokens / unique:,.0f} passes over the same {unique:,} tokens"
+    passes = f"{tokens / unique:,.0f} {REPEATED_DATA} {unique:,} tokens"
     return (
         f"{passes}: the law of repeated data was fitted up to {loss_laws.MOST_EPOCHS:.0f} passes over "
         f"{loss_laws.FEWEST_UNIQUE:,.0f} tokens or more, and beyond them losses rose; the range is widened by a prior"
@@ -145,7 +156,7 @@ def _batch_note(one: Alternative, tokens: int) -> str:
     critical = loss_laws.critical_batch(tokens)
     return (
         f"steps of {one.first_batch:,} tokens are larger than those of the law's runs ({loss_laws.LAW_BATCH:,.0f}; "
-        f"critical batch {critical:,.0f}): {wasted:.0%} of the tokens are wasted, which the loss counts"
+        f"critical batch {critical:,.0f}): {wasted:.0%} of the {WASTED_TOKENS}, which the loss counts"
     )
 
 
@@ -337,7 +348,7 @@ def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
     lower, higher = least_usd(wanted + OTHER_LEVEL), least_usd(wanted - OTHER_LEVEL)
     what = "this loss with its serving" if alternatives[0].serving is not None else "this loss"
     return (
-        f"losses of other data lie higher or lower: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
+        f"{OTHER_DATA}: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
         f"confidence, with {OTHER_LEVEL:g} more {higher}"
     )
 

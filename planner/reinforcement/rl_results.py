@@ -38,6 +38,7 @@ class RlWay(Part):
 class RlEstimate(Result):
     """Seconds, memory and dollars of the steps of reinforcement learning on stated GPUs."""
 
+    schema_version: int = 3
     architecture: str
     algorithm: str
     method: str
@@ -95,6 +96,7 @@ class RlEstimate(Result):
 class PreferenceEstimate(Result):
     """Memory, hours and dollars of preference tuning on stated GPUs."""
 
+    schema_version: int = 3
     architecture: str
     objective: str
     method: str

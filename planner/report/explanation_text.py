@@ -55,7 +55,7 @@ def plan(explanation: Explanation) -> list[str]:
         lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.width()))
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
-    binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
+    binds = words.wrap_all((binding_line(limit, explanation) for limit in explanation.binding), line_room(), 2)
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
     lines += words.section("Next", next_lines(explanation)) if explanation.next_steps else []
     lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])

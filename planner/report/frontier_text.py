@@ -25,7 +25,7 @@ ROW_LINES = 4
 """Most lines of one row."""
 
 CURVE_NAME, CURVE_POINT = 20, 20
-"""Columns of the name of a curve, and of its fastest, knee and cheapest point."""
+"""Columns of the name of a curve, and of its fastest, best and cheapest point."""
 
 START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 """Marks after the hours."""
@@ -34,7 +34,7 @@ SLOPE = "falls"
 """First word of a slope in the column of changes."""
 
 BEST_VALUE = "best value"
-"""First words of the knee in the column of changes: from there on more time saves little."""
+"""First words of the point from which on more time saves little, everywhere on screens (`knee` in JSON)."""
 
 
 def render_frontier(found: Frontier, every: bool = False) -> str:
@@ -58,16 +58,12 @@ def format_summary(found: Frontier) -> str:
     return words.first_fitting(found.scenario, f"{least} to {first}")
 
 
-def knee(found: Frontier) -> str:
-    """Return hours and cost of the knee; empty if there is none."""
+def best_value(found: Frontier) -> str:
+    """Return hours and cost of the point of best value; empty if there is none."""
     if found.knee is None:
         return ""
     point = found.points[found.knee]
-    return f"knee at {format_point(point)}{_mark_spot_only(point)}"
-
-
-def _best_value(found: Frontier) -> str:
-    return knee(found).removeprefix("knee at ")
+    return f"{BEST_VALUE} {format_point(point)}{_mark_spot_only(point)}"
 
 
 def _mark_spot_only(point: Point) -> str:
@@ -93,7 +89,7 @@ def describe_hardware(point: Point, room: int | None = None) -> list[str]:
     if len(point.jobs) > 1:
         each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
         equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
-        *cards, last = (f"{card} ({count} jobs)" if count > 1 else card for card, count in equal)
+        *cards, last = (f"{card} each ({count} jobs)" if count > 1 else card for card, count in equal)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
     return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
 
@@ -158,7 +154,7 @@ def _table(found: Frontier, every: bool) -> list[str]:
 
 
 def _without_repeats(points: Sequence[Point]) -> list[int]:
-    """Return the breakpoints of a table; of several in a row that would read alike the last, unless one is the knee."""
+    """Return the breakpoints of a table; of several in a row that read alike the last, unless one is of best value."""
 
     def reads(one: Point) -> tuple[object, ...]:
         times = format_hours(one.hours), format_hours(one.expected_hours)
@@ -181,8 +177,10 @@ def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list
 
 
 def _curves(found: Frontier) -> list[str]:
-    """Return fastest, knee and cheapest point of each curve; then excluded ones, then those without a point."""
-    lines = [f"{found.by or '':<{CURVE_NAME}}{'fastest, by':<{CURVE_POINT}}{'knee, by':<{CURVE_POINT}}cheapest, by"]
+    """Return fastest, best and cheapest point of each curve; then excluded ones, then those without a point."""
+    lines = [
+        f"{found.by or '':<{CURVE_NAME}}{'fastest, by':<{CURVE_POINT}}{f'{BEST_VALUE}, by':<{CURVE_POINT}}cheapest, by"
+    ]
     for allowed in (True, False):
         curves = [curve for curve in found.curves if curve.points and curve.allowed is allowed]
         if curves and not allowed:
@@ -212,7 +210,7 @@ def format_notes(found: Frontier) -> list[str]:
     curves = (found.points, *(curve.points for curve in found.curves))
     if any(point.spot_only for points in curves for point in points):
         hold += f", except those marked {SPOT_ONLY_MARK} (spot only, no fallback to on demand)"
-    value = [f"{BEST_VALUE} {_best_value(found)}: {found.points[found.knee].knee}"] if found.knee is not None else []
+    value = [f"{best_value(found)}: {found.points[found.knee].knee}"] if found.knee is not None else []
     return [f"by: holds {hold}; {best}", *value, *(format_hidden(limit) for limit in found.beyond), *found.notes]
 
 

@@ -30,13 +30,53 @@ def render_infeasible(plan: Plan) -> list[str]:
 
 
 def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss], scenario: str) -> list[str]:
-    """Return the smallest sets of limits to relax, each with its plan and settings, then the near misses."""
-    lines = ["infeasible: no candidate meets all limits"]
-    if relax:
-        lines = ["infeasible. Smallest changes, each verified by solving:"]
-    for number, changes in groupby(relax, key=lambda change: change.way):
-        lines += format_relaxation(number, list(changes), scenario)
+    """Return which limit no plan keeps, the smallest sets of limits to relax with their plans, and the near misses."""
+    ways = [list(changes) for _, changes in groupby(relax, key=lambda change: change.way)]
+    lines = [words.first_fitting(scenario, *_broken(ways[0] if ways else [], scenario))]
+    for number, changes in enumerate(ways, 1):
+        lines += _way_lines(number, changes, scenario)
     return lines + format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
+
+
+def _broken(changes: Sequence[Relaxation], scenario: str) -> list[str]:
+    """Return what no plan keeps, by the smallest change that gives one: in full, and in a few words."""
+    least = "no plan within all limits"
+    if not changes:
+        return [f"infeasible: {least}", "infeasible"]
+    figures = [change for change in changes if isinstance(change.change_from, (int, float))]
+    if len(figures) < len(changes):
+        changed = " and ".join(_change(change, scenario) for change in changes)
+        return [f"{least}; smallest change: {changed}", f"{least}; smallest changes:"]
+    kept = " and ".join(_old_value(change, scenario) for change in changes)
+    if len(changes) > 1:
+        return [f"no plan keeps {kept} together", f"{least}; smallest changes:"]
+    (one,) = changes
+    old, new = _round_outwards(one)
+    bound = limit_value(one.limit, new)
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        bound = f"{'least' if new > old else 'most'}: {bound}"
+    return [f"no plan keeps {kept} ({bound})", f"{least}; smallest changes:"]
+
+
+def _old_value(change: Relaxation, scenario: str) -> str:
+    name, value = limit_name(change.limit, scenario), limit_value(change.limit, change.change_from)
+    if " of " in name:  # of a job that has not the name of the scenario, or of a provider
+        return f"the {name}, {value}"
+    return f"the {name} of {value}" if " " not in name else f"{name} {value}"
+
+
+def _way_lines(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
+    """Return `1  deadline 2.6 h: 8 x H100 at lambda, $71.30`, and the settings to type: on that line if they fit."""
+    jobs = {change.limit.split(".")[1] for change in changes if change.limit.startswith("jobs.")}
+    scope = scenario if len(jobs) < 2 else ""  # of several jobs each is named
+    named = " and ".join(_change(change, scope, from_old=False) for change in changes)
+    then = next((change.then.removeprefix("then ") for change in changes if change.then), "")
+    text = f"{named}: {then}" if then else named
+    typed = settings([change.setting for change in changes if change.setting])
+    lines = words.hang(f"  {number}  ", words.wrap_lines(text, words.width() - 5, 3))
+    if len(lines) == len(typed) == 1 and len(lines[0]) + len(typed[0]) - 2 <= words.width():
+        return [f"{lines[0]}   {typed[0].strip()}"]
+    return lines + typed
 
 
 def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
@@ -61,22 +101,24 @@ def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
     return lines
 
 
-def _change(change: Relaxation, scenario: str) -> str:
+def _change(change: Relaxation, scenario: str, from_old: bool = True) -> str:
+    """Return a limit with both values, or with its new one alone."""
     name = limit_name(change.limit, scenario)
     if change.change_from is None and change.change_to is None:
         return change.limit
     old, new = _round_outwards(change)
     if isinstance(new, str) and new.startswith("allow also "):
         return f"{name}: {new}"
-    return f"{name} {limit_value(change.limit, old)} -> {limit_value(change.limit, new)}"
+    before = f"{limit_value(change.limit, old)} -> " if from_old else "to " if " of " in name else ""
+    return f"{name} {before}{limit_value(change.limit, new)}"
 
 
 def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
     """Return the nearest infeasible candidates, one or two lines each; empty if there are none."""
-    lines = ["near misses, each with the first limit that it violates"] if nearest else []
+    lines: list[str] = []
     for miss in nearest:
         job = f"{miss.job}: " if several_jobs and miss.job else ""
-        lines += words.wrap_hanging(f"{job}{format_near_miss(miss)}", 2)
+        lines += words.hang("  near: ", words.wrap_lines(f"{job}{format_near_miss(miss)}", words.width() - 8, 2))
     return lines
 
 

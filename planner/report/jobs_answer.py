@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner import open_choices, timetable
 from planner.report import plan_alternatives, plan_sections, plan_text, words
 from planner.report.risks import risk_lines, risks_of_jobs
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Spread, jobs_text
+from planner.results.plan_parts import NeededAtOnce, Spread, jobs_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROWS_OF_JOBS = 20
 """Rows of jobs, those with most dollars; one more row has the sum of the rest."""
@@ -36,13 +39,14 @@ def _first_line(plan: Plan) -> str:
 
 
 def machine_forms(plan: Plan) -> list[str]:
-    """Return what all jobs need at one time: with places, by kind alone, and shortened; none where nothing is known."""
+    """Return the most of each kind that jobs need: with places, by kind alone, and shortened; none if none is known."""
     if len(plan.jobs) == 1:
         return [_place(plan.jobs[0]), plan_sections.format_place(plan.jobs[0], with_region=False)]
     kinds: dict[str, int] = {}
-    for one in plan.at_one_time:
+    needs = plan.most_of_each or plan.at_one_time
+    for one in needs:
         kinds[one.gpu] = kinds.get(one.gpu, 0) + one.gpus
-    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs]
     bare = [f"{count:,} x {gpu}" for gpu, count in kinds.items()]
     short = [*bare[:1], f"{sum(kinds.values()) - next(iter(kinds.values())):,} other GPUs"] if bare[1:] else bare
     return [_listed(each) for each in (placed, bare, short) if each and len(each) <= KINDS_IN_FIRST_LINE]
@@ -64,6 +68,7 @@ class JobRow(NamedTuple):
     late: str
     cost_usd: float
     how: str
+    is_reserved: bool
 
 
 def rows_of(plan: Plan) -> list[JobRow]:
@@ -79,7 +84,7 @@ def rows_of(plan: Plan) -> list[JobRow]:
     return [
         JobRow(
             [job.name for job in jobs], read[0], jobs[0].start_at_hours, read[2], sum(job.cost_usd for job in jobs),
-            read[4],
+            read[4], jobs[0].is_reserved,
         )
         for read, jobs in found.items()
     ]  # fmt: skip
@@ -95,13 +100,23 @@ def job_lines(plan: Plan) -> list[str]:
     for row in shown:
         each = " each" if row.names[1:] else ""
         start = [timetable.moment_text(plan, row.start_hours)] if starts else []
-        cells.append((_names(row.names), row.machine + each, *start, row.late, words.usd(row.cost_usd), row.how))
+        cells.append((_names(row.names), row.machine + each, *start, row.late, _paid(row), row.how))
     if rest:
         count = sum(len(row.names) for row in rest)
         usd = words.usd(sum(row.cost_usd for row in rest))
         cells.append((f"{count:,} more jobs", "(--details)", *([""] if starts else []), "", usd, ""))
+    for one in plan.reservations:  # with them the column of dollars adds up to the plan
+        times = [timetable.moment_text(plan, hours) for hours in (one.start_hours, one.end_hours)]
+        cells.append(("reserved", f"{one.count} x {one.offer}", *times[not starts :], words.usd(one.usd), ""))
     figures = range(2, len(cells[0]) - 1)
     return words.table(cells, right=tuple(figures), cut=1)
+
+
+def _paid(row: JobRow) -> str:
+    """Return the dollars of a row; of jobs on reserved machines what they cost next to the reservation."""
+    if not row.is_reserved:
+        return words.usd(row.cost_usd)
+    return f"+ {words.usd(row.cost_usd)}" if round(row.cost_usd, 2) else "reserved"
 
 
 def _names(names: list[str]) -> str:
@@ -129,15 +144,19 @@ def _sections(plan: Plan) -> list[str]:
         ("Need", words.wrap_lines(need, room, 2) if need else []),
         ("Time", words.wrap_lines(_time_text(plan), room, 2)),
         *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
-        (
-            "Bill",
-            words.wrap_lines(plan_sections.bill_text(plan.jobs, cost, plan.reservations), room, 3) if cost else [],
-        ),
+        ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 6)),
         ("Why", words.wrap_lines(_why_text(plan), room, 4)),
         ("Else", plan_alternatives.further_ways_of_all(plan)[: 2 * LINES_EACH]),
         ("Notes", first_note(tuple(notes))),
     )
     return [line for label, lines in parts for line in words.section(label, lines)]
+
+
+def _bill_text(plan: Plan, cost: Spread) -> str:
+    """Return the bill of all jobs; where the cents of the rows above do not add up to it, it says why."""
+    shown = [row.cost_usd for row in rows_of(plan)] + [one.usd for one in plan.reservations]
+    rounded = "; the rows above are rounded" if plan_sections.rounding(shown, cost.expected) else ""
+    return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
 
 def first_note(notes: tuple[str, ...]) -> list[str]:
@@ -159,13 +178,23 @@ def _models(plan: Plan) -> list[str]:
 
 
 def _need_text(plan: Plan) -> str:
-    """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places."""
-    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    if len(kinds) < 2 or _listed(kinds) in _first_line(plan):
+    """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places.
+
+    Of jobs in turn also the most of each kind, which they do not need at one time.
+    """
+    most = _needs_text(plan.most_of_each)
+    if most:
+        return f"at most {most}; at one time {_needs_text(plan.at_one_time)}"
+    together = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    if len(together) < 2 or _listed(together) in _first_line(plan):
         return ""
-    rest = sum(one.gpus for one in plan.at_one_time[2 * KINDS_IN_FIRST_LINE :])
-    together = "at one time " if not plan.is_timetable else "at most, not all at one time: "
-    return together + ", ".join([*kinds[: 2 * KINDS_IN_FIRST_LINE], *([f"{rest:,} others"] if rest else [])])
+    return f"at one time {_needs_text(plan.at_one_time)}"
+
+
+def _needs_text(needs: Sequence[NeededAtOnce]) -> str:
+    rest = sum(one.gpus for one in needs[2 * KINDS_IN_FIRST_LINE :])
+    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs[: 2 * KINDS_IN_FIRST_LINE]]
+    return ", ".join([*kinds, *([f"{rest:,} others"] if rest else [])])
 
 
 def _time_text(plan: Plan) -> str:

@@ -179,7 +179,8 @@ def purchase(job: Assignment) -> list[str]:
     if one is None:
         return _pays_first(job)
     if one.is_bought:
-        text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; its price is {price_back(one)}"
+        back = f"its price is {price_back(one)}{_back_at_half(one)}"
+        text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; {back}"
         pays = words.wrap_lines(text, line_room(), 4) if text else []
         return [*_hour_of_bought(one), *pays, *_left_out(one), *_pays_first(job)]
     low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
@@ -195,6 +196,16 @@ def purchase(job: Assignment) -> list[str]:
         *_left_out(one),
         *_pays_first(job),
     ]
+
+
+def _back_at_half(one: Purchase) -> str:
+    """Return when the price of bought machines is back where they are used half as much; nothing where it never is."""
+    if one.price_back_hours is None:
+        return ""
+    months = 2.0 * one.price_back_hours / one.hours_per_month
+    if one.life_months is not None and months > one.life_months:
+        return f", at half the use not in the {one.life_months:,.0f} months that it lives"
+    return f", at half the use after {words.significant(months)}"
 
 
 def _pays_first(job: Assignment) -> list[str]:
@@ -318,7 +329,8 @@ def proof_text(plan: Plan) -> str:
     """Return how far a plan is proven, and among how many candidates of how many offers."""
     proof = format_optimality(plan)
     counts = plan.candidates
-    among = f" of {counts.made:,} candidates of {offers_text(counts.offers)}" if counts.offers else ""
+    made = f"{counts.made:,} candidate{'' if counts.made == 1 else 's'}"
+    among = f" of {made} of {offers_text(counts.offers)}" if counts.offers else ""
     return f"{'proven best' if proof == 'optimal' else proof}{among}"
 
 

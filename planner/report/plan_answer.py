@@ -172,7 +172,7 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Term", plan_sections.commitment(job)),
         ("Price", generation.price_lines(made) if made else []),
         ("Service", plan_alternatives.services(job)),
-        ("Bill", words.wrap_lines(plan_sections.bill_text([job], job.cost), room, 3)),
+        ("Bill", words.wrap_lines(plan_sections.bill_text([job], job.cost), room, 6)),
         ("Else", plan_alternatives.further_ways(job)),
         ("Buy", plan_alternatives.purchase(job)),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),

@@ -424,7 +424,7 @@ def outlay(plan: Plan) -> list[str]:
 
 
 def commitment(job: Assignment) -> list[str]:
-    """Return the use of a commitment and its break-even in at most two lines."""
+    """Return the use of a commitment and its break-even in at most three lines."""
     term = job.commitment
     if term is None:
         return []
@@ -440,7 +440,7 @@ def commitment(job: Assignment) -> list[str]:
         pays = f"breaks even at {words.hours(term.break_even_hours)} of use ({words.percent(share)}) {against}"
         if share > 1:
             pays = f"never breaks even {against}"
-    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
+    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 3)
 
 
 RENEWS_PRICES = "planner prices update"
@@ -586,27 +586,38 @@ def bill(job: Assignment) -> list[str]:
 
 
 def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
-    """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included."""
-    missing: dict[str, None] = {}
-    usd_of: dict[str, float] = {}
+    """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included.
+
+    Items as shown add up to the total as shown, if need be by one of rounding. One item alone has no amount of its own.
+    """
+    usd_of: dict[str, float] = {"reserved": sum(one.usd for one in reservations)}
     for job in jobs:
-        for item in job.bill:
-            if NOT_INCLUDED in item.basis:
-                missing[item.item] = None
-                continue
+        for item in (item for item in job.bill if NOT_INCLUDED not in item.basis):
             name = item_name(item.item, job.gpu).replace(", ", " and ")
             usd_of[name] = usd_of.get(name, 0.0) + item.usd
-    if reservations:
-        usd_of["reserved"] = sum(one.usd for one in reservations)
-    paid = [
-        f"{words.usd(usd)} {name}"
-        for name, usd in sorted(usd_of.items(), key=lambda item: -item[1])
-        if round(usd, 2) != 0
-    ]
+    paid = {name: usd for name, usd in sorted(usd_of.items(), key=lambda item: -item[1]) if round(usd, 2) != 0}
+    rest = rounding(list(paid.values()), cost.expected)
+    paid |= {"rounding": rest} if rest and paid else {}
+    items = ", ".join(f"{words.usd(usd)} {name}" for name, usd in paid.items()) if len(paid) > 1 else "".join(paid)
     certain = words.usd(cost.low) == words.usd(cost.high)
     total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
-    left_out = [f"not included: {', '.join(missing)}"] if missing else []
-    return "; ".join([f"{total}: {', '.join(paid)}" if len(paid) > 1 else total, *left_out])
+    return "; ".join([f"{total}: {items}" if items else total, *_left_out(jobs)])
+
+
+def _left_out(jobs: Sequence[Assignment]) -> list[str]:
+    """Return which items are not included because their price is unknown, and of which jobs where not of all."""
+    whose: dict[str, list[str]] = {}
+    for job in jobs:
+        for name in dict.fromkeys(item.item for item in job.bill if NOT_INCLUDED in item.basis):
+            whose.setdefault(name, []).append(words.sanitise(job.name))
+    if not whose:
+        return []
+    texts = []
+    for name, of in whose.items():
+        more = f" and {len(of) - 2} more jobs" if len(of) > 3 else ""
+        named = ", ".join(of[:2] if more else of)
+        texts.append(name if len(of) == len(jobs) else f"{name} of {named}{more}")
+    return [f"not included: {', '.join(texts)}"]
 
 
 def rounding(amounts: Sequence[float], total: float) -> float:

@@ -180,6 +180,8 @@ def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
     rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost is not None:
+        rest = plan_sections.rounding([job.cost_usd for job in plan.jobs], plan.cost.expected)
+        rows += [("rounding", "", words.usd(rest))] if rest else []
         spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
         rows.append(("total", spread, words.usd(plan.cost.expected)))
     return [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from planner.report import plan_alternatives, plan_sections, words
+from planner.results.chosen_model import END_OF_SIZES, OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 
@@ -37,6 +39,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         ("speed is a prior", plan_sections.prior_text(job)),
         ("speed is an upper bound", _bound_text(job)),
         *_priors(job),
+        *_beyond_the_law(job),
         ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
         ("rounding", plan_alternatives.lossy_text(job)),
         ("old prices", _old_prices_text(plan)),
@@ -79,6 +82,21 @@ def _priors(job: Assignment) -> list[tuple[str, str]]:
         ("memory is a prior", memory if rests is not None and rests.memory == "prior" else ""),
         ("spot market is a prior", market if rests is not None and rests.spot == "prior" else ""),
     ]
+
+
+def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
+    """Return what else a loss may cost, and where it leaves what its law has seen: large steps, repeated data."""
+    kinds = {
+        END_OF_SIZES: "the size is at the end of its range",
+        WASTED_TOKENS: "large steps waste tokens",
+        REPEATED_DATA: "data repeated too often",
+        OTHER_DATA: "other data have other losses",
+    }
+    if job.model is None:
+        return []
+    ends = ", and beyond them|, which the loss counts"  # of a note that says more than a line takes
+    short = {each: re.split(ends, note)[0] for note in job.notes for each in kinds if each in note}
+    return [(kind, short.get(each, "")) for each, kind in kinds.items()]
 
 
 def _old_prices_text(plan: Plan) -> str:

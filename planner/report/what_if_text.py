@@ -100,7 +100,7 @@ def describe_changes(answer: WhatIf) -> list[str]:
 
 
 def _unchanged(answer: WhatIf) -> list[str]:
-    lines = [_summary(answer, "nothing changes"), f"  the plan stays {_figures(answer.after)}"]
+    lines = [_summary(answer, "nothing changes"), *words.wrap_hanging(f"the plan stays {_figures(answer.after)}", 2)]
     if answer.settings:
         for hint in answer.it_would_take:
             lines += words.wrap_hanging(hint, 3)
@@ -115,13 +115,18 @@ def _no_plan_after(answer: WhatIf) -> list[str]:
     if not before.jobs:
         lines = [_summary(answer, f"{ends} after the change, and {before.status} before")]
     else:
-        lines = [_summary(answer, f"{ends} after the change"), f"  before   {_figures(before)}"]
+        lines = [_summary(answer, f"{ends} after the change"), *_before(before)]
     alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
     for effect in alone:
         lines += words.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
     if answer.effects and not alone and before.jobs:
         lines += words.wrap_hanging("each setting alone is feasible; together they are not", 3)
     return [*lines, "", *render_infeasible(after)]
+
+
+def _before(plan: Plan) -> list[str]:
+    start = "  before   "
+    return words.hang(start, words.wrap_lines(_figures(plan), words.width() - len(start), 2))
 
 
 def table_lines(answer: WhatIf) -> list[str]:
@@ -221,7 +226,7 @@ def _bill_line(line: BillDelta, gpu: str) -> list[str]:
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
+    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:

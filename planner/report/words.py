@@ -328,8 +328,10 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
 
 
-LEAST_CELL = 28
-"""Columns below which the cell of a table is not shortened."""
+LEAST_CELL, LEAST_LAST = 28, 16
+"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column."""
+CELL_LINES = 3
+"""Lines of a cell that is narrowed."""
 
 
 def table(
@@ -344,22 +346,30 @@ def table(
     right
         Columns whose cells end at the right: figures.
     cut
-        The column that is shortened where the width is too small for all.
+        The column that is narrowed first where the width is too small for all, then the last one: their cells go on
+        in a second line, so that no row loses what it differs by.
     marked
         The row that has a `>` before it: the plan among others.
     """
     cells = [[sanitise(cell) for cell in row] for row in rows]
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    margin = 4 if marked is not None else 2
-    over = margin + sum(wide) + 2 * (len(wide) - 1) - width()
-    wide[cut] = max(min(LEAST_CELL, wide[cut]), wide[cut] - max(0, over))
+    margin, last = 4 if marked is not None else 2, len(wide) - 1
+    narrowed = [(cut, LEAST_CELL), *([(last, LEAST_LAST)] if last not in (cut, *right) else [])]
+    for column, least in narrowed:
+        over = margin + sum(wide) + 2 * last - width()
+        wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))
     lines = []
     for number, row in enumerate(cells):
-        shown = [shorten(cell, wide[column]) if column == cut else cell for column, cell in enumerate(row)]
-        parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
-                 for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
-        start = "  > " if number == marked else " " * margin
-        lines.append(shorten((start + "  ".join(parts)).rstrip(), width()))
+        texts = [
+            wrap_lines(cell, wide[column], CELL_LINES) if column in (cut, last) and column not in right else [cell]
+            for column, cell in enumerate(row)
+        ]
+        for part in range(max(map(len, texts))):
+            shown = [text[part] if part < len(text) else "" for text in texts]
+            parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
+                     for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
+            start = "  > " if number == marked and not part else " " * margin
+            lines.append(shorten((start + "  ".join(parts)).rstrip(), width()))
     return lines
 
 

@@ -9,6 +9,12 @@ from planner.results.result_tables import Result, Table, TabledResult, flattened
 
 LAST_DIGIT = 0.0005
 """Nats from which on the last digit of a loss that is shown changes."""
+WASTED_TOKENS, REPEATED_DATA = "tokens are wasted", "passes over the same"
+"""Words of the notes that a choice is beyond what the law has seen: steps too large, data repeated too often."""
+OTHER_DATA = "losses of other data lie higher or lower"
+"""Words of the note on what a loss costs where the level of the data differs."""
+END_OF_SIZES = "the best model is the"
+"""Words of the note that a choice is the largest or the smallest that is allowed."""
 
 
 class LossRange(Part):
@@ -101,6 +107,7 @@ class ModelSummary(Part):
 class LossCalibration(Result):
     """A law of loss fitted to runs of one's own, and with a scenario the choice without and with it."""
 
+    schema_version: int = 3
     runs: int
     """Number of runs."""
     fitted: str

@@ -213,7 +213,7 @@ class Frontier(TabledResult):
         from planner.drawing.curve import Breakpoint
         from planner.drawing.sketch import frontier_sketch
 
-        header = ("by", "likely", "cost", "plan", "change", "knee")
+        header = ("by", "likely", "cost", "plan", "change", "best value")
         rows = [
             (
                 f"{point.hours:.1f}",
@@ -226,7 +226,7 @@ class Frontier(TabledResult):
             for point in self.points
         ]
         marked = [(point.hours, point.cost_usd, index == self.knee) for index, point in enumerate(self.points)]
-        points = [Breakpoint(hours, usd, "knee" if knee else "", is_marked=knee) for hours, usd, knee in marked]
+        points = [Breakpoint(hours, usd, "best value" if knee else "", is_marked=knee) for hours, usd, knee in marked]
         runs = [
             (segment.hours_from, segment.cost_from_usd, segment.hours_to, segment.cost_to_usd)
             for segment in self.segments

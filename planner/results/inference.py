@@ -96,6 +96,7 @@ class BulkGeneration(Part):
 class InferenceEstimate(Result):
     """Memory and speed of one model on one replica."""
 
+    schema_version: int = 3
     architecture: str
     gpu: str
     gpus: int

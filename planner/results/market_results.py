@@ -88,6 +88,7 @@ class HoldoutComparison(Part):
 class MarketFit(Result):
     """The result of `planner market fit`."""
 
+    schema_version: int = 3
     instances: int
     hours: float
     interruptions: int

@@ -5,8 +5,8 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 
 import hashlib
 import math
-from collections.abc import Sequence
-from itertools import accumulate
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -336,7 +336,8 @@ def plan_figures(
         "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
         "reservations": reservations,
-        "at_one_time": needed_at_once(jobs),
+        "at_one_time": (together := needed_at_once(jobs)),
+        "most_of_each": () if (each := most_of_each(jobs)) == together else each,
     }
 
 
@@ -359,18 +360,42 @@ def outlay_of(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...
 
 
 def needed_at_once(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
-    """Return the most GPUs of each model at each provider that several jobs hold at one time, most first."""
-    kinds: dict[tuple[str, str], list[Assignment]] = {}
-    for job in jobs:
-        if job.gpus:
-            kinds.setdefault((job.provider, job.gpu), []).append(job)
-    found = []
-    for (provider, gpu), users in kinds.items():
-        changes = [(job.start_at_hours, job.gpus * job.runs_at_once) for job in users]
-        changes += [(job.finish_hours - SAME_MOMENT_HOURS, -job.gpus * job.runs_at_once) for job in users]
-        most = max(accumulate(count for _, count in sorted(changes)))
-        found.append(NeededAtOnce(provider=provider, gpu=gpu, gpus=most))
-    return tuple(sorted(found, key=lambda one: -one.gpus)) if len(jobs) > 1 else ()
+    """Return the GPUs of each model at each provider that several jobs hold at the first moment of most GPUs in all."""
+    held = _held_at_starts(jobs)
+    return _sorted_needs(max(held, key=lambda kinds: sum(kinds.values()), default={}))
+
+
+def most_of_each(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
+    """Return the most GPUs of each model at each provider that several jobs hold at any moment, most first.
+
+    Of jobs in turn these moments may differ.
+    """
+    most: dict[tuple[str, str], int] = {}
+    for held in _held_at_starts(jobs):
+        for kind, gpus in held.items():
+            most[kind] = max(most.get(kind, 0), gpus)
+    return _sorted_needs(most)
+
+
+def _held_at_starts(jobs: Sequence[Assignment]) -> list[dict[tuple[str, str], int]]:
+    """Return the GPUs that several jobs hold by provider and model, at each start in order of time."""
+    users = [job for job in jobs if job.gpus]
+    if len(jobs) < 2:
+        return []
+    moments = sorted({job.start_at_hours for job in users})
+    found: list[dict[tuple[str, str], int]] = [{} for _ in moments]
+    for job in users:  # of hundreds of jobs few moments differ: most start at once
+        first = bisect_left(moments, job.start_at_hours)
+        after = bisect_left(moments, job.finish_hours - SAME_MOMENT_HOURS)
+        for held in found[first : max(after, first + 1)]:
+            kind = job.provider, job.gpu
+            held[kind] = held.get(kind, 0) + job.gpus * job.runs_at_once
+    return found
+
+
+def _sorted_needs(kinds: Mapping[tuple[str, str], int]) -> tuple[NeededAtOnce, ...]:
+    needs = [NeededAtOnce(provider=provider, gpu=gpu, gpus=gpus) for (provider, gpu), gpus in kinds.items()]
+    return tuple(sorted(needs, key=lambda one: -one.gpus))
 
 
 class Inputs(Part):
@@ -437,7 +462,9 @@ class Plan(TabledResult):
     """Zone in which moments are shown, such as Europe/Berlin; empty: that of `now`."""
     warnings: tuple[str, ...] = ()
     at_one_time: tuple[NeededAtOnce, ...] = ()
-    """The most GPUs of each model at each provider that several jobs hold at one time, most first."""
+    """The GPUs of each model at each provider that several jobs hold at the first moment of most GPUs, most first."""
+    most_of_each: tuple[NeededAtOnce, ...] = ()
+    """The most of each at any moment, where that is more of some kind, as of jobs in turn: what quotas need."""
     keeps_typical_stock: bool = True
     """Whether training jobs rent no more side by side than `limits.typical_stock`; False: no plan was found that does.
     """
@@ -492,6 +519,7 @@ class Plan(TabledResult):
             "cut": not data["cut"],
             "outlay_usd": not data["outlay_usd"],
             "at_one_time": not data["at_one_time"],
+            "most_of_each": not data["most_of_each"],
             "keeps_typical_stock": data["keeps_typical_stock"],
         }  # most plans have none
         return {key: value for key, value in data.items() if not left_out.get(key)}

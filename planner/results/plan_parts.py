@@ -57,7 +57,7 @@ class Part(BaseModel):
 
 
 class NeededAtOnce(Part):
-    """The most GPUs of one model at one provider that the jobs of a plan hold at one time."""
+    """GPUs of one model at one provider that the jobs of a plan hold at one time."""
 
     provider: str
     gpu: str

@@ -76,6 +76,7 @@ class PlanSummary(Part):
 class CalibrationResult(Result):
     """The result of `planner calibrate` for the logs of one run."""
 
+    schema_version: int = 3
     logs: tuple[str, ...]
     """Each with its format."""
     step_times: StepTimes | None
@@ -206,6 +207,7 @@ class Choice(Part):
 class Tracking(Result):
     """The result of `planner track` for one job."""
 
+    schema_version: int = 3
     scenario: str
     job: str
     logs: tuple[str, ...]
@@ -291,6 +293,7 @@ class ProbeChoice(Part):
 class ProbeVerdict(Result):
     """The result of `planner calibrate` for a probe of a plan."""
 
+    schema_version: int = 3
     scenario: str
     job: str
     verdict: Literal["keep", "change", "give back"]

@@ -218,6 +218,7 @@ class Cell(Part):
 class Sweep(TabledResult):
     """Plans along one axis, or along two (cells row by row: the last axis runs fastest)."""
 
+    schema_version: int = 3
     scenario: str
     settings: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -322,6 +323,7 @@ class Tornado(TabledResult):
     leaves no plan comes before all others; `base` is the plan without changes.
     """
 
+    schema_version: int = 3
     scenario: str
     settings: tuple[str, ...]
     by: float
@@ -399,6 +401,7 @@ class Variant(Part):
 class ManyVariants(Result):
     """A summary of a sweep whose rows are in a file."""
 
+    schema_version: int = 3
     scenario: str
     paths: tuple[str, ...]
     """What varies; `values` of a variant are in this order."""

@@ -42,7 +42,8 @@ def _first_line(plan: Plan, alone: Service | None) -> str:
         late = _latency(alone)
         kinds, engine = machines_text(alone.fleet), _engine(alone.fleet)
         forms = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
-        return plan_text.summary_line(plan.scenario, *forms)
+        forms += [f"{short}, {figures}" for short in _all_kinds(alone.fleet)]
+        return words.first_fitting(plan.scenario, *forms)
     month = sum(service.fleet.usd_per_month for service in plan.services)
     usd = words.usd(plan.cost.expected) if plan.cost else ""
     served = f"{len(plan.services)} services" if len(plan.services) > 1 else plan.services[0].name
@@ -68,11 +69,24 @@ def machines_text(fleet: Fleet) -> str:
     return words.sanitise(f"{replicas} on {len(kinds)} kinds of machines, most of it {_kind_text(kinds[0])}")
 
 
+def _all_kinds(fleet: Fleet) -> list[str]:
+    """Return what a fleet consists of in fewer words, without places: counts and GPUs, GPUs, how many kinds."""
+    kinds = fleet.by_dollars
+    counted = " and ".join(f"{span(min(kind.by_hour), max(kind.by_hour))} x {_machine(kind)}" for kind in kinds)
+    replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
+    several = [f"{replicas} on {len(kinds)} kinds of machines"] if kinds[1:] else []
+    named = [counted, " and ".join(map(_machine, kinds))] if len(kinds) <= MOST_KINDS_NAMED else []
+    return [words.sanitise(form) for form in (*named, *several)]
+
+
+def _machine(kind: FleetKind) -> str:
+    return kind.gpu if kind.gpus == 1 else f"({kind.gpus} x {kind.gpu})"
+
+
 def _kind_text(kind: FleetKind) -> str:
     count = span(min(kind.by_hour), max(kind.by_hour))
-    machine = kind.gpu if kind.gpus == 1 else f"({kind.gpus} x {kind.gpu})"
     market = "" if kind.market == "on demand" else f", {kind.market}"
-    return f"{count} x {machine} at {kind.provider}{market}"
+    return f"{count} x {_machine(kind)} at {kind.provider}{market}"
 
 
 def _engine(fleet: Fleet) -> str:
@@ -229,7 +243,7 @@ def _shared_sections(plan: Plan) -> list[str]:
     for service in plan.services:
         lines += words.section("Hours", [f"{words.sanitise(service.name)}:", *hour_lines(service.fleet)])
     parts = (
-        ("Bill", words.wrap_lines(_whole_bill_text(plan), room, 3)),
+        ("Bill", words.wrap_lines(_whole_bill_text(plan), room, 6)),
         ("Shared", words.wrap_all(map(words.sanitise, sharing_of(plan)), room, 2)),
         ("Why", words.wrap_lines("; ".join(proofs), room, 3)),
         ("Notes", first_note(tuple(dict.fromkeys(notes)))),
@@ -247,7 +261,10 @@ def _bill_text(service: Service) -> str:
 def _whole_bill_text(plan: Plan) -> str:
     if plan.cost is None:
         return ""
+    amounts = [part.cost_usd for part in plan.planned]
     parts = [f"{words.usd(part.cost_usd)} {words.sanitise(part.name)}" for part in plan.planned]
+    rest = plan_sections.rounding(amounts, plan.cost.expected)
+    parts += [f"{words.usd(rest)} rounding"] if rest else []
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
     return f"{words.usd(plan.cost.expected)}{budget}: {', '.join(parts)}"
 

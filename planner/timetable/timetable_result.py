@@ -222,6 +222,8 @@ def _last_hours(problem: Timetable, schedule: Schedule) -> float:
 TIES_GIVEN_UP = "what near ties prefer was not proven in time, so that the least cost is planned (solve.ties)"
 TIMETABLE_NOTE = "jobs take turns on shared machines; each holds its machines until its end at its confidence"
 """A warning of every timetable."""
+WITHIN_TERMS = "runs end within the terms of a commitment; only a single job goes on by the hour after them"
+"""A warning of timetables that commit: what is not modelled there might cost less."""
 
 
 def timetable_plan(
@@ -254,8 +256,10 @@ def timetable_plan(
     given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
     typical = typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
     worn = overuse_notes(prepared.scenario, jobs)
+    committed = {label for label, offer in prepared.scenario.labelled_offers() if offer.commitment is not None}
+    within = (WITHIN_TERMS,) if any(one.offer in committed for one in reservations) else ()
     warnings = dict.fromkeys(
-        (*short, *typical, *worn, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
+        (*short, *typical, *worn, *within, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
     )
     plan = Plan(
         **facts,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -396,6 +397,8 @@ class PageServer(uvicorn.Server):
         if self.should_exit:
             app.close()
             os._exit(STOPPED_TWICE)
+        # What a busy machine has no second to answer is cut off by the person who stops it: no error, no traceback.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         super().handle_exit(sig, frame)  # first: a second signal may come while the processes end
         app.sessions.stop()
 

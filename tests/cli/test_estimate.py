@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from planner.cli import main
 from planner.cli.estimate_command import CHOICES, estimate
 from planner.cli.options import TECHNIQUE_OPTIONS
 from planner.cli.output import Commands
@@ -121,3 +123,13 @@ def test_a_folder_in_place_of_a_model_names_its_config(run: Any, tmp_path: Path)
     """A list of shipped models would not help there."""
     result = run(str(tmp_path), "H100")
     assert result.exit_code == 2 and f"{tmp_path}: a folder is no model; give the config.json in it" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_command_below_an_estimate_runs(run: Any) -> None:
+    """What the model costs to train by that method, with a number of tokens to replace."""
+    line = run("mistral-7b", "A10G", "--weight-bits", "4").stdout.splitlines()[-1]
+    assert line.startswith("planner solve --model mistral-7b --tokens ")
+    asked = [*shlex.split(line, comments=True)[1:], "--as-of", "2026-11-21"]
+    assert CliRunner().invoke(main, asked).exit_code == 0
+    assert "planner " not in run("sdxl", "A100").stdout  # of images only a file can ask

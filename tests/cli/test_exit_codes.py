@@ -230,7 +230,10 @@ def test_check_finds_what_was_edited(scenario: str, tmp_path: Path, monkeypatch:
     bad = run("check", str(path), scenario)
     assert (bad.exit_code, bad.stdout) == (3, "quickstart: cost: expected 2.82, found 2.5\n")
     document = json.loads(run("check", str(path), scenario, "--json").stdout)
-    assert document == {"violations": [{"job": "quickstart", "what": "cost", "expected": 2.82, "found": 2.5}]}
+    assert document == {
+        "schema_version": 3,
+        "violations": [{"job": "quickstart", "what": "cost", "expected": 2.82, "found": 2.5}],
+    }
 
 
 def test_a_plan_file_with_a_wrong_field_is_bad_input(scenario: str, tmp_path: Path) -> None:

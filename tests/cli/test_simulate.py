@@ -131,7 +131,7 @@ def test_a_failed_run_leaves_the_old_picture(question: Path, tmp_path: Path) -> 
 def test_an_infeasible_scenario_is_explained_with_code_3(question: Path) -> None:
     """As `solve` explains it, in text and as a document."""
     told = run(question, "--set", "jobs.bot.deadline=30m")
-    assert told.exit_code == 3 and told.stdout.startswith("infeasible. Smallest changes")
+    assert told.exit_code == 3 and told.stdout.startswith("nightly: no plan keeps the deadline of bot, 0.5 h ")
     found = json.loads(run(question, "--set", "jobs.bot.deadline=30m", "--json").stdout)
     assert found["status"] == "infeasible" and found["infeasible"]["relax"] and found["cost_usd"] is None
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from planner.cli import main
 from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH
-from tests.helpers.plans import make_plan
+from tests.helpers.plans import make_assignment, make_plan
 from tests.helpers.services import SERVICE_FILE
 
 AS_OF = ("--as-of", "2026-09-01")
@@ -78,6 +78,14 @@ def test_commands_below_several_jobs_and_a_service_run_too(
         assert result.exit_code == 0, f"{command}\n{result.stderr}"
 
 
+def test_why_not_is_asked_of_a_managed_service_by_its_name() -> None:
+    """It has no GPU that the query could name."""
+    service = make_plan().jobs[0].next_best[0].model_copy(update={"gpu": "managed", "gpus": 0, "provider": "svc"})
+    plan = make_plan(make_assignment(next_best=[service.model_dump()]))
+    (why_not,) = [line for line in next_commands(("solve", "s.yaml"), None, plan) if "explain" in line]
+    assert why_not == "planner explain s.yaml --why-not provider=svc"
+
+
 def test_an_answer_to_standard_input_names_no_command() -> None:
     """What came from there is gone."""
     plan = make_plan()
@@ -102,7 +110,7 @@ def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
     """The shipped question that nobody can satisfy is explained, not reported as an error."""
     few = ("--set", "limits.gpus.allow=[A100-80GB, H100-80GB]", "--set", "limits.providers=[lambda, nebius]", *AS_OF)
     words = run("solve", "infeasible", *few)
-    assert words.exit_code == 3 and words.stdout.startswith("infeasible. Smallest changes")
+    assert words.exit_code == 3 and words.stdout.startswith("infeasible: no plan ")
     assert max(map(len, words.stdout.splitlines())) <= WIDTH
     document = run("solve", "infeasible", "--json", *few)
     assert document.exit_code == 3 and json.loads(document.stdout)["status"] == "infeasible"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,28 @@ def test_exit_code_is_that_of_the_question_asked(small: str) -> None:
     back = run("-", "--set", "jobs.bot.deadline=12h", text=SCENARIO.replace("12h", "1m"))
     assert back.exit_code == 0
     assert "feasible after the change" in back.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("given", "commands"),
+    [
+        (("--set", "jobs.0.deadline=60h"), ["solve", "explain"]),
+        (("--vary", "jobs.0.deadline=[50h, 60h]", "--set", "limits.max_gpus=2"), ["solve"]),
+        (("--tornado", "--by", "0.1"), ["what-if"]),
+    ],
+    ids=["one", "sweep", "tornado"],
+)
+def test_every_command_below_an_answer_runs(
+    small: str, given: tuple[str, ...], commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changed plan, the cheapest cell, the largest effect."""
+    monkeypatch.chdir(tmp_path)
+    printed = [line for line in run(small, *given).stdout.splitlines() if line.startswith("planner ")]
+    assert [line.split()[1] for line in printed] == commands
+    for line in printed:
+        result = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{line}\n{result.stderr}"
 
 
 @pytest.mark.long

@@ -169,6 +169,7 @@ def test_a_plan_read_aloud_answers_what_a_finance_person_asks() -> None:
     shown = " ".join(render(solve(read_scenario(path))).split())
     # worked: 2,500 / (0.44 - 0.504 * 0.18) = 7,158 h, of 200 a month; 1,250 / 3,600 h + 0.0907 = 0.438
     assert "paid at once: $2,500 (limits.outlay_usd), back after 35.8 months of use" in shown
+    assert "its price is back after 35.8 months of use, at half the use after 71.6" in shown  # twice as many months
     assert "the job is charged with $5.29" in shown
     assert "an hour costs $0.264, at half the use (100 h a month) $0.438; renting costs $0.44" in shown
     assert "cheaper than renting from 3,580 h of such use, 17.9 months, if sold then" in shown

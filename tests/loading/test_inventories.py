@@ -9,7 +9,7 @@ import pytest
 
 from planner.catalogs.price_updates import update_book
 from planner.errors import ScenarioError
-from planner.loading.scenario_file import load_scenario, parse_scenario
+from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from tests.helpers.scenarios import GOOD
 
@@ -36,15 +36,6 @@ def test_prices_are_the_newest_of_each_provider(tmp_path: Path) -> None:
     store("q", 3.0, datetime.date(2026, 3, 1))
     found = parse_scenario(WITH_BOOK, tmp_path).offers[:2]
     assert [(one.provider, one.usd_per_hour, one.days_behind) for one in found] == [("p", 2.0, 0), ("q", 3.0, 0)]
-
-
-def test_a_fault_of_a_stored_offer_names_its_file_and_line(tmp_path: Path, book: Path) -> None:
-    """So that it can be found."""
-    store("p", 1.0, datetime.date(2026, 11, 21))
-    (tmp_path / "s.yaml").write_text(WITH_BOOK)
-    loaded = load_scenario(tmp_path / "s.yaml")
-    source, place = loaded.offer_sources[0]
-    assert str(source.fault(place, "wrong", "right")).startswith(f"{book}/p/2026-11-21.csv:2: offers.0: wrong")
 
 
 def test_an_empty_price_book_says_how_to_fill_it(tmp_path: Path) -> None:

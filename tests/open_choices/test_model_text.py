@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from planner.open_choices.decision import LARGEST_NOTE
 from planner.open_choices.model_choice_text import batch_lines, model_lines
-from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.report.risks import risks_of
+from planner.results.chosen_model import (
+    OTHER_DATA,
+    REPEATED_DATA,
+    WASTED_TOKENS,
+    BatchChoice,
+    LossRange,
+    ModelChoice,
+    ModelOption,
+    MoreMoney,
+)
 from planner.units import count_text
+from tests.helpers.plans import make_assignment, make_plan
 
 CHOSEN = ModelChoice(
     architecture="llama-16x2048",
@@ -60,3 +72,23 @@ def test_the_batch_is_said_with_tokens_steps_and_learning_rate() -> None:
 def test_a_plan_that_left_nothing_open_says_nothing() -> None:
     """No section."""
     assert model_lines(None) == batch_lines(None) == batch_lines(CHOSEN) == []
+
+
+def test_a_choice_beyond_what_the_law_has_seen_is_a_risk_below_the_first_line() -> None:
+    """Steps that waste tokens, and data that are repeated too often; with nothing open the notes are none."""
+    notes = (
+        f"steps of 204,800,000 tokens are larger than those of the law's runs: 60% of the {WASTED_TOKENS}, and so on",
+        f"120 {REPEATED_DATA} 100,000,000 tokens: the law was fitted up to 45 passes, and beyond them losses rose",
+    )
+    notes = (*notes, f"{OTHER_DATA}: with 0.5 nats less 2.5 costs $20, with 0.5 more $200", LARGEST_NOTE)
+    kinds = (
+        "the size is at the end of its range",
+        "large steps waste tokens",
+        "data repeated too often",
+        "other data have other losses",
+    )
+    job = make_assignment(model=CHOSEN.model_dump(), notes=notes)
+    found = {risk.kind: risk.text for risk in risks_of(make_plan(job), job)}
+    assert [found[kind] for kind in kinds] == [notes[3], notes[0], notes[1].partition(", and beyond")[0], notes[2]]
+    closed = make_assignment(notes=notes)
+    assert not {risk.kind for risk in risks_of(make_plan(closed), closed)} & set(kinds)

@@ -156,8 +156,8 @@ def test_the_way_out_of_several_limits_is_one_entry() -> None:
         "setting": "limits.budget_usd=86.57",
     }
     lines = told(status="infeasible", relax=[first, *both]).splitlines()
-    assert lines[0] == "infeasible. Smallest changes, each verified by solving:"
-    assert "  2. deadline 2 h -> 8.08 h and gpus: allow also H200" in lines
+    assert lines[0] == "small: no plan keeps the budget of $10.00 (least: $86.57)"
+    assert "  2  deadline 8.08 h and gpus: allow also H200: 8 x H200, $34.12" in lines
     assert "     --set jobs.small.deadline=8.08h --set 'limits.gpus.allow=[T4,H200]'" in lines
 
 
@@ -255,4 +255,4 @@ def test_a_long_setting_stays_whole() -> None:
 def test_a_memory_margin_is_told_to_a_tenth_of_a_per_cent() -> None:
     """Rounded away from the old value, so that what is read suffices."""
     relax = {"limit": "limits.vram_headroom", "from": 0.06, "to": 0.0129, "then": "1 x T4", "setting": "x=0.012"}
-    assert "  1. VRAM margin 6 % -> 1.2 %" in told(status="infeasible", relax=[relax])
+    assert "  1  VRAM margin 1.2 %: 1 x T4" in told(status="infeasible", relax=[relax])

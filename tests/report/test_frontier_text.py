@@ -46,7 +46,7 @@ proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 CURVES = """\
 tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
 
-method              fastest, by         knee, by            cheapest, by
+method              fastest, by         best value, by      cheapest, by
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
 excluded by the scenario:
 full                11.0 h $148.90      -                   11.0 h $148.90
@@ -183,7 +183,7 @@ def test_without_a_way_the_reasons_are_told() -> None:
     """The same explanation as of solve."""
     explained = make_infeasible()
     found = make_frontier(status="infeasible", points=(), segments=(), knee=None, infeasible=explained.infeasible)
-    assert render_frontier(found).startswith("infeasible. Smallest changes")
+    assert render_frontier(found).startswith("tokens: no plan keeps the deadline of too-tight, 2 h (least: 2.63 h)\n")
 
 
 def test_one_point_is_fastest_and_cheapest() -> None:
@@ -253,7 +253,7 @@ def test_neighbours_on_equal_machines_are_counted() -> None:
     """Three jobs, of which the first two rent alike: one entry with their number, and the third."""
     alike, other = make_assignment(gpu="RTX4090", gpus=2), make_assignment(gpu="H100-80GB", gpus=1)
     point = make_point(8.0, 20.0, {}, jobs=(alike, alike, other))
-    assert describe_hardware(point, 80) == ["2 x RTX4090 (2 jobs), 1 x H100-80GB"]
+    assert describe_hardware(point, 80) == ["2 x RTX4090 each (2 jobs), 1 x H100-80GB"]
 
 
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])

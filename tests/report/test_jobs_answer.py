@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import pytest
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 from planner.report import words
 from planner.report.jobs_answer import ROWS_OF_JOBS, rows_of
 from planner.report.plan_answer import render_answer
+from planner.report.plan_sections import bill_text
 from planner.report.risks import risks_of_jobs
 from planner.report.words import LEAST_WIDTH, MOST_WIDTH, text_width, without_blocks
 from planner.results.plan import Plan, needed_at_once, plan_figures
-from planner.results.plan_parts import Spread
+from planner.results.plan_parts import Reservation, Spread
 from tests.helpers.plans import make_assignment, make_plan, make_service_plan
 
 
@@ -25,6 +28,13 @@ def team(*jobs: Any, **changes: Any) -> Plan:
     cost, hours = whole["cost"].model_dump(), whole["hours"].model_dump()
     data = {"scenario": "team", "cost": cost, "hours": hours, "at_one_time": [one.model_dump() for one in needs]}
     return make_plan(*jobs, **data | changes)
+
+
+def make_reservation(usd: float) -> Reservation:
+    """Two machines for ten days."""
+    return Reservation(
+        offer="cloud/any/8x", count=2, start_hours=0.0, end_hours=240.0, usd=usd, used_hours=400.0, used_share=0.8
+    )
 
 
 def private(name: str, usd: float = 3.0, **changes: Any) -> Any:
@@ -113,3 +123,94 @@ def test_load_is_drawn_in_digits_where_blocks_cannot_be_written() -> None:
         text = render_answer(make_service_plan())
     assert not set(text) & set(words.BLOCKS)
     assert "#" in next(line for line in text.splitlines() if "daily" in line)
+
+
+AMOUNT = re.compile(r"-?[$][\d,]+[.]\d\d")
+
+
+def _amounts(text: str) -> list[float]:
+    return [float(found.replace("$", "").replace(",", "")) for found in AMOUNT.findall(text)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=6), st.floats(0.0, 900.0))
+def test_items_of_the_short_bill_add_up_to_its_total_to_the_cent(amounts: list[float], reserved: float) -> None:
+    """What cents leave over is an item of its own; a reservation is one, too."""
+    items = [{"item": f"item {n}", "usd": usd} for n, usd in enumerate(amounts)]
+    total = math.fsum(amounts) + reserved
+    job = make_assignment(bill=[{"basis": "", **item} for item in items])
+    made = [make_reservation(reserved)] if reserved else []
+    text = bill_text([job], Spread(expected=total, low=total, high=total), made)
+    first, *rest = _amounts(text)
+    assert not rest or math.fsum(rest) == pytest.approx(first, abs=1e-6)
+    assert not reserved >= 0.01 or "reserved" in text
+
+
+def test_what_is_not_included_of_one_job_is_not_said_of_all() -> None:
+    """Storage that one job pays and whose price is unknown for another is not both billed and left out."""
+    bill = [{"item": "gpu on demand", "usd": 3.0, "basis": ""}, {"item": "storage", "usd": 0.2, "basis": ""}]
+    whole = make_assignment(name="a", bill=bill)
+    lacks = make_assignment(name="b", bill=[bill[0], {"item": "storage", "usd": 0.0, "basis": "not included"}])
+    cost = Spread(expected=6.2, low=6.2, high=6.2)
+    assert bill_text([whole, lacks], cost).endswith("$0.20 storage; not included: storage of b")
+    assert bill_text([lacks, lacks], cost).endswith("; not included: storage")
+
+
+def test_a_reservation_has_a_row_and_its_jobs_say_that_it_pays_for_them() -> None:
+    """The column of dollars adds up to the plan, and no job reads as free."""
+    jobs = (private("a", 0.0, reservation=0, bill=[]), private("b", 1.5, reservation=0))
+    plan = team(*jobs, reservations=[make_reservation(100.0).model_dump()])
+    lines = render_answer(plan).splitlines()
+    rows = {line.split()[0]: line for line in lines if line.split()[:1] in (["a"], ["b"], ["reserved"])}
+    assert "$0.00" not in "\n".join(lines) and rows["a"].split()[-2] == "reserved"
+    assert _amounts(rows["b"]) == [1.5] and "+ $1.50" in rows["b"] and _amounts(rows["reserved"]) == [100.0]
+
+
+def test_a_cell_goes_on_in_a_second_line_where_the_width_is_too_small() -> None:
+    """Two ways that differ at the end of their machines still differ on the screen."""
+    machine = "1 to 2 x RTXPRO6000-96GB at nebius, spot and 0 to 1 x {} at vast"
+    with text_width(60):
+        rows = [("plan", machine.format(gpu), "$1.00", "") for gpu in ("L4", "L40S")]
+        lines = words.table([("way", "machine", "cost", "what"), *rows], right=(2,), cut=1)
+    assert len(lines) == 5 and max(map(len, lines)) <= 60 and "..." not in "".join(lines)
+    shown = " ".join(" ".join(lines).split())
+    assert "x L4 at vast" in shown and "x L40S at vast" in shown and shown.count("$1.00") == 2
+
+
+@pytest.mark.parametrize("columns", [LEAST_WIDTH, 80, MOST_WIDTH])
+def test_the_first_line_of_a_service_names_both_kinds_or_how_many(columns: int) -> None:
+    """Long names push out places and counts, never one of the kinds."""
+    service = make_service_plan().services[0]
+    kind = service.fleet.kinds[0].model_copy(update={"gpu": "RTXPRO6000-96GB", "provider": "massedcompute"})
+    other = kind.model_copy(update={"gpu": "A100-PCIe-80GB", "market": "spot"})
+    fleet = service.fleet.model_copy(update={"kinds": (kind, other)})
+    plan = make_service_plan().model_copy(update={"services": (service.model_copy(update={"fleet": fleet}),)})
+    with text_width(columns):
+        first = render_answer(plan).splitlines()[0]
+    assert len(first) <= columns and "$1,204.00 a month" in first
+    assert ("RTXPRO6000-96GB" in first and "A100-PCIe-80GB" in first) or "2 kinds of machines" in first
+
+
+def test_what_jobs_in_turn_hold_at_one_time_is_a_sum_of_one_moment() -> None:
+    """Two kinds in turn are never held together; the most of each stands next to the busiest moment."""
+    first = private("a", gpu="A5000", gpus=4, start_at_hours=0.0, end_at_hours=10.0)
+    second = private("b", gpu="A40", gpus=2, start_at_hours=10.0, end_at_hours=20.0)
+    small = private("c", gpu="A40", gpus=1, start_at_hours=0.0, end_at_hours=10.0)
+    figures = plan_figures((first, second, small))
+    together, each = figures["at_one_time"], figures["most_of_each"]
+    assert [(one.gpu, one.gpus) for one in together] == [("A5000", 4), ("A40", 1)]
+    assert [(one.gpu, one.gpus) for one in each] == [("A5000", 4), ("A40", 2)]
+    assert plan_figures((first, small))["most_of_each"] == ()  # all at one time: said once
+    needs = {"at_one_time": [one.model_dump() for one in together], "most_of_each": [one.model_dump() for one in each]}
+    text = " ".join(render_answer(team(first, second, small, **needs)).split())
+    assert "at most 4 x A5000 at vast, 2 x A40 at vast; at one time 4 x A5000 at vast, 1 x A40 at vast" in text
+
+
+def test_rows_whose_cents_do_not_add_up_say_that_they_are_rounded() -> None:
+    """Three jobs at $5.286 read as $15.87 and cost $15.86."""
+    bill = [{"item": "power", "usd": 5.286, "basis": ""}]
+    jobs = [private(name, 5.286, bill=bill, end_at_hours=hours) for name, hours in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    text = " ".join(render_answer(team(*jobs)).split())
+    assert "Bill $15.86 in all: power; the rows above are rounded" in text
+    even = [private(name, 5.0, bill=[]) for name in "ab"]
+    assert "rounded" not in render_answer(team(*even))

@@ -43,13 +43,11 @@ quickstart: 1 x RTX3090 at vast, on demand, likely 21.4 h, $2.82, optimal
   Prices   12 days old (2026-08-20); vast listing"""
 
 INFEASIBLE = """\
-infeasible. Smallest changes, each verified by solving:
-  1. deadline 2 h -> 2.63 h
-     then 8 x H100-80GB at lambda, $71.30
-  2. budget $10.00 -> $1,044.80
-near misses, each with the first limit that it violates
-  RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
-  8 x A100: misses the deadline (0.9 h late)"""
+too-tight: no plan keeps the deadline of 2 h (least: 2.63 h)
+  1  deadline 2.63 h: 8 x H100-80GB at lambda, $71.30
+  2  budget $1,044.80
+  near: RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
+  near: 8 x A100: misses the deadline (0.9 h late)"""
 
 
 def test_a_plan_for_one_job_reads_as_agreed() -> None:
@@ -257,16 +255,16 @@ def test_a_relaxed_limit_is_rounded_to_the_safe_side() -> None:
         {"limit": "limits.max_gpus", "from": 8, "to": 12},
     ]
     text = " ".join(render(make_infeasible(infeasible={"relax": relax})).split())
-    assert "deadline of other 2 h -> 2.62 h" in text
-    assert "min of spot share 0.5 -> 0.39" in text
-    assert "max gpus 8 -> 12" in text
+    assert "1 deadline of other to 2.62 h and" in text
+    assert "min of spot share to 0.39 and" in text
+    assert "max gpus 12" in text
 
 
 def test_no_relaxation_and_no_near_miss_still_says_what_was_tried() -> None:
     """The counts of rejected ways stand in for the advice."""
     counts = {"made": 0, "rejected": 410, "dominated": 0, "reasons": {"does not fit": 400, "too dear": 10}}
     lines = render(make_infeasible(infeasible={}, candidates=counts)).splitlines()
-    assert lines[0] == "infeasible: no candidate meets all limits"
+    assert lines[0] == "too-tight: infeasible: no plan within all limits"
     assert lines[2:] == ["  400 x does not fit", "  10 x too dear"]
 
 

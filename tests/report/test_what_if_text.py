@@ -178,7 +178,7 @@ def test_infeasible_after_is_explained_and_possible_after_is_told() -> None:
     """The obstacles are those of `solve`; the other way round there is a plan where was none."""
     gone = "\n".join(fits(render_what_if(made(after=make_infeasible()))))
     assert gone.startswith("quickstart: infeasible after the change\n")
-    assert "near misses" in gone and "$2.82" in gone
+    assert "near: " in gone and "$2.82" in gone
     back = fits(render_what_if(made(before=make_infeasible(), effects=())))
     assert back[0].startswith("quickstart: feasible after the change: 1 x A100-PCIe-40GB")
     assert any(re.match(r"plan +no plan +1 x A100", line) for line in back)
@@ -300,8 +300,8 @@ def test_a_sweep_without_any_plan_says_what_stands_in_the_way() -> None:
     lines = fits(render_sweep(answer))
     assert lines[0] == "s: no value has a plan"
     at = lines.index("with the loosest values, deadline = 6 h:")
-    assert lines[at + 1].startswith("infeasible. Smallest changes")
-    assert any(line.startswith("near misses") for line in lines)
+    assert lines[at + 1].startswith("too-tight: no plan keeps ")
+    assert any(line.startswith("  near: ") for line in lines)
 
 
 def test_several_jobs_of_a_cell_are_told_in_full_or_say_where_the_rest_is() -> None:

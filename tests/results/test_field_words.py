@@ -9,7 +9,11 @@ from pydantic import BaseModel
 
 import planner
 from planner.documents.descriptions import described
+from planner.report.result_text import TEXTS
 from planner.results.field_words import FIELD_WORDS, words_of
+from planner.results.plan_versions import VERSION
+from planner.results.run_results import Tracking
+from planner.results.what_if import Tornado
 from tests.documents.test_descriptions import lacking
 
 MODES: tuple[Literal["validation", "serialization"], ...] = ("validation", "serialization")
@@ -45,6 +49,14 @@ def test_every_field_of_every_result_is_described() -> None:
         for mode in MODES:
             own = {"properties": kind.model_json_schema(mode=mode).get("properties", {})}
             assert lacking(own) == [], kind.__name__
+
+
+def test_every_result_states_its_version() -> None:
+    """Whoever reads the JSON of any command knows of which form it is."""
+    assert {Tracking, Tornado} <= set(TEXTS)
+    assert {kind.__name__: kind.model_fields["schema_version"].default for kind in TEXTS} == {
+        kind.__name__: VERSION for kind in TEXTS
+    }
 
 
 def test_words_of_fields_are_those_of_fields() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from planner.analysis.explain.limit_sensitivity import explain
 from planner.analysis.frontier.frontier_question import frontier
 from planner.audit.audit import audit
 from planner.library.reading import read_library
@@ -97,3 +98,15 @@ def test_the_audit_holds_the_tie() -> None:
     assert [one.what for one in audit(other, asked, library)] == ["least_cost_usd"]
     strict = change_scenario(asked, ["solve.ties=0"])
     assert [one.what for one in audit(plan, strict, library)] == ["objective"]
+
+
+def test_why_not_names_the_least_cost_where_its_own_is_that_of_a_near_tie() -> None:
+    """Tables of other ways show the least cost, why-not what the run it would take costs: it says both figures."""
+    sizes = [{"provider": "x", "gpu": "A6000", "gpus": gpus, "usd_per_hour": gpus / 2} for gpus in (1, 2)]
+    cheap = {"provider": "cheap", "gpu": "A6000", "gpus": 1, "usd_per_hour": 0.2}
+    asked = parse_scenario(json.dumps({"jobs": [JOB], "offers": [cheap, *sizes], "solve": {"ties": 0.05}}))
+    strict = planned(asked, "solve.ties=0", "limits.providers.allow=[x]")
+    told = [explain(change_scenario(asked, settings), "provider=x").why_not for settings in ((), ("solve.ties=0",))]
+    assert strict.cost is not None and all(told)
+    says = [[reason for reason in found.reasons if "near ties" in reason] for found in told if found is not None]
+    assert says[0] and f"its least cost is ${strict.cost.expected:,.2f}:" in says[0][0] and not says[1]

@@ -47,6 +47,7 @@ def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: W
     if found is not None:
         same = plan is not None and _is_same(plan, found, query.job)
         reasons = _differences(plan, found, query.job) if plan is not None and not same else ()
+        reasons += () if same else _near_tie(found)
         return _priced_answer(query, plan, found, status="chosen" if same else "possible", reasons=reasons)
     relaxed = _relaxed_matches(base, query)
     if relaxed is not None:
@@ -195,6 +196,15 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     if abs(penalty) >= 0.01:
         described.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
     return tuple(described)
+
+
+def _near_tie(found: ResolvedPlan) -> tuple[str, ...]:
+    """Return the least cost with X where the cost shown is that of a near tie; tables of other ways show the least."""
+    scenario = found.prepared.scenario
+    in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
+    if not in_dollars or round(found.cost_usd, 2) <= round(found.objective, 2):
+        return ()
+    return (f"its least cost is ${found.objective:,.2f}: among near ties another run is preferred (solve.ties)",)
 
 
 def _format_duration(hours: float) -> str:

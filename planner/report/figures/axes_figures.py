@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import NoPlanError
+from planner.report.frontier_text import BEST_VALUE
 from planner.results.frontier import Frontier
 from planner.results.plan_parts import dollars
 from planner.results.what_if import Sweep, Tornado
@@ -44,7 +45,7 @@ def _draw_frontier(ax: Any, found: Frontier) -> None:
             _draw_curve(ax, label, points, segments, f"C{number}")
     if found.knee is not None:
         knee = found.points[found.knee]
-        ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label="knee")
+        ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label=BEST_VALUE)
     ax.set_xlabel(_HOURS if found.confidence is None else f"{_HOURS} ({found.confidence:.0%})")
     ax.set_ylabel(_COST)
     if found.curves:

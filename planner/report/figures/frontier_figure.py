@@ -10,7 +10,14 @@ from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.scene import SERIES, Caption, Scene
 from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
-from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
+from planner.report.frontier_text import (
+    BEST_VALUE,
+    best_value,
+    format_hours,
+    format_notes,
+    format_optimality,
+    format_summary,
+)
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
@@ -23,7 +30,7 @@ MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
-KNEE = "knee: "
+BEST_LABEL = f"{BEST_VALUE}: "
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -33,8 +40,8 @@ NEAR = 1e-9
 def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     """Return the frontier as a figure; `deadline` is that of the plan, if all of its jobs share one."""
     confidence = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
-    knee_text = f"{knee(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
-    lead = f"{words.sanitise(format_summary(found))}. {knee_text}".strip()
+    value = f"{best_value(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
+    lead = f"{words.sanitise(format_summary(found))}. {value}".strip()
     shown = select_points(found.points, MOST_ROWS) if len(found.points) > 2 else list(range(len(found.points)))
     rows = []
     for above, here in zip([None, *shown], shown, strict=False):
@@ -71,7 +78,7 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
     texts = {index: _label(found.points[index], index == found.knee) for index in sorted(named)}
     # A machine is named where it first appears: a name repeated along the line says nothing.
     repeated = [
-        here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(KNEE)
+        here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(BEST_LABEL)
     ]
     points = [
         Breakpoint(
@@ -126,7 +133,7 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
 def _label(point: Point, is_knee: bool) -> str:
     machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
     text = f"{machines}, {method_name(point.jobs[0].techniques)}" if len(point.jobs) == 1 else machines
-    return words.sanitise(f"{KNEE}{text}" if is_knee else text)
+    return words.sanitise(f"{BEST_LABEL}{text}" if is_knee else text)
 
 
 def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:

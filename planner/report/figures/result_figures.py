@@ -20,8 +20,8 @@ from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
 from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
+from planner.report.frontier_text import best_value
 from planner.report.frontier_text import format_summary as frontier_summary
-from planner.report.frontier_text import knee
 from planner.report.plan_text import render
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
@@ -274,7 +274,7 @@ def _frontier_scene(found: Frontier) -> Scene | None:
     if not found.points or (chart := frontier_figure(found, None).draw) is None:
         return None
     with words.unwrapped():
-        title = "; ".join(text for text in (frontier_summary(found), knee(found)) if text)
+        title = "; ".join(text for text in (frontier_summary(found), best_value(found)) if text)
     return dataclasses.replace(chart(PICTURE), title=title)
 
 

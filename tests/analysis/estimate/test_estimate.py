@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.analysis.estimate_question import estimate
+from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.results.estimate import Estimate
@@ -366,3 +367,27 @@ def test_runs_of_nanochat_near_the_limit_fit_at_the_usual_confidence(
     usual["optimizer"] = "muon"
     found = planner.estimate(network, **usual, **settings, sequence_length=2048)
     assert found.vram_gib.fits and found.vram_gib.fit_probability >= DEFAULT_MEMORY_CONFIDENCE
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"optimizer": "muon"},
+        {"optimizer": "muon", "method": "full"},
+        {"optimizer": "muon", "method": "full", "framework": "compiled", "gpus": 8, "sharding": "zero3"},
+        {"optimizer": "muon", "method": "full", "framework": "compiled", "offload": "optimizer"},
+        {"optimizer": "adafactor", "method": "full", "gpus": 8, "sharding": "zero3"},
+        {"offload": "optimizer_and_weights", "gpus": 2, "sharding": "ddp"},
+        {"attention": "flash", "gpu": "V100-32GB"},
+    ],
+    ids=str,
+)
+def test_what_does_not_work_together_names_one_change_that_does(asked: dict[str, Any]) -> None:
+    """The change that the fault names is no fault."""
+    asked = {"architecture": "mistral-7b", "gpu": "A100-80GB", **asked}
+    with pytest.raises(ScenarioError) as raised:
+        estimate(**asked)
+    (fault,) = raised.value.faults
+    assert fault.what.startswith("does not work together: ")
+    *field, value = fault.fix.removesuffix(" would work").split()
+    assert estimate(**asked | {"_".join(field): value})

@@ -342,3 +342,29 @@ def test_a_machine_that_was_bought_is_paid_for_already(tmp_path: Path) -> None:
     (left,) = found.replan.jobs
     assert (left.tier, found.replan.outlay_usd, left.lead_hours) == ("own", 0, 0)
     assert left.cost_usd == pytest.approx(job.cost_usd * left.hours.expected / job.hours.expected, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "after_hours"), [("10e9", 0.0), ("13e9", 50.0)], ids=["in the term", "beyond it"])
+def test_a_term_that_runs_is_paid_for_already(tokens: str, after_hours: float, tmp_path: Path) -> None:
+    """To stay costs nothing in the term, and by the hour beyond it; spent and left add up to the plan on plan."""
+    hours = 600 if not after_hours else 780
+    changes = [
+        f"jobs.0.work.tokens={tokens}",
+        f"jobs.0.measured.0.hours={hours}",
+        "jobs.0.deadline=60d",
+        "limits.max_hours=1500",
+    ]
+    scenario = change_scenario(read_scenario("pay-commitment"), changes)
+    plan = solve(scenario, SolveOptions(as_of=AS_OF))
+    (job,) = plan.jobs
+    assert job.commitment is not None and job.commitment.after_hours == pytest.approx(after_hours, abs=0.5)
+    half = job.steps // 2
+    text = run_logs.torchtitan(every(10, half), planned_step_seconds(job))
+    found = follow(plan, tmp_path, text, market=scenario, options=SolveOptions(as_of=AS_OF))
+    assert found.projected.cost.expected == pytest.approx(job.cost_usd, rel=2e-3)
+    assert found.choices[0].what == "stay" and found.replan is not None
+    beyond = after_hours * 2.0
+    assert found.choices[0].cost_usd == pytest.approx(beyond, rel=2e-2, abs=1e-6)
+    assert found.replan.cost_usd == pytest.approx(beyond, rel=2e-2, abs=1e-6) and found.replan.outlay_usd == 0
+    assert found.observed.spent_usd == pytest.approx(job.commitment.usd, rel=1e-6)

@@ -11,6 +11,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -109,11 +110,48 @@ def test_what_the_server_started_ends_with_it(
         code = process.wait(HANG_SECONDS)
         assert process.stderr is not None
         said = process.stderr.read()
-        # A server that needs more than its second to end, on a busy machine, says what it cut off.
-        assert "Traceback" not in said or "timeout graceful shutdown exceeded" in said
+        assert "Traceback" not in said
         assert code in {"killed": (-9,), "terminated": (-15,), "ctrl-c twice": (0, 130)}.get(way, (0,))
         until(lambda: ended(started))
     assert not list(short_folder.iterdir())
+
+
+CUT_OFF = """\
+import asyncio, os, signal, types
+import uvicorn
+from fastapi import FastAPI
+from planner.web.server import PageServer
+
+page = FastAPI()
+page.state.close, page.state.sessions = (lambda: None), types.SimpleNamespace(stop=lambda: None)
+page.state.app = page.state  # the page, as the configuration has it
+
+@page.get("/")
+async def answer():
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(3600)
+
+async def ask(listener):
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    await reader.read()
+
+async def both():
+    listener = __import__("socket").create_server(("127.0.0.1", 0))
+    server = PageServer(uvicorn.Config(page, log_level="warning", timeout_graceful_shutdown=0))
+    await asyncio.gather(server.serve(sockets=[listener]), ask(listener))
+
+try:
+    asyncio.run(both())
+except KeyboardInterrupt:
+    pass
+"""
+
+
+def test_an_answer_that_ctrl_c_cuts_off_is_no_error() -> None:
+    """A server that cannot end its answers in time, as on a busy machine, prints no traceback."""
+    done = subprocess.run([sys.executable, "-c", CUT_OFF], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def until(holds: Callable[[], bool]) -> None:
