@@ -31,6 +31,7 @@ OUTSIDE = {
     "models/README.md": "project/models.md",
     "models/measurements/README.md": "project/measurements.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "benchmarks/history.md": "project/history.md",
     "benchmarks/measure/README.md": "project/measuring.md",
     "tests/README.md": "project/tests.md",
 }
