@@ -228,7 +228,7 @@ def _tasks(
         from planner.analysis.simulation.simulate_question import simulate
 
         runs = replays[0] or REPORT_RUNS
-        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
+        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1], before=before)
 
     return [
         ("frontier", "frontier", frontier),

@@ -126,9 +126,7 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
 class VariantSolver:
     """Solves scenarios; what one has in common with the one before is not computed again."""
 
-    def __init__(
-        self, library: Library, options: SolveOptions | None, before: PreparedScenario | None = None
-    ) -> None:
+    def __init__(self, library: Library, options: SolveOptions | None, before: PreparedScenario | None = None) -> None:
         self.library = library
         self.options = options
         self._before = before
@@ -330,8 +328,9 @@ def tornado(
     """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
     `settings` are applied first. `plan` is that of the scenario so changed where the caller has it: it is not solved
-    for again, nor is what was prepared `before`. Whole numbers are rounded outwards, so that they change. Without a plan there are no
-    bars. What is open is fixed as `solve` chose it. Raises ScenarioError for invalid settings and a share outside 0..1.
+    for again, and what was prepared `before` is not prepared again. Whole numbers are rounded outwards, so that they
+    change. Without a plan there are no bars. What is open is fixed as `solve` chose it. Raises ScenarioError for
+    invalid settings and a share outside 0..1.
 
     >>> "deadline" in [bar.what for bar in planner.tornado("quickstart").bars]
     True

@@ -89,7 +89,7 @@ class SearchScope:
     mean_markets: bool = False  # of those dollars, without the luck of the market
     mean_shares: bool = False  # fixed shares by their means, any between two bounds: for what is verified by solving
     # For one deadline; `places`: those a plan names, too; `needed`: those alone that several jobs may need; `names`: of
-    # each method, and among the methods that are allowed of each GPU and of each provider, as an explanation lists them.
+    # each method, and among allowed methods of each GPU and of each provider, as an explanation lists them.
     best_of: Literal["places", "methods", "frameworks", "all", "needed", "names"] = "places"
     alone: bool = False  # of one of several jobs what is best by itself, whatever jobs share
     below: float = math.inf  # for one deadline: candidates whose objective is no less than this are of no use
@@ -243,7 +243,7 @@ class _Best(_Search):
             self.able = self.able[(self.bounds < known)[self.able]]
 
     def _names(self) -> tuple[Flags, tuple[tuple[Integers, Floats], ...]]:
-        """Return which rows (n,) may be listed, and the GPU and the provider of each with the least value known of it."""
+        """Return which rows (n,) may be listed; then GPU and provider of each, and the least value known of them."""
         work = self.work
         is_allowed_recipe = [is_allowed(recipe, work.candidates.job) for recipe in work.candidates.recipes]
         listed = np.asarray(is_allowed_recipe, dtype=bool)[work.table.recipe]
@@ -344,7 +344,9 @@ class _Best(_Search):
 
     def kept_rows(self) -> list[int]:
         """Return the best rows of each method, and at each place; where limits are shared, all that were priced."""
-        room = KEPT_USD if self.best_of in ("places", "names") or self.work.target.waiting else 0.0  # else the best alone
+        room = (
+            KEPT_USD if self.best_of in ("places", "names") or self.work.target.waiting else 0.0
+        )  # else the best alone
 
         def kept(row: int, value: float) -> bool:
             place, method = self.place[row], self.method[row]

@@ -108,7 +108,7 @@ def curve(
             taken += [place for line, _ in lines for place in along(line)]
             shapes += _dots(branch, DOT_RADIUS if branch is main else SMALL_DOT, across, up)
     shapes += [
-        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 4, "accent", NONE, "knee")
+        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 4, "accent", NONE, "best value")
         for point in points
         if point.is_marked
     ]

@@ -63,11 +63,11 @@ def knee(found: Frontier) -> str:
     if found.knee is None:
         return ""
     point = found.points[found.knee]
-    return f"knee at {format_point(point)}{_mark_spot_only(point)}"
+    return f"best value: {format_point(point)}{_mark_spot_only(point)}"
 
 
 def _best_value(found: Frontier) -> str:
-    return knee(found).removeprefix("knee at ")
+    return knee(found).removeprefix("best value: ")
 
 
 def _mark_spot_only(point: Point) -> str:

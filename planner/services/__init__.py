@@ -12,6 +12,7 @@ from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
     from planner.services.audited_fleet import audit_services as audit_services
+    from planner.services.fleet_answer import fleet_risks as fleet_risks
     from planner.services.fleet_answer import render_fleet_answer as render_fleet_answer
     from planner.services.fleet_refusals import ServiceTrial as ServiceTrial
     from planner.services.fleet_text import both_headline as both_headline
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.services.audited_fleet": ("audit_services",),
-    "planner.services.fleet_answer": ("render_fleet_answer",),
+    "planner.services.fleet_answer": ("fleet_risks", "render_fleet_answer"),
     "planner.services.fleet_refusals": ("ServiceTrial",),
     "planner.services.fleet_text": ("both_headline", "fleet_headline", "render_services", "shared_lines"),
     "planner.services.frontier_together": ("frontier_of_jobs", "frontier_of_service"),

@@ -130,7 +130,7 @@ def test_a_picture_is_written_by_the_ending_of_its_name(
     if ending != "png":
         text = content.decode()
         assert "ends by (" in text and "expected cost" in text
-        assert by or "knee" in text or "RTX3090" in text
+        assert by or "best value" in text or "RTX3090" in text
         assert "small: " in text
 
 
@@ -203,7 +203,7 @@ def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marke
     ask(scenario, "--by", "gpu", "--plot", str(path))
     picture = path.read_text(encoding="utf-8")
     assert "frontier of all allowed" in picture
-    assert picture.count("<title>knee</title>") == 1
+    assert picture.count("<title>best value</title>") == 1
 
 
 @pytest.mark.long

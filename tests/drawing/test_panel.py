@@ -113,7 +113,7 @@ def test_curves_are_named_at_a_breakpoint_or_in_the_legend() -> None:
     scene = curve(main, runs, None, CAPTION, 510, branches, behind)
     shown = {text.text for text in scene.texts}
     assert {*names, "2 others", "frontier of all allowed"} <= shown
-    rings = [shape for shape in scene.shapes if isinstance(shape, Dot) and shape.note == "knee"]
+    rings = [shape for shape in scene.shapes if isinstance(shape, Dot) and shape.note == "best value"]
     assert len(rings) == 1  # those of the curves would stand on one another
     assert scene.height > curve(main, runs, None, CAPTION, 510).height
 

@@ -44,7 +44,7 @@ def _draw_frontier(ax: Any, found: Frontier) -> None:
             _draw_curve(ax, label, points, segments, f"C{number}")
     if found.knee is not None:
         knee = found.points[found.knee]
-        ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label="knee")
+        ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label="best value")
     ax.set_xlabel(_HOURS if found.confidence is None else f"{_HOURS} ({found.confidence:.0%})")
     ax.set_ylabel(_COST)
     if found.curves:

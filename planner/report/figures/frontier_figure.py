@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
-from planner.drawing.scene import SERIES, Caption, Scene
+from planner.drawing.scene import SERIES, Caption, Scene, roles_of
 from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
@@ -23,7 +23,7 @@ MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
-KNEE = "knee: "
+KNEE = "best value: "
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -100,7 +100,7 @@ def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
     chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
     branches = [
         _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
-        for role, each in zip(SERIES, chosen, strict=False)
+        for role, each in zip(roles_of([each.label for each in chosen]), chosen, strict=True)
     ]
     others = cheapest[len(SERIES) :]
     below = [_branch(each, "c6", "" if at else f"{len(others)} others", 0.7) for at, each in enumerate(others)]
