@@ -10,7 +10,7 @@ from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.scene import SERIES, Caption, Scene, roles_of
 from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
-from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
+from planner.report.frontier_text import BEST_VALUE, format_hours, format_notes, format_optimality, format_summary, knee
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
@@ -23,7 +23,7 @@ MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
-KNEE = "best value: "
+KNEE = f"{BEST_VALUE}: "
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -33,7 +33,7 @@ NEAR = 1e-9
 def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     """Return the frontier as a figure; `deadline` is that of the plan, if all of its jobs share one."""
     confidence = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
-    knee_text = f"{knee(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
+    knee_text = f"{knee(found).capitalize()}: {found.points[found.knee].knee}." if found.knee is not None else ""
     lead = f"{words.sanitise(format_summary(found))}. {knee_text}".strip()
     shown = select_points(found.points, MOST_ROWS) if len(found.points) > 2 else list(range(len(found.points)))
     rows = []
@@ -46,7 +46,8 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     hidden = len(found.points) - len(shown)
     every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
-    notes = [format_optimality(found), *format_notes(found)]
+    # The lead has the best value.
+    notes = [format_optimality(found), *(note for note in format_notes(found) if not note.startswith(BEST_VALUE))]
     notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
     return Figure(
         "frontier",
