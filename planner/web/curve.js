@@ -3,7 +3,7 @@ import { folded, draw, make, money, space, time } from "./draw.js";
 import { leastCost } from "./least_cost.js";
 import { byId, state } from "./state.js";
 
-export const curve = { found: null, steps: null, isFresh: false, hasDeadline: false, mark: null, plan: null, card: null };
+export const curve = { found: null, steps: null, of: null, isFresh: false, hasDeadline: false, mark: null, plan: null, card: null };
 export const slider = byId("within");
 export const places = Number(slider.max);
 const share = (value, low, high, log) => log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
@@ -102,7 +102,7 @@ export function showCurve(answer, moveTo) {
 }
 
 export function noCurve(text) {
-  curve.found = curve.steps = null; curve.isFresh = false; curve.card = curve.plan = null;
+  curve.found = curve.steps = curve.of = null; curve.isFresh = false; curve.card = curve.plan = null;
   byId("card").hidden = true;
   byId("curve").replaceChildren(); byId("curve-table").replaceChildren();
   byId("along").hidden = true;
