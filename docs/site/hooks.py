@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from mkdocs.structure.files import File
@@ -120,14 +120,27 @@ def _commands(command: click.Command, names: tuple[str, ...]) -> Iterator[tuple[
 
 
 def notebook_page() -> str:
-    """Return the shipped notebook as a page, without results: a reader gets those of the own installation."""
+    """Return the shipped notebook as a page, with the results of its cells."""
     cells = json.loads((ROOT / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells]
     parts = [
-        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```{_results(cell)}"
         for cell, text in zip(cells, texts, strict=True)
     ]
     return "\n\n".join([parts[0], f"[The notebook as a file]({Path(NOTEBOOK).name})", *parts[1:]]) + "\n"
+
+
+def _results(cell: dict[str, Any]) -> str:
+    """Return what a cell of the notebook shows: a picture or a table as it is, other text in a block."""
+    found = [pair for output in cell["outputs"] for pair in output["data"].items()]
+    shown = []
+    for form, text in found:
+        if form == "text/plain":
+            shown.append(f"```text\n{text}\n```")
+        else:  # a blank line would end the block of HTML
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith("<?xml")]
+            shown.append("\n".join(["<div>", *lines, "</div>"]))
+    return "".join(f"\n\n{one}" for one in shown)
 
 
 def physics_page() -> str:
