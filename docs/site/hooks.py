@@ -44,6 +44,11 @@ FILES = "files"
 """Folder of the site for other files of the repository that a page links to."""
 CALLABLE = "['!^_', '!^[A-Z0-9_]+$']"
 """Which names of a module of formulas are shown: neither private ones nor constants."""
+COPIES_COMMANDS = """\
+.highlight .gp, .highlight .go { user-select: none; }
+[data-md-copying] .gp, [data-md-copying] .go { display: none; }
+"""
+"""Style by which the button of a session copies its commands alone, without prompts and output."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)(?=[)#])")
 LABEL = re.compile(r"^```(\w+) +([^\s{].*)$", re.MULTILINE)
 """The name of a file after the language of a fenced block."""
@@ -57,6 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "reference/python.md", content=python_page()))
     files.append(File.generated(config, "reference/physics.md", content=physics_page()))
     files.append(File.generated(config, "notebook.md", content=notebook_page()))
+    files.append(File.generated(config, f"{FILES}/site.css", content=COPIES_COMMANDS))
     for linked in sorted({path for page in files.documentation_pages() for path in _other_files(page)}):
         files.append(File.generated(config, f"{FILES}/{linked}", abs_src_path=str(ROOT / linked)))
     return files
