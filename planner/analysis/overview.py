@@ -14,7 +14,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
 # The prices that the price book has of the machines of a plan, day by day.
@@ -114,14 +114,13 @@ def overview(
         asked: dict[str, Any] = {"options": options, "library": library, "wanted": wanted, "runs": runs, "seed": seed}
         found_of_choice = overview(fixed.scenario, fixed.definite, **asked)
         return found_of_choice.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines, "of_file": given})
-    # Once for the plan and all analyses of jobs: their candidates and policies take half of the time.
-    before = None if services_of(scenario) else prepare(scenario, library)
     if plan is None:
-        plan = solve_prepared(before, options) if before else solve(scenario, options, library)
+        serves = bool(services_of(scenario))
+        plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
     if not plan.planned:
         return Overview(plan=plan, of_file=given)
     replays = (runs, seed)
-    tasks = _tasks(scenario, plan, options, library, replays, before) if plan.jobs else []
+    tasks = _tasks(scenario, plan, options, library, replays) if plan.jobs else []
     tasks = [*tasks, *_service_tasks(scenario, plan, options, library, replays)] if plan.services else tasks
     found: dict[str, Any] = {}
     skipped: dict[Section, str] = {}
@@ -150,17 +149,11 @@ def _left_to_what_if(plan: Plan) -> str:
     return ""
 
 
-def _tornado(
-    scenario: Scenario,
-    plan: Plan,
-    options: SolveOptions,
-    library: Library | None,
-    before: PreparedScenario | None = None,
-) -> object:
+def _tornado(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> object:
     """Return the tornado around the plan of a scenario; its module is loaded late."""
     from planner.analysis.what_if_sweep import tornado
 
-    return tornado(scenario, options, library, plan=plan, before=before)
+    return tornado(scenario, options, library, plan=plan)
 
 
 def _choices(service: Service) -> int:
@@ -205,35 +198,30 @@ def _service_tasks(
 
 
 def _tasks(
-    scenario: Scenario,
-    plan: Plan,
-    options: SolveOptions,
-    library: Library | None,
-    replays: tuple[int | None, int],
-    before: PreparedScenario | None,
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int | None, int]
 ) -> list[_Task]:
     """Return the analyses: name, the field of their answer, and the call; their modules are loaded late."""
 
     def frontier() -> object:
         from planner.analysis.frontier.frontier_question import frontier as trace
 
-        return trace(scenario, options, library, before=before)
+        return trace(scenario, options, library)
 
     def reasons() -> object:
         from planner.analysis.explain.limit_sensitivity import explain
 
-        return explain(scenario, options=options, library=library, before=before)
+        return explain(scenario, options=options, library=library)
 
     def simulation() -> object:
         from planner.analysis.simulation.simulate_question import simulate
 
         runs = replays[0] or REPORT_RUNS
-        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1], before=before)
+        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
 
     return [
         ("frontier", "frontier", frontier),
         ("reasons", "explanation", reasons),
-        ("tornado", "tornado", lambda: _tornado(scenario, plan, options, library, before)),
+        ("tornado", "tornado", lambda: _tornado(scenario, plan, options, library)),
         ("simulation", "simulation", simulation),
         ("prices", "prices", lambda: price_series(scenario, plan)),
     ]

@@ -126,10 +126,10 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
 class VariantSolver:
     """Solves scenarios; what one has in common with the one before is not computed again."""
 
-    def __init__(self, library: Library, options: SolveOptions | None, before: PreparedScenario | None = None) -> None:
+    def __init__(self, library: Library, options: SolveOptions | None) -> None:
         self.library = library
         self.options = options
-        self._before = before
+        self._before: PreparedScenario | None = None
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
         """Return the plan that `solve` gives.
@@ -323,14 +323,12 @@ def tornado(
     by: float = DEFAULT_SHARE,
     settings: Settings = (),
     plan: Plan | None = None,
-    before: PreparedScenario | None = None,
 ) -> Tornado:
     """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
     `settings` are applied first. `plan` is that of the scenario so changed where the caller has it: it is not solved
-    for again, and what was prepared `before` is not prepared again. Whole numbers are rounded outwards, so that they
-    change. Without a plan there are no bars. What is open is fixed as `solve` chose it. Raises ScenarioError for
-    invalid settings and a share outside 0..1.
+    for again. Whole numbers are rounded outwards, so that they change. Without a plan there are no
+    bars. What is open is fixed as `solve` chose it. Raises ScenarioError for invalid settings and a share outside 0..1.
 
     >>> "deadline" in [bar.what for bar in planner.tornado("quickstart").bars]
     True
@@ -346,8 +344,7 @@ def tornado(
         if fixed.plan.jobs:
             found = tornado(fixed.scenario, options, library, by)
             return found.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
-    library = before.library if before else library or library_of([scenario])
-    solver = VariantSolver(library, options, before)
+    solver = VariantSolver(library or library_of([scenario]), options)
     plan = plan or solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
     if plan.planned:

@@ -51,7 +51,7 @@ NONE = "none"
 SERIES = tuple(role for role in PALETTE if role[0] == "c" and role[1:].isdigit())
 """Roles of series, in the order in which they are given out."""
 
-APART = 672
+FIRST_COLOUR = 672
 """Start of the sum by which names get their role: with it the eight GPUs that plans rent most differ."""
 
 
@@ -62,7 +62,7 @@ def roles_of(names: Sequence[str]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for name in names:
-        first = zlib.crc32(name.encode(), APART) % len(SERIES)
+        first = zlib.crc32(name.encode(), FIRST_COLOUR) % len(SERIES)
         order = [*SERIES[first:], *SERIES[:first]]
         found.append(next((role for role in order if role not in found), order[0]))
     return tuple(found)

@@ -273,11 +273,7 @@ def _cost_with(plan: ResolvedPlan, offers: tuple[Offer, ...]) -> float | None:
 
 
 def explain(
-    scenario: Question,
-    why_not: str | None = None,
-    options: SolveOptions | None = None,
-    library: Library | None = None,
-    before: PreparedScenario | None = None,
+    scenario: Question, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
 ) -> Explanation:
     """Explain why the plan of a scenario is as it is, or why there is none.
 
@@ -290,8 +286,6 @@ def explain(
         The solver and its limits.
     library
         Cards and coefficients; the shipped ones if None.
-    before
-        What `prepare` returned of a scenario like this one: what both have in common is not computed again.
 
     Raises
     ------
@@ -320,7 +314,7 @@ def explain(
             parse_query(why_not, scenario, library or read_library(()))
         found = _explain_choice(open_choices.fix_choice(scenario, options, library), why_not, options, library)
         return found.model_copy(update={"seconds": perf_counter() - started})
-    prepared = prepare(scenario, library, before)
+    prepared = prepare(scenario, library)
     if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})
     prepared = without_demand(prepared)

@@ -64,7 +64,6 @@ def frontier(
     library: Library | None = None,
     by: GroupBy | None = None,
     points: int = DEFAULT_POINTS,
-    before: PreparedScenario | None = None,
 ) -> Frontier:
     """Return the cost for every deadline: every breakpoint with its plan, none dominated.
 
@@ -73,8 +72,7 @@ def frontier(
     together, in turn where they may take turns, for up to `points` deadlines. `by` adds one curve per method, GPU or
     provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
-    status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed. What a
-    scenario prepared `before` has in common with this one is not computed again.
+    status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed.
     """
     scenario = as_scenario(scenario)
     _check_curves(by)
@@ -86,7 +84,7 @@ def frontier(
     if open_jobs(scenario):
         found = _of_choices(scenario, library, options, again)
         return found or _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
-    prepared = prepare(scenario, library, before, with_policies=False)
+    prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
     prepared = without_demand(prepared)

@@ -68,7 +68,6 @@ def simulate(
     options: SolveOptions | None = None,
     library: Library | None = None,
     progress: ProgressCallback | None = None,
-    before: PreparedScenario | None = None,
     **arguments: Unpack[SimulationArguments],
 ) -> Simulation:
     """Replay the plan of a scenario on many markets and at many speeds.
@@ -80,8 +79,6 @@ def simulate(
         jobs are simulated too, as `simulate_service` does.
     progress
         Receives the finished runs and all runs, of all jobs.
-    before
-        What `prepare` returned of a scenario like this one: what both have in common is not computed again.
     **arguments
         `traces`: files or folders of recorded markets (`planner.spot.market.trace_formats`); windows of them, evenly
         spread over all moments and at most `runs`, replace markets drawn from the plan's own.
@@ -121,7 +118,7 @@ def simulate(
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
         found = run(fixed.scenario, fixed.definite)
         return found.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines})
-    prepared = prepare(scenario, library, before)
+    prepared = prepare(scenario, library)
     if plan is None:
         plan = solve_prepared(prepared, options)
     else:
