@@ -223,7 +223,8 @@ class _Best(_Search):
         self.of_method, self.of_place = np.full(len(self.names), most), np.full(count, most)
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
-        self.is_listed, self.of_names = self._names() if self.best_of == "names" else (np.empty(0, dtype=bool), ())
+        nothing: tuple[Flags, tuple[tuple[Integers, Floats], ...]] = (np.empty(0, dtype=bool), ())
+        self.is_listed, self.of_names = self._names() if self.best_of == "names" else nothing
         self.next_best = self._runner_up()
         self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
         self.of_both = np.full(self.tried.shape, np.inf)
