@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.report.figures.plan_figures import Figure
     from planner.report.html.report_page import Group
+    from planner.report.risks import Risk
     from planner.results.chosen_model import LossFrontier
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
@@ -163,8 +164,8 @@ class Subject:
         """Return all that there is to say of a plan, as `solve --details` prints it."""
         raise lacking(self, "text")
 
-    def headline(self, plan: Plan) -> str:
-        """Return a plan in one sentence, without its name."""
+    def risks(self, plan: Plan) -> list[Risk]:
+        """Return what of a plan would change the decision, of jobs too, the greatest first."""
         raise lacking(self, "text")
 
     def replays(self, found: Simulation) -> list[str]:

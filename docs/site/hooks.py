@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from mkdocs.structure.files import File
@@ -31,6 +31,7 @@ OUTSIDE = {
     "models/README.md": "project/models.md",
     "models/measurements/README.md": "project/measurements.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "benchmarks/history.md": "project/history.md",
     "benchmarks/measure/README.md": "project/measuring.md",
     "tests/README.md": "project/tests.md",
 }
@@ -43,6 +44,11 @@ FILES = "files"
 """Folder of the site for other files of the repository that a page links to."""
 CALLABLE = "['!^_', '!^[A-Z0-9_]+$']"
 """Which names of a module of formulas are shown: neither private ones nor constants."""
+COPIES_COMMANDS = """\
+.highlight .gp, .highlight .go { user-select: none; }
+[data-md-copying] .gp, [data-md-copying] .go { display: none; }
+"""
+"""Style by which the button of a session copies its commands alone, without prompts and output."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)(?=[)#])")
 LABEL = re.compile(r"^```(\w+) +([^\s{].*)$", re.MULTILINE)
 """The name of a file after the language of a fenced block."""
@@ -56,6 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "reference/python.md", content=python_page()))
     files.append(File.generated(config, "reference/physics.md", content=physics_page()))
     files.append(File.generated(config, "notebook.md", content=notebook_page()))
+    files.append(File.generated(config, f"{FILES}/site.css", content=COPIES_COMMANDS))
     for linked in sorted({path for page in files.documentation_pages() for path in _other_files(page)}):
         files.append(File.generated(config, f"{FILES}/{linked}", abs_src_path=str(ROOT / linked)))
     return files
@@ -119,14 +126,27 @@ def _commands(command: click.Command, names: tuple[str, ...]) -> Iterator[tuple[
 
 
 def notebook_page() -> str:
-    """Return the shipped notebook as a page, without results: a reader gets those of the own installation."""
+    """Return the shipped notebook as a page, with the results of its cells."""
     cells = json.loads((ROOT / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells]
     parts = [
-        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```{_results(cell)}"
         for cell, text in zip(cells, texts, strict=True)
     ]
     return "\n\n".join([parts[0], f"[The notebook as a file]({Path(NOTEBOOK).name})", *parts[1:]]) + "\n"
+
+
+def _results(cell: dict[str, Any]) -> str:
+    """Return what a cell of the notebook shows: a picture or a table as it is, other text in a block."""
+    found = [pair for output in cell["outputs"] for pair in output["data"].items()]
+    shown = []
+    for form, text in found:
+        if form == "text/plain":
+            shown.append(f"```text\n{text}\n```")
+        else:  # a blank line would end the block of HTML
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith("<?xml")]
+            shown.append("\n".join(["<div>", *lines, "</div>"]))
+    return "".join(f"\n\n{one}" for one in shown)
 
 
 def physics_page() -> str:

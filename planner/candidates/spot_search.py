@@ -20,6 +20,7 @@ from planner.candidates.spot_candidates import (
     rows_of,
 )
 from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
+from planner.configurations.recipe import is_allowed
 from planner.records import record
 from planner.spot.policy.policy_cache import Span
 from planner.spot.policy.switching_policy import LeastCost
@@ -87,8 +88,9 @@ class SearchScope:
     least_late: bool = False  # of those dollars, the least at the confidence of the budget alone
     mean_markets: bool = False  # of those dollars, without the luck of the market
     mean_shares: bool = False  # fixed shares by their means, any between two bounds: for what is verified by solving
-    # For one deadline; `places`: those a plan names, too; `needed`: those alone that several jobs may need.
-    best_of: Literal["places", "methods", "frameworks", "all", "needed"] = "places"
+    # For one deadline; `places`: those a plan names, too; `needed`: those alone that several jobs may need; `names`: of
+    # each method, and among allowed methods of each GPU and of each provider, as an explanation lists them.
+    best_of: Literal["places", "methods", "frameworks", "all", "needed", "names"] = "places"
     alone: bool = False  # of one of several jobs what is best by itself, whatever jobs share
     below: float = math.inf  # for one deadline: candidates whose objective is no less than this are of no use
 
@@ -99,6 +101,7 @@ BEST, BEST_OF_METHODS = SearchScope(best_of="all", alone=True), SearchScope(best
 BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks", alone=True)
 NEEDED_BY_JOBS = SearchScope(best_of="needed")
 MEAN_SHARES = SearchScope(mean_shares=True)
+BEST_OF_NAMES = SearchScope(every_place=True, best_of="names")
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True, mean_markets=True)
 """The policy of the best candidate alone, of that of each method or framework, those that several jobs may need, and
 what the best candidate costs."""
@@ -220,6 +223,8 @@ class _Best(_Search):
         self.of_method, self.of_place = np.full(len(self.names), most), np.full(count, most)
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
+        nothing: tuple[Flags, tuple[tuple[Integers, Floats], ...]] = (np.empty(0, dtype=bool), ())
+        self.is_listed, self.of_names = self._names() if self.best_of == "names" else nothing
         self.next_best = self._runner_up()
         self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
         self.of_both = np.full(self.tried.shape, np.inf)
@@ -234,7 +239,22 @@ class _Best(_Search):
             known = self.of_method[self.method]
             if self.best_of == "places":
                 known = np.maximum(known, np.minimum(self.next_best, self.of_place[self.place]))
+            for names, least in self.of_names:
+                known = np.where(self.is_listed, np.maximum(known, least[names] + KEPT_USD), known)
             self.able = self.able[(self.bounds < known)[self.able]]
+
+    def _names(self) -> tuple[Flags, tuple[tuple[Integers, Floats], ...]]:
+        """Return which rows (n,) may be listed; then GPU and provider of each, and the least value known of them."""
+        work = self.work
+        is_allowed_recipe = [is_allowed(recipe, work.candidates.job) for recipe in work.candidates.recipes]
+        listed = np.asarray(is_allowed_recipe, dtype=bool)[work.table.recipe]
+        found = []
+        for of_offers in (work.market.gpus, [offer.provider for offer in work.market.offers]):
+            known, code = distinct_names(list(of_offers))
+            names, least = code[work.table.offer], np.full(len(known), np.inf)
+            np.minimum.at(least, names[listed], self.on_demand[listed])
+            found.append((names, least))
+        return listed, tuple(found)
 
     def _sizes(self) -> list[Integers]:
         """Return the rank (n,) of each row by GPUs, and by what else jobs share at one time; zeros where nothing is."""
@@ -279,6 +299,10 @@ class _Best(_Search):
             most = 1 if self.every_place else MAX_TRIED_PER_METHOD
             enough = (self.tried[place, method] >= most) & may_be_enough
             matters |= (bound < np.minimum(self.next_best, self.of_place[place])) & ~enough
+        if self.best_of == "names":
+            untried = self.is_listed[rows] & ((self.tried[place, method] < 1) | (not may_be_enough))
+            for names, least in self.of_names:
+                matters |= (bound < least[names[rows]] + KEPT_USD) & untried
         if self.work.target.shared:
             matters |= bound < self._least_within(rows)
         return matters
@@ -300,6 +324,8 @@ class _Best(_Search):
             self.tried[place, method] += 1
             self.of_method[method] = min(self.of_method[method], value)
             self.of_place[place] = min(self.of_place[place], value)
+            for names, least in self.of_names if self.best_of == "names" and self.is_listed[row] else ():
+                least[names[row]] = min(least[names[row]], value)
             self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
                 size = tuple(int(size[row]) for size in self.size)
@@ -319,7 +345,9 @@ class _Best(_Search):
 
     def kept_rows(self) -> list[int]:
         """Return the best rows of each method, and at each place; where limits are shared, all that were priced."""
-        room = KEPT_USD if self.best_of == "places" or self.work.target.waiting else 0.0  # else the best alone
+        room = (
+            KEPT_USD if self.best_of in ("places", "names") or self.work.target.waiting else 0.0
+        )  # else the best alone
 
         def kept(row: int, value: float) -> bool:
             place, method = self.place[row], self.method[row]
@@ -327,6 +355,8 @@ class _Best(_Search):
             # Of a place that is named, any method may be asked for: some may be excluded.
             is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.next_best
             is_named &= self.best_of == "places"
+            if self.best_of == "names" and self.is_listed[row]:
+                is_named = any(value <= least[names[row]] + KEPT_USD for names, least in self.of_names)
             return np.isfinite(value) and (is_best or is_named or self._may_be_needed(row, value))
 
         return [row for row, value in self.values.items() if kept(row, value)]

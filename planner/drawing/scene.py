@@ -6,6 +6,7 @@ Lengths are CSS pixels from the upper left corner. Colours are roles, so that a 
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -49,6 +50,24 @@ NONE = "none"
 """The role of what is not painted."""
 SERIES = tuple(role for role in PALETTE if role[0] == "c" and role[1:].isdigit())
 """Roles of series, in the order in which they are given out."""
+
+FIRST_COLOUR = 672
+"""Start of the sum by which names get their role: with it the eight GPUs that plans rent most differ."""
+
+
+def roles_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the role of each name, distinct up to `len(SERIES)` names; a name has the same one on every picture.
+
+    Where another name of the picture has it already, it is the next that is free.
+    """
+    found: list[str] = []
+    for name in names:
+        first = zlib.crc32(name.encode(), FIRST_COLOUR) % len(SERIES)
+        order = [*SERIES[first:], *SERIES[:first]]
+        found.append(next((role for role in order if role not in found), order[0]))
+    return tuple(found)
+
+
 HEAT = tuple(role for role in PALETTE if role[0] == "h" and role[1:].isdigit())
 """Roles of a scale, the least first."""
 DEEP, PALE = ("soft", *HEAT[:3]), ("c4", "c5", "c6", HEAT[3])

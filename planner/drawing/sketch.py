@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from planner.drawing.bars import Stack, stacked
 from planner.drawing.curve import Breakpoint, Run, curve
 from planner.drawing.lanes import Lane, Stretch, lanes
-from planner.drawing.scene import SERIES, Caption, Scene, framed, to_svg
+from planner.drawing.scene import SERIES, Caption, Scene, framed, roles_of, to_svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +85,8 @@ def timetable_sketch(jobs: Sequence[Placed]) -> str:
     if not jobs:
         return ""
     machines = {job.name: f"{job.gpus} x {job.gpu}, {job.provider}" for job in jobs}
-    places = list(dict.fromkeys(machines.values()))
-    roles = {name: SERIES[index % len(SERIES)] for index, name in enumerate(places)}
+    cards = {machines[job.name]: job.gpu for job in jobs}
+    roles = dict(zip(cards, roles_of(list(cards.values())), strict=True))
     ordered = sorted(jobs, key=lambda job: (job.start_at_hours, job.name))
     rows = []
     for job in ordered[:MOST_ROWS_SKETCHED]:

@@ -34,7 +34,7 @@ MAX_MEMORY_CONFIDENCE = 0.99
 DEFAULT_MEMORY_CONFIDENCE = 0.85
 """Probability to fit where a job states none: a choice, the highest at which both measured shares are below 8 %.
 
-7.6 % of the published runs out of memory are said to fit, and 6.5 % of those that ran not to (docs/accuracy.md,
+7.6 % of the published runs out of memory are said to fit, and 6.5 % of those that ran not to (docs/margins.md,
 What a confidence of memory costs). The 8 % are a target, and costs decide nothing between 0.8 and 0.9. A start that
 fails costs its minutes of rent and a smaller micro-batch, some 8 % of a bill; a false rejection the next GPU, some
 20 %: both are judgement. From 0.95 to 0.9 that is 1.2 % saved for 0.05 x 8 % = 0.4 % risked, from 0.9 to 0.85 0.3 % for

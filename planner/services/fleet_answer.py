@@ -26,7 +26,7 @@ MOST_KINDS_NAMED = 2
 def render_fleet_answer(plan: Plan) -> str:
     """Return the answer of a plan with services, with or without jobs next to them, without a final newline."""
     alone = plan.services[0] if len(plan.services) == 1 and not plan.jobs else None
-    lines = [_first_line(plan, alone), *risk_lines(_risks(plan)), ""]
+    lines = [_first_line(plan, alone), *risk_lines(fleet_risks(plan)), ""]
     if alone is not None:
         ways = ways_of(alone)
         lines += [*_way_lines(ways), ""] if len(ways) > 1 else []
@@ -108,7 +108,7 @@ def _latency(service: Service) -> str:
 # Risks.
 
 
-def _risks(plan: Plan) -> list[Risk]:
+def fleet_risks(plan: Plan) -> list[Risk]:
     """Return what of jobs and services would change the decision, the greatest first."""
     several = len(plan.services) > 1 or bool(plan.jobs)
     found = risks_of_jobs(plan) if plan.jobs else []

@@ -228,13 +228,6 @@ def both_headline(plan: Plan) -> str:
     return f"{text}; {starts}" if starts else text
 
 
-def plan_headline(plan: Plan) -> str:
-    """Return the first line of a plan of services without names, or of what jobs and services cost."""
-    if plan.jobs:
-        return both_headline(plan)
-    return "; ".join(fleet_headline(service).partition(": ")[2] for service in plan.services)
-
-
 def _assumed(service: Service) -> list[str]:
     """Return what the scenario does not say and the plan rests on most."""
     return words.lines_below_first(service.assumed)

@@ -10,7 +10,7 @@ from planner import generation
 from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Scene, headed, joined
+from planner.drawing.scene import SERIES, Caption, Scene, headed, joined, roles_of
 from planner.report import words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
@@ -128,7 +128,8 @@ def _kinds(fleet: Fleet) -> list[Trace]:
     hours = range(len(fleet.load))
     ordered = sorted(fleet.by_dollars[: len(SERIES)], key=lambda kind: kind.market == "spot")
     rest = fleet.by_dollars[len(SERIES) :]
-    groups = [(words.sanitise(describe_kind(kind)), role, [kind]) for kind, role in zip(ordered, SERIES, strict=False)]
+    roles = roles_of([kind.gpu for kind in ordered])
+    groups = [(words.sanitise(describe_kind(kind)), role, [kind]) for kind, role in zip(ordered, roles, strict=True)]
     groups += [(f"{len(rest)} more kinds", "muted", list(rest))] if rest else []
     base = [0.0 for _ in hours]
     traces = []

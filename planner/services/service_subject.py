@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.report.figures.plan_figures import Figure
     from planner.report.html.report_page import Group
+    from planner.report.risks import Risk
     from planner.results.frontier import Frontier, GroupBy
     from planner.results.report_data import Overview, Section
     from planner.results.service_results import KindBasis
@@ -190,11 +191,11 @@ class Services(Subject):
 
         return render_services(plan)
 
-    def headline(self, plan: Plan) -> str:
-        """Return the fleets, or what jobs and services cost."""
-        from planner.services.fleet_text import plan_headline
+    def risks(self, plan: Plan) -> list[Risk]:
+        """Return what of jobs and services would change the decision."""
+        from planner.services.fleet_answer import fleet_risks
 
-        return plan_headline(plan)
+        return fleet_risks(plan)
 
     def replays(self, found: Simulation) -> list[str]:
         """Return what was simulated of the services next to jobs."""

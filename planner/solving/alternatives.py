@@ -13,7 +13,7 @@ from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import MANAGED, Market
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST, BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.chosen import build_inputs, describe_break_even
 from planner.errors import ScenarioError
@@ -339,9 +339,7 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
     prepared, market = plan.prepared, plan.prepared.market
     candidates, limits = prepared.candidates[job], prepared.scenario.limits
     objective = CandidateObjective.of(prepared.scenario)
-    screened = screen(
-        candidates, market, limits, prepared.library, False, objective.waiting_usd, SearchScope(every_place=True)
-    )
+    screened = screen(candidates, market, limits, prepared.library, False, objective.waiting_usd, BEST_OF_NAMES)
     table = screened.table
     budget_usd, within_shared = _remaining_limits(plan, job, table)
     value, share = replace(objective, budget_usd=budget_usd).best(table)

@@ -55,12 +55,26 @@ async function solve() {
   if (!curve.isFresh) later("frontier", 0, trace);
 }
 
+// Back to the plan that is shown, without solving for it again.
 function stop() {
+  const shown = state.shown;
   stopAll(); endClock();
-  byId("state").textContent = "Stopped.";
-  if (state.shown) move(state.shown.values);
   document.body.classList.remove("stale");
-  if (!state.shown) banner("Stopped before there was a plan.");
+  if (!shown) { byId("state").textContent = "Stopped."; banner("Stopped before there was a plan."); return; }
+  if (state.past.length && isSame(state.past.at(-1), shown.values)) state.past.pop();
+  state.values = shown.values;
+  lastEdit.key = "";
+  showFields(state.values, "");
+  byId("undo").disabled = !state.past.length;
+  byId("reset").disabled = !Object.keys(state.values).length;
+  writeAddress(false);
+  banner(""); refuseFields([]);
+  showPlan(shown.answer, 0);
+  byId("state").textContent = "Stopped: this is the plan before the change.";
+  if (!curve.of || !isSame(curve.of, withoutAxis(shown.values))) { later("frontier", 0, trace); return; }
+  curve.isFresh = true;
+  document.body.classList.remove("late");
+  markNow();
 }
 
 async function trace(isAsked) {
@@ -80,7 +94,7 @@ async function trace(isAsked) {
       const answer = await ask("frontier", { values: state.values, width: width(), ...(points ? { points } : {}) });
       if (!answer || !isSame(wanted, withoutAxis(state.values))) return;
       if (answer.empty) noCurve("There is " + answer.empty + ".");
-      else { if (answer.steps) showSteps(answer, move); else showCurve(answer, moveTo); markNow(); }
+      else { curve.of = wanted; if (answer.steps) showSteps(answer, move); else showCurve(answer, moveTo); markNow(); }
       drawn = answer;
       if (!answer.steps || answer.whole) break;
       byId("curve-lead").textContent = answer.figure.lead + " More points are being computed …";

@@ -3,7 +3,7 @@ import { folded, draw, make, money, space, time } from "./draw.js";
 import { leastCost } from "./least_cost.js";
 import { byId, state } from "./state.js";
 
-export const curve = { found: null, steps: null, isFresh: false, hasDeadline: false, mark: null, plan: null, card: null };
+export const curve = { found: null, steps: null, of: null, isFresh: false, hasDeadline: false, mark: null, plan: null, card: null };
 export const slider = byId("within");
 export const places = Number(slider.max);
 const share = (value, low, high, log) => log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
@@ -26,6 +26,17 @@ export function marker(svg, d) {
     e.setAttribute("x", px + (isLeft ? -11 : 11)); e.setAttribute("y", py);
     e.setAttribute("text-anchor", isLeft ? "end" : "start");
   };
+  // Names of points below the two names that move give way: no text crosses another one.
+  const drawn = [...svg.querySelectorAll("text")];
+  const clear = () => {
+    if (!svg.isConnected) return;
+    const moving = [lineName, planName].filter((e) => e.isConnected && e.getAttribute("visibility") !== "hidden").map((e) => e.getBBox());
+    const crosses = (a) => moving.some((b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height);
+    for (const e of drawn) {
+      const box = e.getBBox(), isInside = box.x >= d.x0 - 1 && box.y + box.height < Math.max(d.y0, d.y1);
+      if (isInside) e.setAttribute("visibility", crosses(box) ? "hidden" : "visible");
+    }
+  };
   const y = (u) => d.y0 + share(u, d.u0, d.u1, d.ulog) * (d.y1 - d.y0);
   const x = (h) => d.x0 + Math.min(1, Math.max(0, share(h, d.h0, d.h1, d.hlog))) * (d.x1 - d.x0);
   return {
@@ -37,12 +48,14 @@ export function marker(svg, d) {
       if (name) put(lineName, x(at), Math.min(d.y0, d.y1) + 12, name);
       ring.setAttribute("visibility", u === undefined ? "hidden" : "visible");
       if (u !== undefined) { ring.setAttribute("cx", x(h)); ring.setAttribute("cy", y(u)); }
+      clear();
     },
     plan: (h, u, name) => {
       for (const one of [plan, planName]) one.setAttribute("visibility", h === null || u === null ? "hidden" : "visible");
       if (h === null || u === null) return;
       plan.setAttribute("cx", x(h)); plan.setAttribute("cy", y(u));
       put(planName, x(h), y(u) + 20, name);
+      clear();
     },
     top: (h, u) => ({ left: x(h), top: y(u) }),
   };
@@ -89,7 +102,7 @@ export function showCurve(answer, moveTo) {
 }
 
 export function noCurve(text) {
-  curve.found = curve.steps = null; curve.isFresh = false; curve.card = curve.plan = null;
+  curve.found = curve.steps = curve.of = null; curve.isFresh = false; curve.card = curve.plan = null;
   byId("card").hidden = true;
   byId("curve").replaceChildren(); byId("curve-table").replaceChildren();
   byId("along").hidden = true;

@@ -7,7 +7,7 @@ export function table(caption, header, rows, isPlain) {
   const region = make("div", undefined, "scroll"), t = make("table");
   region.tabIndex = 0; region.setAttribute("role", "region"); region.setAttribute("aria-label", caption);
   const head = make("thead"), first = make("tr"), body = make("tbody");
-  for (const cell of header) { const th = make("th", cell); th.scope = "col"; first.append(th); }
+  for (const cell of header) { const one = make(cell ? "th" : "td", cell); if (cell) one.scope = "col"; first.append(one); }
   head.append(first);
   for (const cells of rows) {
     const row = make("tr");

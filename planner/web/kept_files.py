@@ -8,23 +8,26 @@ import json
 import shlex
 import zipfile
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import open_choices
 from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
-from planner.documents.overrides import override
+from planner.documents.overrides import override, replace_value
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import printable
 from planner.exports.export import checklist, choose_job, export_all
 from planner.exports.facts import Wishes
 from planner.exports.folder_check import LIST, folder_list
 from planner.exports.machine_names import part_folders
-from planner.loading.scenario_file import fill_names
+from planner.loading.name_resolution import texts_at
+from planner.loading.scenario_file import fill_names, read_inventory, shipped_inventory
 from planner.records import record
 from planner.report.html.report_page import render_page
 from planner.results.plan import Plan, plan_text
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.offer import offer_data
+from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.subjects import jobs_of_plan, planner_of
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
@@ -139,17 +142,42 @@ class OpenedScenario:
     def changed_file(
         self, settings: Sequence[str], configs: Mapping[str, str], names: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return the text of the scenario with settings applied, in the keys and the order of its own file."""
+        """Return the text of the scenario with settings applied, in the keys and the order of its own file.
+
+        It needs no other file: what its inventories and tables held is in it.
+        """
         data, _, _ = override(fill_names(dict(self.document), self.file), (*self.settings, *settings))
-        text = yaml_text(data)
+        text = yaml_text(self._with_tables(self._with_offers(data)))
         lines = [f"# {self.scenario.name}, with what was changed on the page of planner app"]
         for key, path in configs.items():
             if path in text:
                 text = text.replace(path, names[key])
                 lines.append(f"# put the file {names[key]} next to this one")
-        if any(
-            isinstance(entry, str) and entry.endswith((".yaml", ".yml", ".csv"))
-            for entry in data.get("inventory") or ()
-        ):
-            lines.append(f"# its inventory files are named relative to {self.file}: keep this file in the same folder")
         return {"text": "\n".join([*map(printable, lines), text]), "changes": json.dumps(list(settings))}
+
+    def _with_offers(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the data with the offers of inventory files and of the price book in place of their names."""
+        named = data.get("inventory") or []
+        names = named if isinstance(named, list) else [named]
+        shipped = [name for name in names if shipped_inventory(name) is not None]
+        if len(shipped) == len(names):
+            return data
+        known = [offer for name in shipped for offer in read_inventory(name, Path(), [])]
+        scenario = self.scenario
+        read = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
+        offers = [*(offer_data(offer) for offer in read if offer not in known), *(data.get("offers") or [])]
+        kept = {"inventory": shipped} if shipped else {}
+        return (
+            {key: value for key, value in data.items() if key not in ("inventory", "offers")}
+            | kept
+            | {"offers": offers}
+        )
+
+    def _with_tables(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the data with tables of lengths and of load in place of the names of their files."""
+        read = scenario_data(self.scenario)["jobs"]
+        for part, key in (("work", "lengths"), ("load", "lengths"), ("load", "profile")):
+            for path, text in list(texts_at(data, ("jobs", "*", part, key))):
+                if text.lower().endswith(".csv"):
+                    data = replace_value(data, path, read[path[1]][part][key])
+        return data

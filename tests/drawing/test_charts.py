@@ -25,6 +25,7 @@ from planner.drawing.scene import (
     clip,
     framed,
     overlaps,
+    roles_of,
     text_width,
     to_svg,
     wrap,
@@ -52,6 +53,15 @@ def test_ticks_lie_on_the_axis(low: float, ratio: float, most: int) -> None:
     ticks = axis.ticks(most)
     assert all(axis.low * (1 - 1e-9) <= tick <= axis.high * (1 + 1e-9) for tick in ticks)
     assert len(ticks) <= most + 2
+
+
+def test_a_name_has_one_colour_on_every_picture() -> None:
+    """Alone, first or last: a GPU keeps its role, and no two of a picture share one while there are enough."""
+    common = ["H100-80GB", "A100-80GB", "H200", "B200", "RTX4090", "A5000", "L40S", "RTX3090"]
+    alone = {name: roles_of([name])[0] for name in common}
+    assert len(set(alone.values())) == len(common)
+    assert roles_of(common[::-1]) == tuple(alone[name] for name in common[::-1])
+    assert len(set(roles_of(["A5000", "A5000", "A4500", "A4000"]))) == 4
 
 
 def test_text_is_measured_and_cut() -> None:

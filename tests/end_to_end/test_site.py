@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import planner
-from tests.helpers.documents import DOCUMENTS
+from tests.helpers.browser import chromium
+from tests.helpers.documents import DOCUMENTS, blocks
 from tests.helpers.frozen_data import ROOT
 
 pytestmark = pytest.mark.ecosystem
@@ -86,6 +87,16 @@ def _broken(site: Path, pages: dict[Path, _Parts]) -> Iterator[str]:
                 yield f"{page.relative_to(site)}: {link}"
             elif target.fragment and path in pages and target.fragment not in pages[path].anchors:
                 yield f"{page.relative_to(site)}: {link}: no such place"
+
+
+def test_a_session_copies_its_command_alone(site: Path) -> None:
+    """What the button of a block copies runs in a shell: no prompt, no output."""
+    for browser in chromium():
+        page = browser.new_page()
+        page.goto((site / "index.html").as_uri())
+        copied = page.evaluate("""() => { const code = document.querySelector('pre code');
+          code.setAttribute('data-md-copying', ''); return code.innerText; }""")
+        assert copied.strip() == blocks("docs/index.md", "console")[0].sessions[0][0]
 
 
 def test_nothing_is_loaded_from_another_host(site: Path) -> None:

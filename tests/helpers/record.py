@@ -5,6 +5,7 @@
     python -m tests.helpers.record equations          the table in docs/equations.md
     python -m tests.helpers.record pictures           the pictures of the documents, docs/**/*.svg, and of the page
     python -m tests.helpers.record costs              tests/data/costs.json
+    python -m tests.helpers.record notebook           the outputs in docs/notebook.ipynb
 
 Read the difference (`git diff`) before it is committed: a figure that changed needs a reason.
 """
@@ -12,10 +13,13 @@ Read the difference (`git diff`) before it is committed: a figure that changed n
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -94,6 +98,45 @@ def record_equations() -> None:
     (ROOT / TABLE).write_text(with_equations(read_document(TABLE)), encoding="utf-8")
 
 
+NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+SECONDS = 3000
+"""For one cell."""
+SHOWN = ("image/svg+xml", "text/html", "text/plain")
+"""Forms of a result, the one that a notebook shows first."""
+
+
+def executed_notebook(folder: Path) -> Any:
+    """Return the notebook after a run in a fresh kernel and an empty folder; skips without its packages.
+
+    Of each result the form that is shown is kept: a picture as text would repeat the picture.
+    """
+    nbclient = pytest.importorskip("nbclient", reason="pip install '.[site]'")
+    nbformat = pytest.importorskip("nbformat", reason="pip install '.[site]'")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with mock.patch.dict(os.environ, {"PYTHONPATH": path}):
+        nbclient.NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(folder)}}).execute()
+    for cell in notebook.cells:
+        cell.metadata = {}
+        for output in cell.get("outputs", ()):
+            kept = next(form for form in SHOWN if form in output.data)
+            output.data = {kept: output.data[kept]}
+    return notebook
+
+
+def record_notebook() -> None:
+    """Run the notebook and write its results into it."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = executed_notebook(Path(folder))
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    for cell, ran in zip(cells["cells"], notebook.cells, strict=True):
+        if cell["cell_type"] == "code":
+            cell["execution_count"] = ran.execution_count
+            cell["outputs"] = [dict(output) for output in ran.outputs]
+    NOTEBOOK.write_text(json.dumps(cells, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def record_costs() -> None:
     """Solve every shipped scenario on frozen prices and write cost, hours and machines."""
     COSTS.write_text(json.dumps(recorded_costs(), indent=2) + "\n", encoding="utf-8")
@@ -103,6 +146,7 @@ def main(arguments: Sequence[str]) -> int:
     """Record what is named, or everything."""
     what, *names = arguments or ("everything",)
     actions = {"equations": record_equations, "pictures": record_pictures, "costs": record_costs}
+    actions["notebook"] = record_notebook
     if what not in ("everything", "sessions", *actions) or set(names) - set(DOCUMENTS):
         print(__doc__, file=sys.stderr)
         return 2

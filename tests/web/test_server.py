@@ -18,7 +18,7 @@ from click.testing import CliRunner
 pytest.importorskip("fastapi", reason="needs the extra web")
 
 from planner.cli import main
-from planner.loading.scenario_file import parse_scenario
+from planner.loading.scenario_file import load_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
 from planner.web.server import MOST_BODY, App
@@ -156,6 +156,35 @@ def test_files_to_download_are_those_of_the_commands(page: Page, folder: Path) -
     assert found.cost is not None and found.cost.expected == plan["usd"]
     report = page.post("file", values=values, file="report").json()["text"]
     assert report.startswith("<!doctype html>") and len(report.encode()) < 300_000
+
+
+def test_the_scenario_to_download_needs_no_other_file(tmp_path: Path) -> None:
+    """Offers of a list next to the scenario, lengths and load of tables: the file solves alone in another folder."""
+    prices = {"currency": "USD", "date": "2026-11-01", "terms": {"mine": {"fees": {"egress_usd_per_gb": 0.1}}}}
+    offers = [{"provider": "mine", "gpu": "L40S", "gpus": 1, "usd_per_hour": 0.9, "stock": 3}]
+    written = tmp_path / "written"
+    written.mkdir()
+    (written / "mine.yaml").write_text(json.dumps(prices | {"offers": offers}), encoding="utf-8")
+    (written / "lengths.csv").write_text("tokens,count\n900,2000\n1500,500\n", encoding="utf-8")
+    work = {"lengths": "lengths.csv", "epochs": 2}
+    job = {
+        "name": "a",
+        "architecture": "llama-3.1-8b",
+        "work": work,
+        "deadline": "200h",
+        "techniques": {"method": "lora"},
+    }
+    asked = {"schema": 2, "name": "calm", "inventory": ["mine.yaml", "market"], "jobs": [job], "objective": "cost"}
+    scenario = opened(written, {**asked, "limits": {"gpus": {"allow": ["L40S"]}}})
+    made = scenario.changed_file(["jobs.0.deadline=100h"], {}, {})["text"]
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "mine.yaml").write_text(made, encoding="utf-8")
+    alone = load_scenario(tmp_path / "alone" / "mine.yaml").scenario
+    assert "inventory: [market]" in made or "inventory:\n- market" in made or "inventory:\n  - market" in made
+    by_label = [sorted(one.offers, key=lambda offer: offer.model_dump_json()) for one in (alone, scenario.scenario)]
+    assert by_label[0] == by_label[1]
+    (now,), (before,) = alone.jobs, scenario.scenario.jobs
+    assert now.work == before.work and (now.deadline_hours, before.deadline_hours) == (100, 200)
 
 
 def test_the_files_that_run_the_plan_are_those_of_export(page: Page, folder: Path) -> None:

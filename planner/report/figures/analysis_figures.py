@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 from planner.drawing.bars import Ranged, Swing, ranged, swings
@@ -37,8 +38,19 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
         rows = _options(job.frameworks, functools.partial(_is_method, _framework_of(job)))
         figures += _compared(f"framework-{len(figures)}", f"{'Engine' if job.inference else 'Framework'}{of_job}", rows)
         if explanation is None:
-            figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _options(job.next_best, lambda _: False))
+            figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _with_plan(job))
     return figures
+
+
+def _with_plan(job: Assignment) -> Rows:
+    """Return the runners-up of a job with the plan among them, by rising cost."""
+    name = words.sanitise(f"{job.gpu} at {job.provider}")
+    machines = words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}")
+    took, cost = words.hours(job.hours.expected), words.usd(job.cost_usd)
+    bar = Ranged(name, job.cost_usd, f"{cost}, likely {took}", is_chosen=True)
+    rows = _options(job.next_best, lambda _: False)
+    mine = (bar, (name, machines, took, cost, "chosen"))
+    return sorted([mine, *rows], key=lambda row: row[0].value or math.inf) if rows else rows
 
 
 def _is_method(label: str, option: Option) -> bool:
@@ -117,10 +129,13 @@ def _compared(key: str, title: str, rows: Rows) -> list[Figure]:
     bars = [bar for bar, _ in rows if bar.value > 0][:MOST_BARS]
     if not bars:
         return []
+    chosen = [bar for bar in bars if bar.is_chosen]
     allowed = [bar for bar in bars if bar.label[-1:] != ")"] or bars
+    named = f"the plan has {chosen[0].label}, {chosen[0].words}" if chosen else ""
     cheapest = min(allowed, key=lambda bar: bar.value)
+    least = f"the cheapest is {cheapest.label}, {cheapest.words}" if not cheapest.is_chosen else ""
     what = title if title.startswith("GPU") else title[0].lower() + title[1:]
-    lead = f"Least cost by {what}; the cheapest is {cheapest.label}, {cheapest.words}"
+    lead = "; ".join(text for text in (f"Least cost by {what}", named, least) if text)
     draw = functools.partial(ranged, bars, Caption(title, lead))
     return [Figure(key, title, f"{lead}.", draw, Table(HEADER, tuple(row for _, row in rows)))]
 

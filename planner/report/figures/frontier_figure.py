@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
-from planner.drawing.scene import SERIES, Caption, Scene
+from planner.drawing.scene import SERIES, Caption, Scene, roles_of
 from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import (
@@ -53,7 +53,8 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     hidden = len(found.points) - len(shown)
     every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
-    notes = [format_optimality(found), *format_notes(found)]
+    # The lead has the best value.
+    notes = [format_optimality(found), *(note for note in format_notes(found) if not note.startswith(BEST_VALUE))]
     notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
     return Figure(
         "frontier",
@@ -107,7 +108,7 @@ def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
     chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
     branches = [
         _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
-        for role, each in zip(SERIES, chosen, strict=False)
+        for role, each in zip(roles_of([each.label for each in chosen]), chosen, strict=True)
     ]
     others = cheapest[len(SERIES) :]
     below = [_branch(each, "c6", "" if at else f"{len(others)} others", 0.7) for at, each in enumerate(others)]

@@ -22,7 +22,7 @@ from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
 from planner.report.frontier_text import best_value
 from planner.report.frontier_text import format_summary as frontier_summary
-from planner.report.plan_text import render
+from planner.report.plan_answer import render_answer
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.chosen_model import LossFrontier
@@ -266,7 +266,7 @@ def _plan_scene(plan: Plan) -> Scene | None:
         parts += subject.plan_scenes(plan)
     if not parts:
         return None
-    title = _first_line(render, plan)
+    title = _first_line(render_answer, plan)
     return joined([[part] for part in parts], title, "; ".join(part.description for part in parts))
 
 

@@ -9,7 +9,8 @@ from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
-from planner.report.risks import risks_of
+from planner.report.plan_answer import render_answer
+from planner.report.risks import risks_of, risks_of_jobs
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
 from planner.results.report_data import Overview
@@ -26,28 +27,23 @@ MOST_BLOCKS = 12
 
 
 def headline(plan: Plan) -> str:
-    """Return the plan in one sentence: what to rent, for how long, for how much."""
-    if (subject := shown_by(plan)) is not None:
-        return subject.headline(plan)
-    if not plan.jobs or plan.cost is None or plan.hours is None:
+    """Return the plan in one sentence, that of the text: what to rent, for how much, by when."""
+    if not plan.planned:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    cost, proof = words.usd(plan.cost.expected), plan_sections.format_optimality(plan)
-    figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"
-    if len(plan.jobs) > 1:
-        return f"{len(plan.jobs)} jobs, {figures}"
-    job = plan.jobs[0]
-    return f"{plan_sections.format_place(job)}, {plan_sections.format_market(job.spot_share, job.tier)}, {figures}"
+    with words.unwrapped():
+        first = render_answer(plan).partition("\n")[0]
+    return first.removeprefix(f"{words.sanitise(plan.scenario)}: ")
 
 
 def warnings(plan: Plan) -> list[str]:
-    """Return what the plan leaves out, and which figure is a guess: it stands right below the headline."""
-    cut = [plan_sections.cut_text(cut) for cut in plan.cut]
-    priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
-    named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
-    if plan.only_job is not None:
-        return [words.sanitise(risk.text) for risk in risks_of(plan, plan.only_job)]
-    others = plan_sections.outlay_text(plan), plan_sections.assumed_market_text(plan)
-    return [words.sanitise(text) for text in (*cut, *named, *filter(None, others))]
+    """Return what would change the decision, every line that the text has or counts; right below the headline."""
+    if (subject := shown_by(plan)) is not None:
+        risks = subject.risks(plan)
+    elif plan.only_job is not None:
+        risks = risks_of(plan, plan.only_job)
+    else:
+        risks = risks_of_jobs(plan)
+    return [words.sanitise(risk.text) for risk in risks]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:

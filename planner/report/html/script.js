@@ -49,6 +49,7 @@
     const x = (h) => n("x0") + share(h, n("h0"), n("h1"), d.hlog === "1") * (n("x1") - n("x0"));
     const y = (u) => n("y0") + share(u, n("u0"), n("u1"), d.ulog === "1") * (n("y1") - n("y0"));
     line.setAttribute("y1", n("y0")); line.setAttribute("y2", n("y1"));
+    svg.insertBefore(line, svg.querySelector(":scope > text"));  // behind names, which it would cross
     ring.setAttribute("r", 6); near.setAttribute("r", 8); near.setAttribute("visibility", "hidden");
     const put = (e, h, u) => { e.setAttribute("cx", x(h)); e.setAttribute("cy", y(u)); };
     return { svg, x, n, line, near, put, show(hours, u) {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.analysis.explain.limit_sensitivity import LEAST_DOLLARS_NOTE, explain
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
 from planner.report.plan_text import render
 from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
@@ -204,6 +204,17 @@ def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective:
                 assert one.cost_usd == pytest.approx(cost(alone), abs=0.006)
             else:
                 assert alone.hours is not None and one.hours == pytest.approx(alone.hours.expected, rel=0.02)
+
+
+@pytest.mark.slow
+def test_an_excluded_method_hides_no_alternative_on_spot() -> None:
+    """The best of a provider is that of the allowed methods, on spot too, where an excluded one would cost less."""
+    scenario = read_scenario("quickstart", ["limits.providers.allow=[azure, nebius, runpod-community]", "solve.ties=0"])
+    found = explain(scenario, options=OPTIONS)
+    (azure,) = (one for one in found.alternatives if (one.by, one.name) == ("provider", "azure"))
+    alone = solve(change_scenario(scenario, ["limits.providers.allow=[azure]"]), OPTIONS)
+    assert azure.allowed and alone.cost is not None
+    assert azure.cost_usd == pytest.approx(alone.cost.expected, rel=0.01)  # curves are as close
 
 
 def test_an_alternative_within_the_spread_is_no_real_difference() -> None:
