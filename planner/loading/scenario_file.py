@@ -299,11 +299,16 @@ def change_scenario(scenario: Scenario, set_: Settings) -> Scenario:
 
 
 def load_document(
-    document: Document, folder: Path, set_: Sequence[str], options: Mapping[KeyPath, str] | None = None
+    document: Document,
+    folder: Path,
+    set_: Sequence[str],
+    options: Mapping[KeyPath, str] | None = None,
+    knows_gpus: bool = True,
 ) -> LoadedScenario:
     """Return the scenario of a document with the sources of its values; raises like `read_scenario`.
 
-    `options` are the command-line options that wrote values of the document, by place.
+    `options` are the command-line options that wrote values of the document, by place. Without `knows_gpus` its offers
+    may have GPUs that are in no file of the package.
     """
     if document.data.keys() >= PLAN_KEYS:
         fix = "give the scenario that it was solved from; planner simulate SCENARIO --plan FILE replays a plan"
@@ -321,7 +326,8 @@ def load_document(
     before = len(faults)
     found = _inventories(data.get("inventory"), folder, source, faults)
     from_files = tuple(offer for _, offers in found for offer in offers)
-    scenario = _validate(data, folder, source, from_files, faults, is_complete=len(faults) == before)
+    is_complete = len(faults) == before
+    scenario = _validate(data, folder, source, from_files, faults, is_complete=is_complete, knows_gpus=knows_gpus)
     # Without faults all offers of a file are read, in its order.
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
@@ -362,6 +368,7 @@ def _validate(
     from_files: tuple[Offer, ...],
     faults: list[Fault],
     is_complete: bool = True,
+    knows_gpus: bool = True,
 ) -> Scenario:
     """Return the scenario of plain data; raises every fault together, including those found before.
 
@@ -378,7 +385,8 @@ def _validate(
     written = data.get("offers")
     if isinstance(written, list):
         written = _drop_partial_offers(written, bool(from_files), source, faults)
-        inline = validate_offers(resolve_offer_names(written, gpus, source, faults, of_scenario=True), source, faults)
+        named = resolve_offer_names(written, gpus, source, faults, of_scenario=True, knows_gpus=knows_gpus)
+        inline = validate_offers(named, source, faults)
         data = {**data, "offers": []}  # validated above
         is_complete = is_complete and len(inline) == len(written)
     offers = mark_price_lag(offers_by_clock(from_files, data.get("now")) + inline)
