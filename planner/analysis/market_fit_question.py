@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from math import exp
 from pathlib import Path
@@ -69,7 +70,12 @@ def market_fit(
     >>> round(planner.market_fit("zone.csv").share_of_hours, 2)
     0.8
     """
-    paths = [traces] if isinstance(traces, (str, Path)) or is_frame(traces) else list(traces)
+    several = isinstance(traces, Iterable) and not (isinstance(traces, (str, Path)) or is_frame(traces))
+    paths = list(traces) if several else [traces]
+    if strange := [type(one).__name__ for one in paths if not (isinstance(one, (str, Path)) or is_frame(one))]:
+        raise InputError(
+            [Fault(FIT_COMMAND, 0, "", f"is no trace: {strange[0]}", "give files, folders or data frames")]
+        )
     if not paths:
         raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,10 @@ def plain_rows(rows: Any) -> list[dict[str, Any]]:
     A column of whole numbers in which one is missing has fractions in pandas; they are whole numbers again here.
     """
     faults: list[Fault] = []
-    plain = _plain(rows if hasattr(rows, "columns") else list(rows), ("rows",), faults)
+    listed = rows if hasattr(rows, "columns") else list(rows) if isinstance(rows, Iterable) else [rows]
+    plain = _plain(listed, ("rows",), faults)
+    if not all(isinstance(row, dict) for row in plain):
+        faults.append(Fault(FILE, 0, "rows", "are no rows of keys and values", "give a data frame, or mappings"))
     raise_faults(faults, ScenarioError)
     return [{key: _whole(cell) for key, cell in row.items() if not _is_missing(cell)} for row in plain]
 
