@@ -142,8 +142,8 @@ def _check_kinds(arguments: Mapping[str, Any], typed: Mapping[str, tuple[str, ..
 def in_python_words(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a public function whose faults name arguments; it is pickled by the name that the package has for it."""
     given = inspect.signature(function)
-    each = {name: _kinds_of(one.annotation) for name, one in given.parameters.items()}
-    typed = {name: kinds for name, kinds in each.items() if kinds is not None}
+    named = [one for one in given.parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    typed = {one.name: kinds for one in named if (kinds := _kinds_of(one.annotation)) is not None}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -258,7 +258,7 @@ def test_an_argument_of_a_wrong_kind_is_a_fault_with_its_name(name: str) -> None
     """Before anything is computed, whatever else is missing; and never an error of the code inside."""
     function = getattr(planner, name)
     for key, parameter in inspect.signature(function).parameters.items():
-        if _kinds_of(parameter.annotation) is not None:
+        if parameter.kind not in ANY_KEYS and _kinds_of(parameter.annotation) is not None:
             with pytest.raises(InputError) as raised:
                 function(**{key: Strange()})
             assert str(raised.value).startswith(f"{key}: is no ") and "Strange; give " in str(raised.value)
