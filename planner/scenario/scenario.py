@@ -254,8 +254,8 @@ class Scenario(_ScenarioBase):
         """Return the scenario of a mapping in the form of a file, as `planner.build_scenario` does.
 
         >>> job = {"architecture": "mistral-7b", "work": {"tokens": 10e6}}
-        >>> planner.Scenario.build({"jobs": [job]}, limits={"gpus": {"forbid": "H100"}}).limits.gpus.forbid
-        ('H100-80GB', 'H100-SXM-64GB')
+        >>> planner.Scenario.build({"jobs": [job]}, limits={"gpus": {"forbid": "a100-80g"}}).limits.gpus.forbid
+        ('A100-80GB',)
         """
         made: Scenario = import_module("planner").build_scenario(data, **keys)
         return made
