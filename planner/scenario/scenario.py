@@ -272,7 +272,10 @@ class Scenario(_ScenarioBase):
         made: Scenario = import_module("planner.loading.scenario_file").parse_scenario(text, folder)
         return made
 
-    from_json = from_yaml
+    @classmethod
+    def from_json(cls, text: str, folder: str | Path = ".") -> Scenario:
+        """Return the scenario of JSON that `to_json` wrote, as `from_yaml` does."""
+        return cls.from_yaml(text, folder)
 
     def to_yaml(self) -> str:
         """Return the text of a file that `from_yaml` and `planner.read_scenario` read; inventory files stay named.
