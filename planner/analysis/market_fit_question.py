@@ -70,8 +70,9 @@ def market_fit(
     >>> round(planner.market_fit("zone.csv").share_of_hours, 2)
     0.8
     """
-    several = isinstance(traces, Iterable) and not (isinstance(traces, (str, Path)) or is_frame(traces))
-    paths = list(traces) if several else [traces]
+    paths: list[Any] = [traces]
+    if isinstance(traces, Iterable) and not isinstance(traces, (str, Path)) and not is_frame(traces):
+        paths = list(traces)
     if strange := [type(one).__name__ for one in paths if not (isinstance(one, (str, Path)) or is_frame(one))]:
         raise InputError(
             [Fault(FIT_COMMAND, 0, "", f"is no trace: {strange[0]}", "give files, folders or data frames")]
