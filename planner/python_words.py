@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -70,24 +71,79 @@ def translated(error: InputError) -> InputError:
     return error if tuple(faults) == error.faults else type(error)(faults)
 
 
-_KINDS = {"options": "SolveOptions", "library": "Library"}
-"""Arguments that functions have in common, and the class of each in the package."""
+_OF_CLASS = {"SolveOptions", "Library", "Plan", "Scenario", "Architecture", "Result"}
+"""Classes of the package that arguments have."""
+_WORDS = {
+    "str": "text",
+    "Path": "path",
+    "int": "number",
+    "float": "number",
+    "bool": "truth value",
+    "Sequence[str]": "list of texts",
+    "Callable": "function",
+    "ProgressCallback": "function",
+    "Executor": "executor",
+}
+"""What is said of a kind of argument that is no class of the package."""
 
 
-def _check_kinds(arguments: Mapping[str, Any], typed: list[tuple[str, str]]) -> None:
-    """Raise InputError for an argument that is no object of its class."""
-    for name, kind in typed:
-        value = arguments.get(name)
-        if value is not None and not isinstance(value, getattr(import_module("planner"), kind)):
-            what = f"is no {kind}: {type(value).__name__}"
-            raise InputError([Fault(name, 0, "", what, f"give planner.{kind}")])
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "__float__") and not isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    """Return whether a value is a text or a path, or several."""
+    each = [*value] if hasattr(value, "__iter__") and not hasattr(value, "keys") else [value]
+    return all(isinstance(one, (str, os.PathLike)) for one in each)
+
+
+_IS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "Path": lambda value: isinstance(value, os.PathLike),
+    "int": _is_number,
+    "float": _is_number,
+    "bool": lambda value: isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"),  # of numpy, too
+    "None": lambda value: value is None,
+    "Sequence[str]": _are_texts,
+    "Callable": callable,
+    "ProgressCallback": callable,
+    "Executor": lambda value: hasattr(value, "submit"),
+}
+"""Whether a value is of a kind that annotations name."""
+
+
+def _kinds_of(annotation: Any) -> tuple[str, ...] | None:
+    """Return the kinds that an annotation allows, None where values are looked at by the function itself.
+
+    >>> _kinds_of("int | str | None"), _kinds_of("Settings")
+    (('int', 'str', 'None'), None)
+    """
+    pieces = re.sub(r"^Callable\[.*\](?= \| None$|$)", "Callable", str(annotation)).split(" | ")
+    return tuple(pieces) if all(piece in _IS or piece in _OF_CLASS for piece in pieces) else None
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    return isinstance(value, getattr(import_module("planner"), kind)) if kind in _OF_CLASS else _IS[kind](value)
+
+
+def _check_kinds(arguments: Mapping[str, Any], typed: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise InputError for an argument that is of none of its kinds."""
+    for name, value in arguments.items():
+        kinds = typed.get(name)
+        if kinds is None or any(_is_of(value, kind) for kind in kinds):
+            continue
+        wanted = [kind for kind in kinds if kind != "None"]
+        gives = dict.fromkeys(_WORDS.get(kind, f"planner.{kind}") for kind in wanted)
+        what = f"is no {_WORDS.get(wanted[0], wanted[0])}: {type(value).__name__}"
+        raise InputError([Fault(name, 0, "", what, f"give {' or '.join(gives)}")])
 
 
 @functools.cache
 def in_python_words(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a public function whose faults name arguments; it is pickled by the name that the package has for it."""
     given = inspect.signature(function)
-    typed = [(name, kind) for name, kind in _KINDS.items() if name in given.parameters]
+    named = [one for one in given.parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    typed = {one.name: kinds for one in named if (kinds := _kinds_of(one.annotation)) is not None}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from math import exp
 from pathlib import Path
@@ -46,6 +47,20 @@ LONG_FIRST_SHARE = 0.1
 """Share of the hours before the first change above which a note says so."""
 
 
+def _listed(traces: Any) -> list[Any]:
+    """Return the files, folders and data frames that are given; raises InputError for anything else."""
+    paths: list[Any] = [traces]
+    if isinstance(traces, Iterable) and not isinstance(traces, (str, Path)) and not is_frame(traces):
+        paths = list(traces)
+    if strange := [type(one).__name__ for one in paths if not (isinstance(one, (str, Path)) or is_frame(one))]:
+        raise InputError(
+            [Fault(FIT_COMMAND, 0, "", f"is no trace: {strange[0]}", "give files, folders or data frames")]
+        )
+    if not paths:
+        raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
+    return paths
+
+
 def market_fit(
     traces: str | Path | Sequence[str | Path | Any] | Any,
     instances: int = 1,
@@ -69,9 +84,7 @@ def market_fit(
     >>> round(planner.market_fit("zone.csv").share_of_hours, 2)
     0.8
     """
-    paths = [traces] if isinstance(traces, (str, Path)) or is_frame(traces) else list(traces)
-    if not paths:
-        raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
+    paths = _listed(traces)
     if instances < 1:
         what = f"{instances} is not a number of machines"
         raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])

@@ -60,7 +60,10 @@ def as_settings(settings: Settings) -> tuple[str, ...]:
     if not isinstance(settings, Iterable):
         fix = "give PATH=VALUE, several, or a mapping from path to value"
         raise InputError([Fault("settings", 0, "", f"are no settings: {type(settings).__name__}", fix)])
-    return tuple(settings)
+    found = tuple(settings)
+    if strange := [type(one).__name__ for one in found if not isinstance(one, str)]:
+        raise InputError([Fault("settings", 0, "", f"are no texts: {strange[0]}", "give PATH=VALUE in each")])
+    return found
 
 
 def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], dict[KeyPath, str], list[Fault]]:

@@ -30,7 +30,7 @@ from planner.errors import InputError, format_value
 from planner.units import HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pydantic._internal._model_construction import ModelMetaclass
 else:
@@ -45,10 +45,12 @@ class _MadeByHand(ModelMetaclass):
     """
 
     model_error: type[InputError]
+    made_by_hand: Callable[[dict[str, Any]], Any]
 
     def __call__(cls, *args: Any, **keys: Any) -> Any:
         try:
-            return super().__call__(*args, **keys)
+            made = cls.made_by_hand(keys)
+            return super().__call__(*args, **keys) if made is None else made
         except ValidationError as error:
             raise cls.model_error(faults_of_call(error, cls, keys)) from None
 
@@ -57,6 +59,11 @@ class StrictModel(BaseModel, metaclass=_MadeByHand):
     """A frozen model without coercion, unknown keys, nan and infinity."""
 
     model_error: ClassVar[type[InputError]] = InputError
+
+    @classmethod
+    def made_by_hand(cls, keys: dict[str, Any]) -> Any:
+        """Return what the class makes of its arguments by a way of its own; None where it has none."""
+        del keys
 
     # Built when the first value is read: many files lack most parts.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
@@ -104,7 +111,12 @@ MAX_HOURS = 1e6
 
 
 def parse_hours(value: Any) -> float:
-    """Return the hours of `90m`, `36h`, `2d` or `1d12h` (w, d, h, m, s); a number without a unit is an error."""
+    """Return the hours of `90m`, `36h`, `2d` or `1d12h` (w, d, h, m, s); a number without a unit is an error.
+
+    A program may give a `timedelta`.
+    """
+    if isinstance(value, datetime.timedelta):
+        value = f"{value.total_seconds():.15g}s"
     if not isinstance(value, str):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         raise validation_error(
@@ -165,8 +177,10 @@ def read_amount(value: Any) -> Any:
 
 
 def parse_date(value: Any) -> datetime.date:
-    """Return the date of `2024-05-31`."""
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+    """Return the date of `2024-05-31`, or of a moment."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    if isinstance(value, datetime.date):
         return value
     try:
         return datetime.date.fromisoformat(value)

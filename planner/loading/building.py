@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,21 @@ def build_scenario(
     if not isinstance(data, Mapping | None):
         fix = "give a mapping; read_scenario reads a file or a shipped name"
         raise ScenarioError([Fault(FILE, 0, "", f"is no mapping: {type(data).__name__}", fix)])
+    document = _document_of({**(data or {}), **keys}, FILE)
+    return load_document(document, Path(folder), as_settings(set_)).scenario
+
+
+def scenario_of_keys(keys: Mapping[str, Any]) -> Scenario:
+    """Return the scenario of the arguments of its class: as `build_scenario`, but GPUs need not be known yet."""
+    return load_document(_document_of({"name": FILE, **keys}, "Scenario"), Path(), (), knows_gpus=False).scenario
+
+
+def _document_of(data: Mapping[str, Any], file: str) -> Document:
+    """Return a mapping as the content of a file; what no file can hold is a fault."""
     faults: list[Fault] = []
-    plain = _with_kept_models(_plain({**(data or {}), **keys}, (), faults), faults)
-    raise_faults(faults, ScenarioError)
-    return load_document(Document(FILE, plain, Marks(0)), Path(folder), as_settings(set_)).scenario
+    plain = _with_kept_models(_plain(data, (), faults), faults)
+    raise_faults([fault._replace(file=file) for fault in faults], ScenarioError)
+    return Document(file, plain, Marks(0))
 
 
 def _with_kept_models(data: dict[str, Any], faults: list[Fault]) -> dict[str, Any]:
@@ -126,7 +137,10 @@ def plain_rows(rows: Any) -> list[dict[str, Any]]:
     A column of whole numbers in which one is missing has fractions in pandas; they are whole numbers again here.
     """
     faults: list[Fault] = []
-    plain = _plain(rows if hasattr(rows, "columns") else list(rows), ("rows",), faults)
+    listed = rows if hasattr(rows, "columns") else list(rows) if isinstance(rows, Iterable) else [rows]
+    plain = _plain(listed, ("rows",), faults)
+    if not all(isinstance(row, dict) for row in plain):
+        faults.append(Fault(FILE, 0, "rows", "are no rows of keys and values", "give a data frame, or mappings"))
     raise_faults(faults, ScenarioError)
     return [{key: _whole(cell) for key, cell in row.items() if not _is_missing(cell)} for row in plain]
 

@@ -210,16 +210,25 @@ def _check_peak(
 
 
 def resolve_offer_names(
-    offers: Any, names: CardNames, source: Source, faults: list[Fault], *, of_scenario: bool = False
+    offers: Any,
+    names: CardNames,
+    source: Source,
+    faults: list[Fault],
+    *,
+    of_scenario: bool = False,
+    knows_gpus: bool = True,
 ) -> Any:
     """Return a list of offers under the key `offers` with GPU aliases resolved.
 
     Architectures of a managed service are resolved too. A price list may name more than there are cards of: those are
-    kept, and no job can ask for them. In the scenario that asks, such a name is a fault.
+    kept, and no job can ask for them. In the scenario that asks, such a name is a fault; without `knows_gpus` a GPU
+    is none.
     """
     data: Any = {"offers": offers}
     slices_of = cache(partial(_slices_of, names))  # a few cards are those of hundreds of offers
     for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
+        if not knows_gpus and names.canonical(wanted) is None:
+            continue
         data = _resolved_gpu(data, path, wanted, names, source, faults)
         offer = data["offers"][path[1]]
         if offer["gpu"] in names.names and isinstance(offer.get("gpus"), int):

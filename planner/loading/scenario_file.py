@@ -286,11 +286,16 @@ def change_scenario(scenario: Scenario, set_: Settings) -> Scenario:
 
 
 def load_document(
-    document: Document, folder: Path, set_: Sequence[str], options: Mapping[KeyPath, str] | None = None
+    document: Document,
+    folder: Path,
+    set_: Sequence[str],
+    options: Mapping[KeyPath, str] | None = None,
+    knows_gpus: bool = True,
 ) -> LoadedScenario:
     """Return the scenario of a document with the sources of its values; raises like `read_scenario`.
 
-    `options` are the command-line options that wrote values of the document, by place.
+    `options` are the command-line options that wrote values of the document, by place. Without `knows_gpus` its offers
+    may have GPUs that are in no file of the package.
     """
     if document.data.keys() >= PLAN_KEYS:
         fix = "give the scenario that it was solved from; planner simulate SCENARIO --plan FILE replays a plan"
@@ -307,7 +312,8 @@ def load_document(
         data = {**data, "inventory": [MARKET]}
     before = len(faults)
     from_files = _inventories(data.get("inventory"), folder, source, faults)
-    scenario = _validate(data, folder, source, from_files, faults, is_complete=len(faults) == before)
+    is_complete = len(faults) == before
+    scenario = _validate(data, folder, source, from_files, faults, is_complete=is_complete, knows_gpus=knows_gpus)
     return LoadedScenario(scenario, source)
 
 
@@ -345,6 +351,7 @@ def _validate(
     from_files: tuple[Offer, ...],
     faults: list[Fault],
     is_complete: bool = True,
+    knows_gpus: bool = True,
 ) -> Scenario:
     """Return the scenario of plain data; raises every fault together, including those found before.
 
@@ -361,7 +368,8 @@ def _validate(
     written = data.get("offers")
     if isinstance(written, list):
         written = _drop_partial_offers(written, bool(from_files), source, faults)
-        inline = validate_offers(resolve_offer_names(written, gpus, source, faults, of_scenario=True), source, faults)
+        named = resolve_offer_names(written, gpus, source, faults, of_scenario=True, knows_gpus=knows_gpus)
+        inline = validate_offers(named, source, faults)
         data = {**data, "offers": []}  # validated above
         is_complete = is_complete and len(inline) == len(written)
     offers = mark_price_lag(offers_by_clock(from_files, data.get("now")) + inline)

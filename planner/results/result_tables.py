@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from planner.documents.quantities import parse_hours, read_amount
-from planner.errors import MissingExtraError
+from planner.errors import Fault, InputError, MissingExtraError
 from planner.results.plan_parts import Infeasible, Part, Spread, dollars, html_table
 
 if TYPE_CHECKING:
@@ -102,6 +102,33 @@ class Result(Part):
         # By the name of the package: texts are made above results, and an import would close a circle.
         shown: str = import_module("planner").text(self)
         return shown
+
+    def to_json(self) -> str:
+        """Return the result as JSON, which `from_json` reads.
+
+        >>> found = planner.estimate("mistral-7b", "L40S")
+        >>> planner.Estimate.from_json(found.to_json()) == found
+        True
+        """
+        return self.model_dump_json(by_alias=True, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the result that `to_json` wrote; a plan of an earlier version is read by `planner.read_plan`.
+
+        Raises
+        ------
+        InputError
+            For a text that is no such result.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            faults = [
+                Fault(cls.__name__, 0, ".".join(map(str, one["loc"])), one["msg"].lower(), "give what to_json wrote")
+                for one in error.errors(include_url=False)
+            ]
+            raise InputError(faults) from None
 
     def __repr__(self) -> str:
         first = str(self).partition("\n")[0]

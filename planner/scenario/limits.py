@@ -273,6 +273,13 @@ class Limits(StrictModel):
             return None
         return self.typical_stock.of(offer)
 
+    @property
+    def names(self) -> set[tuple[str, str]]:
+        """What the lists and quotas name, each with its key."""
+        rules = {"gpus": self.gpus, "providers": self.providers, "regions": self.regions}
+        listed = {(key, name) for key, rule in rules.items() for name in (*(rule.allow or ()), *rule.forbid)}
+        return listed | {("quota", name) for name in self.quota}
+
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""
         return (

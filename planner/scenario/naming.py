@@ -275,34 +275,6 @@ def resolve_offered(
     return {**data, **changes} if changes else data
 
 
-def with_gpus(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a scenario with the GPUs of offers and observed runs by their names.
-
-    One that is unknown keeps its name: a library of one's own may have it.
-    """
-    cards = CardNames("gpus")
-    changes = {key: _with_gpu(rows, cards) for key in ("offers", "offers_inline") if (rows := data.get(key))}
-    jobs = data.get("jobs")
-    if isinstance(jobs, (list, tuple)):
-        runs = [(job, _get(job, "measured")) for job in jobs]
-        named = [_with(job, {"measured": _with_gpu(rows, cards)}) if rows else job for job, rows in runs]
-        if any(named_job is not job for named_job, job in zip(named, jobs, strict=True)):
-            changes["jobs"] = named
-    changes = {key: value for key, value in changes.items() if value is not data[key]}
-    return {**data, **changes} if changes else data
-
-
-def _with_gpu(rows: Any, cards: CardNames) -> Any:
-    """Return rows that have a GPU with its name; the same rows where each has it."""
-    if not isinstance(rows, (list, tuple)):
-        return rows
-    written = {word for row in rows if isinstance(word := _get(row, "gpu"), str)}
-    names = {word: name for word in written - cards.own if (name := cards.canonical(word)) is not None}
-    if not names:
-        return rows
-    return [_with(row, {"gpu": names.get(gpu, gpu)}) if (gpu := _get(row, "gpu")) else row for row in rows]
-
-
 def _get(data: Any, key: str) -> Any:
     """Return the value of a key of a mapping, or of a field of a model; None where there is none."""
     return (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 from collections import Counter
+from importlib import import_module
 from operator import itemgetter
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
+    ModelWrapValidatorHandler,
     Tag,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -21,6 +24,7 @@ from pydantic import (
 
 from planner.documents.quantities import (
     Currency,
+    Date,
     NotNegative,
     Positive,
     Price,
@@ -32,19 +36,24 @@ from planner.documents.quantities import (
     validation_error,
     zone_of,
 )
+from planner.documents.strict_yaml import KeyPath, yaml_text
 from planner.documents.validation import find_name, name_fix
-from planner.errors import ScenarioError, format_value
+from planner.errors import Fault, ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon
-from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
+from planner.scenario.naming import OfferedNames, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 
 class ValueOfTime(StrictModel):
@@ -127,6 +136,8 @@ def split_trials(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 def _now(value: Any) -> Any:
     """Return the text of a point in time; else raise a fault."""
+    if isinstance(value, datetime.datetime):
+        value = value.isoformat(" ", "minutes")
     parse_instant(value)
     return value
 
@@ -197,6 +208,11 @@ NO_TRAINING_OFFER = (
 )
 
 
+def _refuse(place: KeyPath, what: str, fix: str) -> None:
+    """Raise a fault of a scenario that is made in Python."""
+    raise ScenarioError([Fault("Scenario", 0, ".".join(map(str, place)), what, fix)])
+
+
 def _validated_once(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """Return offers that were validated with their file as they are: there may be thousands."""
     is_known = type(value) is tuple and all(type(offer) is Offer for offer in value)
@@ -230,6 +246,89 @@ class Scenario(_ScenarioBase):
         return f"<Scenario {self.name}: {jobs:,} job{'s' * (jobs != 1)}, {offers:,} offers, objective {self.objective}>"
 
     __str__ = __repr__
+
+    # What reads files is made above scenarios, and found by its name: an import would close a circle.
+
+    @classmethod
+    def build(cls, data: Mapping[str, Any] | None = None, **keys: Any) -> Scenario:
+        """Return the scenario of a mapping in the form of a file, as `planner.build_scenario` does.
+
+        >>> job = {"architecture": "mistral-7b", "work": {"tokens": 10e6}}
+        >>> planner.Scenario.build({"jobs": [job]}, limits={"gpus": {"forbid": "a100-80g"}}).limits.gpus.forbid
+        ('A100-80GB',)
+        """
+        made: Scenario = import_module("planner").build_scenario(data, **keys)
+        return made
+
+    @classmethod
+    def from_yaml(cls, text: str, folder: str | Path = ".") -> Scenario:
+        """Return the scenario of the text of a file, YAML or JSON; relative paths start at `folder`.
+
+        Raises
+        ------
+        ScenarioError
+            With every fault, and its line.
+        """
+        made: Scenario = import_module("planner.loading.scenario_file").parse_scenario(text, folder)
+        return made
+
+    @classmethod
+    def from_json(cls, text: str, folder: str | Path = ".") -> Scenario:
+        """Return the scenario of JSON that `to_json` wrote, as `from_yaml` does."""
+        return cls.from_yaml(text, folder)
+
+    def to_yaml(self) -> str:
+        """Return the text of a file that `from_yaml` and `planner.read_scenario` read; inventory files stay named.
+
+        >>> scenario = planner.read_scenario("quickstart")
+        >>> planner.Scenario.from_yaml(scenario.to_yaml()) == scenario
+        True
+        """
+        return yaml_text(scenario_data(self))
+
+    def to_json(self) -> str:
+        """Return what `to_yaml` returns as JSON.
+
+        >>> scenario = planner.read_scenario("quickstart")
+        >>> planner.Scenario.from_json(scenario.to_json()) == scenario
+        True
+        """
+        return json.dumps(scenario_data(self), indent=2)
+
+    def with_settings(self, settings: Mapping[str, Any] | str | Iterable[str]) -> Scenario:
+        """Return the scenario with settings, as `planner.change_scenario` does.
+
+        >>> planner.read_scenario("quickstart").with_settings({"limits.budget_usd": 4}).limits.budget_usd
+        4.0
+        """
+        changed: Scenario = import_module("planner").change_scenario(self, settings)
+        return changed
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy; what new limits and factors name is looked up among the offers, as everywhere.
+
+        Raises
+        ------
+        ScenarioError
+            For a name that means nothing.
+        """
+        changed = {key: update[key] for key in ("limits", "adjust") if update and key in update}
+        limits = changed.get("limits")
+        # Most copies have the names of the original, which are found already, and perhaps fewer offers than these name.
+        if isinstance(limits, Limits) and limits.names <= self.limits.names:
+            del changed["limits"]
+        if changed and update:
+            names = OfferedNames(update.get("offers", self.offers))
+            update = {**update, **resolve_offered(changed, names, _refuse)}
+        return super().model_copy(update=update, deep=deep)
+
+    @classmethod
+    def model_construct(  # type: ignore[override]  # the plugin for types gives each class keywords of its own
+        cls, _fields_set: set[str] | None = None, **values: Any
+    ) -> Self:
+        """Return a scenario that is validated as every other: what its names mean is part of it."""
+        del _fields_set
+        return cls(**values)
 
     @property
     def objective_kind(self) -> Literal["cost", "time"]:
@@ -313,30 +412,28 @@ class Scenario(_ScenarioBase):
         """Return every offer by its label as its file has it: what another scenario of the same offers is made from."""
         return list(zip(offer_labels(self.offers), self.offers, strict=True))
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_resolved_names(cls, data: Any) -> Any:
-        """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
-        if not isinstance(data, dict):
-            return data
-        is_whole = "offers_inline" in data  # only the reader of files and a dump have it, and the reader has offers
-        dumped = [*(data.get("offers_inline") or ()), *(data.get("offers") or ())] if is_whole else []
-        if "schema_version" in data or any(isinstance(offer, dict) for offer in dumped):
+    def made_by_hand(cls, keys: dict[str, Any]) -> Scenario:
+        """Return the scenario that the reader of files makes of the keys, so that there is no other.
+
+        A GPU that the package does not know stays: a library of one's own may have it.
+        """
+        if "schema_version" in keys or "offers_inline" in keys:
             fix = "save it with planner.scenario_yaml, and read it with planner.read_scenario"
-            raise validation_error("is a dump of a scenario, whose words are not those of a file", fix)
-        if "offers_inline" not in data:  # made in Python, not read from a file
-            if data.get("inventory"):
-                fix = "planner.build_scenario reads it, beside offers of its own"
-                raise validation_error("the files of an inventory are not read here", fix, "inventory")
-            data = {**data, "offers_inline": data.get("offers", ())}
-        data = with_gpus(data)
+            what = "is a dump of a scenario, whose words are not those of a file"
+            raise ScenarioError([Fault("Scenario", 0, "", what, fix)])
+        made: Scenario = import_module("planner.loading.building").scenario_of_keys(keys)
+        return made
 
-        def complain(path: tuple[str | int, ...], what: str, fix: str) -> None:
-            raise validation_error(what, fix, ".".join(map(str, path)))
-
-        offers = data.get("offers")
-        names = OfferedNames(offers if isinstance(offers, (list, tuple)) else (), isinstance(offers, (list, tuple)))
-        return resolve_offered(data, names, complain)
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_resolved_names(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Scenario:
+        """Return what the reader of files makes of a mapping; its own data has all offers, and names of them."""
+        if not isinstance(data, dict):
+            return validate(data)
+        offers = (*(data.get("offers_inline") or ()), *(data.get("offers") or ()))
+        is_read = "offers_inline" in data and not any(isinstance(offer, dict) for offer in offers)
+        return validate(data) if is_read else cls.made_by_hand(data)
 
     @model_validator(mode="after")
     def _has_offers(self) -> Self:
@@ -374,7 +471,7 @@ class SolveOptions(StrictModel):
     """Relative distance to the optimum at which the search may stop."""
     time_limit_seconds: Positive | None = None
     """Longest time of the whole call; None: no limit."""
-    as_of: datetime.date | None = None
+    as_of: Date | None = None
     """The day on which ages of prices are counted; None: today."""
 
 

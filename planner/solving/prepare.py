@@ -570,6 +570,8 @@ def _of_part(
                 found = needs.cut(*found) if wanted.is_cut else found
             twins.setdefault(job.deadline_hours, found)
             made[index] = _of_job(*found, job, index)
+        if wanted.is_cut and full is not None:
+            full.policies.drop_passes()
     return made
 
 

@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,19 @@ def run_example(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_quick_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the docstring shows is what happens."""
     run_example(name, tmp_path, monkeypatch)
+
+
+METHODS = [planner.Scenario.build, planner.Scenario.to_yaml, planner.Scenario.to_json, planner.Scenario.with_settings]
+
+
+@pytest.mark.parametrize("method", [*METHODS, planner.Result.to_json], ids=lambda method: method.__qualname__)
+def test_examples_of_methods_run(method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the classes that people make and save."""
+    monkeypatch.chdir(tmp_path)
+    (found,) = doctest.DocTestFinder(recurse=False).find(method, method.__qualname__, globs={"planner": planner})
+    told: list[str] = []
+    result = doctest.DocTestRunner().run(found, out=told.append)
+    assert result.attempted and not result.failed, "".join(told)
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from planner.analysis.simulation.market_paths import SimulationArguments
 from planner.cli import main
 from planner.errors import Fault, InputError, ScenarioError
 from planner.loading.question import Question
-from planner.python_words import argument_of, in_python_words, python_words
+from planner.python_words import _kinds_of, argument_of, in_python_words, python_words
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.probes import probed, write_probe_file
 from tests.helpers.services import SERVICE_FILE
@@ -243,3 +243,50 @@ def test_a_frontier_is_that_of_the_command(text: str, kind: type, tmp_path: Path
     assert json.loads(found.model_dump_json(by_alias=True))["points"] == json.loads(said.stdout)["points"]
     assert type(found) is kind and len(found.table()) == len(found.points) > 0
     assert str(found).strip()
+
+
+class Strange:
+    """No argument of any function."""
+
+
+FUNCTIONS = [name for name in planner.__all__ if inspect.isfunction(getattr(planner, name))]
+ANY_KEYS = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_argument_of_a_wrong_kind_is_a_fault_with_its_name(name: str) -> None:
+    """Before anything is computed, whatever else is missing; and never an error of the code inside."""
+    function = getattr(planner, name)
+    for key, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in ANY_KEYS and _kinds_of(parameter.annotation) is not None:
+            with pytest.raises(InputError) as raised:
+                function(**{key: Strange()})
+            assert str(raised.value).startswith(f"{key}: is no ") and "Strange; give " in str(raised.value)
+
+
+def test_most_arguments_are_looked_at_before_a_call() -> None:
+    """All but those that the functions themselves read in several forms."""
+    read = {
+        parameter.annotation
+        for name in FUNCTIONS
+        for parameter in inspect.signature(getattr(planner, name)).parameters.values()
+        if parameter.kind not in ANY_KEYS and _kinds_of(parameter.annotation) is None
+    }
+    assert read >= {"Question", "Settings"} and len(read) <= 25, read
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: planner.estimate_many(3),
+        lambda: planner.estimate_many("abc"),
+        lambda: planner.market_fit(3),
+        lambda: planner.market_fit([Strange()]),
+        lambda: planner.what_if("quickstart", [Strange()]),  # type: ignore[list-item]
+        lambda: planner.solve(Strange()),  # type: ignore[arg-type]
+    ],
+)
+def test_what_has_several_forms_is_refused_by_its_function(ask: Callable[[], object]) -> None:
+    """Rows, traces, settings and scenarios."""
+    with pytest.raises(InputError, match=r"(is|are) no "):
+        ask()

@@ -121,6 +121,8 @@ def assert_kept(made: Any) -> None:
     if isinstance(made, BaseModel) and not isinstance(made, planner.Scenario | planner.Library):  # which have files
         kept += [type(made).model_validate_json(made.model_dump_json(by_alias=alias)) for alias in (True, False)]
         kept.append(type(made).model_validate(made.model_dump(by_alias=True)))
+    if isinstance(made, planner.Result):
+        kept.append(type(made).from_json(made.to_json()))
     for again in kept:
         assert type(again) is type(made) and again == made
         assert str(again) == str(made)
@@ -166,7 +168,7 @@ def test_shipped_scenarios_survive(name: str) -> None:
     scenario = planner.read_scenario(name)
     folder = shipped_scenarios()[name].parent
     again = [pickle.loads(pickle.dumps(scenario)), copy.deepcopy(scenario)]
-    again.append(parse_scenario(planner.scenario_yaml(scenario), folder))
+    again += [planner.Scenario.from_yaml(text, folder) for text in (scenario.to_yaml(), scenario.to_json())]
     again.append(planner.build_scenario(scenario_data(scenario), folder=folder))
     for read in again:
         assert read == scenario
@@ -188,8 +190,15 @@ def test_saved_scenarios_have_the_same_plan(name: str, tmp_path: Path) -> None:
 def test_a_dump_is_no_scenario(name: str, by_alias: bool) -> None:
     """A dump lacks what a file says: it is refused with the way to save, not planned as another scenario."""
     dump = planner.read_scenario(name).model_dump_json(by_alias=by_alias)
-    with pytest.raises(ValueError, match=r"planner\.scenario_yaml"):
+    with pytest.raises(planner.ScenarioError, match=r"planner\.scenario_yaml"):
         planner.Scenario.model_validate_json(dump)
+
+
+def test_what_is_no_result_is_a_fault_with_its_place() -> None:
+    """A text of something else, and one that is cut off."""
+    for text in ("{}", "[1]", '{"scenario": '):
+        with pytest.raises(InputError, match="give what to_json wrote"):
+            planner.Plan.from_json(text)
 
 
 # Errors cross the border of a process.

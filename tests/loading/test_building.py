@@ -61,11 +61,40 @@ def test_adjustments_and_measured_hours_count() -> None:
 
 
 def test_inventories_stand_beside_own_offers() -> None:
-    """The shipped list and one offer; a class that reads no file says who does."""
+    """The shipped list and one offer."""
     built = planner.build_scenario(jobs=[JOB], offers=[OFFER], inventory=["market"])
     assert len(built.offers) > 100 and built.offers[-1].provider == "x"
-    with pytest.raises(ScenarioError, match=r"inventory: .* planner\.build_scenario reads it"):
-        planner.Scenario(jobs=[JOB], offers=[OFFER], inventory=["market"])
+
+
+MAKERS: dict[str, Callable[..., planner.Scenario]] = {
+    "class": planner.Scenario,
+    "build": planner.Scenario.build,
+    "construct": planner.Scenario.model_construct,
+    "validate": lambda **keys: planner.Scenario.model_validate(keys),
+    "validate json": lambda **keys: planner.Scenario.model_validate_json(json.dumps(keys)),
+    "yaml": lambda **keys: planner.Scenario.from_yaml(json.dumps(keys)),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_every_door_makes_the_scenario_of_a_file(maker: str) -> None:
+    """Inventories beside own offers, days, names, split trials: what one door reads, each does."""
+    jobs = [{**JOB, "deadline": "2026-12-01 09:00", "trials": {"count": 2, "split": True}}]
+    keys = {"jobs": jobs, "offers": [OFFER], "inventory": ["market"], "now": "2026-11-29 09:00"}
+    keys["limits"] = {"gpus": {"forbid": ["H100"]}}
+    made = MAKERS[maker](**keys)
+    assert made == planner.build_scenario(keys)
+    assert planner.Scenario.from_yaml(made.to_yaml()) == made == planner.Scenario.from_json(made.to_json())
+
+
+def test_a_copy_looks_up_what_its_new_limits_name() -> None:
+    """`H100` names several GPUs; a word that means nothing is a fault, as everywhere."""
+    made = planner.Scenario(jobs=[JOB], offers=[OFFER])
+    copied = made.model_copy(update={"limits": planner.Limits(gpus={"forbid": ["H100"]})})
+    assert copied == made.with_settings({"limits.gpus": {"forbid": ["H100"]}})
+    assert planner.solve(copied).status == "infeasible"
+    with pytest.raises(ScenarioError, match="unknown GPU 'H1000'"):
+        made.model_copy(update={"limits": planner.Limits(gpus={"forbid": ["H1000"]})})
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,15 @@ class PolicyCache:
         self._starting: dict[Key, SwitchingPolicy] = {}
         self._rules: dict[Key, WaitingRule] = {}
 
+    def drop_passes(self) -> None:
+        """Forget the passes of all candidates that were compared: of many jobs they fill most of the memory.
+
+        A plan reads those of the chosen ones, in other figures.
+        """
+        self._usd.clear()
+        self._figures.clear()
+        self._of_horizon.clear()
+
     def usd_bound(self, run: SpotRun, states: SpotStates, hours: float) -> float:
         """Return dollars below which no policy on spot within `hours` stays, as `least_usd` finds them: without a pass.
 
