@@ -73,7 +73,7 @@ def test_what_a_kind_does_not_answer_is_refused_by_name(toys):
 
 def test_a_question_about_a_plan_without_an_answer_is_refused_too(toys):
     plan = Toy().solve(toys, None, None, 0.0, explains=False)
-    for ask in (Toy().text, Toy().details, Toy().headline, Toy().tiles, Toy().chips):
+    for ask in (Toy().text, Toy().details, Toy().risks, Toy().tiles, Toy().chips):
         with pytest.raises(ScenarioError, match="not supported for toy"):
             ask(plan)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder
@@ -51,7 +52,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     layers = max(round(image / _plain_layer(words, bool(row.get("gated", False)))), 1)
     return {
         "name": name,
-        "family": str(config[CLASS_KEY]),
+        "family": re.sub(r"Transformer[23]DModel$", "", str(config[CLASS_KEY])),
         "kind": "diffusion",
         "parameters": round(sum(stack["n"] * _weights(stack, value) for stack in stacks) + value(row["outside"])),
         "active_parameters": round(image),
@@ -63,7 +64,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "head_dim": round(words["d"]),
         "ffn": round(words["f"]),
         "vocab": 0,
-        "max_sequence": 1_000_000,
+        "max_sequence": 2**20,
         "gated": bool(row.get("gated", False)),
         "image": _tokens(row, stacks, layers, value),
         "source": f"config.json of {config.get('_name_or_path') or name}",

@@ -58,7 +58,11 @@ def test_a_more_expensive_offer_of_the_same_machine_is_left_out(change: dict[str
 )
 def test_limits_may_need_the_more_expensive_offer(limits: dict[str, Any]) -> None:
     """A policy at other prices has another spot share, and `explain` tells every allowed region apart."""
-    offers = {**BASE, "region": "a"}, {**BASE, "region": "b", "usd_per_hour": 2.1}
+    offers = (
+        {**BASE, "region": "a"},
+        {**BASE, "region": "b", "usd_per_hour": 2.1},
+        {**BASE, "region": "c", "usd_per_hour": 9},
+    )
     assert (regions(*offers), regions(*offers, **limits)) == (["a"], ["a", "b"])
 
 

@@ -155,7 +155,7 @@ def case_of(entry: dict[str, Any]) -> Case:
         activations=Activations(
             checkpointing=CHECKPOINTING[entry.get("checkpointing", "none")],
             attention=ATTENTION[entry.get("attention", "flash")],
-            logit_bytes=0,
+            logit_bytes=14,
         ),
         kernels=kernels_of(entry["profile"], entry.get("quant"), entry.get("flash_1", False)),
         hardware=hardware_of(golden["cards"][entry["card"]]),
