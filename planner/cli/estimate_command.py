@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
-    "packing": (None, "packed|padded|fixed", "[packed]"),
+    "packing": (None, "packed|padded|fixed|padding_free", "[packed]"),
     "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
 }
 

@@ -54,15 +54,11 @@ def test_a_more_expensive_offer_of_the_same_machine_is_left_out(change: dict[str
 
 
 @pytest.mark.parametrize(
-    "limits", [{"spot_share": {"max": 0.5}}, {"spot_share": {"min": 0.5}}, {"regions": {"forbid": ["c"]}}]
+    "limits", [{"spot_share": {"max": 0.5}}, {"spot_share": {"min": 0.5}}, {"regions": {"allow": ["a", "b"]}}]
 )
 def test_limits_may_need_the_more_expensive_offer(limits: dict[str, Any]) -> None:
     """A policy at other prices has another spot share, and `explain` tells every allowed region apart."""
-    offers = (
-        {**BASE, "region": "a"},
-        {**BASE, "region": "b", "usd_per_hour": 2.1},
-        {**BASE, "region": "c", "usd_per_hour": 9},
-    )
+    offers = {**BASE, "region": "a"}, {**BASE, "region": "b", "usd_per_hour": 2.1}
     assert (regions(*offers), regions(*offers, **limits)) == (["a"], ["a", "b"])
 
 
