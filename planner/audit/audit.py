@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import open_choices, services
+from planner import open_choices, reinforcement, services
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
 from planner.audit.audited_ways import ways_of_plan
@@ -50,6 +50,8 @@ def audit(
         scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
+    if plan.reinforcement and plan.status not in _NO_PLAN:
+        found += reinforcement.audit_rl(plan, scenario, library, tolerance)
     if plan.services and plan.status not in _NO_PLAN:
         # Late: most plans have no services.
         from planner.results.service_results import jobs_alone, services_usd

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from planner import generation, open_choices, services
+from planner import generation, open_choices, reinforcement, services
 from planner.report import plan_alternatives, plan_sections, plan_text, words
 from planner.report.jobs_answer import render_jobs_answer
 from planner.report.risks import risk_lines, risks_of
@@ -23,6 +23,8 @@ def render_answer(plan: Plan) -> str:
     """Return the answer of a plan without a final newline; of no plan its whole text."""
     if not plan.planned or plan.status in ("infeasible", "no_plan"):
         return plan_text.render_brief(plan)
+    if plan.reinforcement:
+        return reinforcement.render_rl_answer(plan)
     if plan.services:
         return services.render_fleet_answer(plan)
     if len(plan.jobs) > 1 or plan.is_timetable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner import generation, open_choices, services, timetable
+from planner import generation, open_choices, reinforcement, services, timetable
 from planner.report import plan_alternatives, plan_sections, words
 from planner.report.plan_sections import bill, render_notes
 from planner.report.words import line_room
@@ -29,6 +29,8 @@ def render(plan: Plan) -> str:
 
 def render_brief(plan: Plan) -> str:
     """Return the text of a plan with its notes and rows as far as they fit a screen."""
+    if plan.reinforcement:
+        return reinforcement.render_rl_answer(plan)
     if plan.services:
         return _together(plan, services.render_services(plan)) if plan.jobs else services.render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:

@@ -33,7 +33,7 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.errors import ScenarioError, format_value
+from planner.errors import Fault, ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
@@ -43,6 +43,7 @@ from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
 from planner.scenario.peak_limits import limits_spending
+from planner.scenario.rl_job import RlJob
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
@@ -481,6 +482,18 @@ def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
 def services_of(scenario: Scenario | ScenarioFile) -> tuple[ServeJob, ...]:
     """Return the services of a scenario: the jobs that answer requests as they come."""
     return tuple(job for job in scenario.jobs if isinstance(job, ServeJob))
+
+
+def rl_job_of(scenario: Scenario | ScenarioFile) -> RlJob | None:
+    """Return the first job of reinforcement learning; None where there is none."""
+    return next((job for job in scenario.jobs if isinstance(job, RlJob)), None)
+
+
+def refuse_rl(scenario: Scenario | ScenarioFile, what: str) -> None:
+    """Raise ScenarioError where a question is not modelled for a job of reinforcement learning, by its name."""
+    if (job := rl_job_of(scenario)) is not None:
+        fix = "planner solve plans it, and planner check checks its plan"
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}", f"not modelled for kind rl: {what}", fix)])
 
 
 def architectures_of(job: Job) -> tuple[str, ...]:

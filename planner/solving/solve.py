@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import open_choices, services, timetable
+from planner import open_choices, reinforcement, services, timetable
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -27,7 +27,7 @@ from planner.loading.building import Question, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.peak_limits import unknown_notes
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, services_of
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, rl_job_of, services_of
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
@@ -100,6 +100,10 @@ def _solve(
 ) -> Plan:
     """Return the plan of a scenario; TimeIsUpError where nothing is found in time."""
     started = perf_counter()
+    if (rl_job := rl_job_of(scenario)) is not None:
+        library = library or read_library([rl_job.architecture])
+        plan = reinforcement.solve_rl(scenario, library, options, started, explains)
+        return _audited(plan, scenario, library, options)
     if services_of(scenario):
         library = library or read_library([job.architecture for job in scenario.jobs])
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
