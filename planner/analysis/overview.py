@@ -13,7 +13,7 @@ from planner.results.fleet import FleetKind, Service
 from planner.results.plan import Assignment, Plan
 from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, refuse_rl, services_of
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
@@ -106,6 +106,7 @@ def overview(
     """
     options = options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
+    refuse_rl(scenario, "a report with figures")
     given = plan is not None
     if open_jobs(scenario):
         fixed = open_choices.fix_choice(scenario, options, library, plan)

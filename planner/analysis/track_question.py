@@ -43,7 +43,7 @@ from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import offer_data
-from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
+from planner.scenario.scenario import Scenario, SolveOptions, refuse_rl, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, GIB, HOUR
 
@@ -302,6 +302,7 @@ def track(
     """
     require_plan(plan)
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "a log against the plan")
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]

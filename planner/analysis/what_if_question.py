@@ -22,7 +22,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, rl_job_of, services_of, without_services
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 
@@ -63,6 +63,8 @@ def what_if(
         return _with_jobs(
             services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
         )
+    if rl_job_of(scenario) or rl_job_of(changed):
+        return _of_plans(scenario, changed, settings, options, library)
     if open_jobs(scenario) or open_jobs(changed):
         return _of_choices(scenario, changed, settings, options, library)
     base = prepare(scenario, library)
@@ -137,6 +139,18 @@ def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: L
         return answer
     own = [setting for setting in answer.settings if not setting.startswith(ALSO_OF_SERVICES)]
     return answer.model_copy(update={"it_would_take": _thresholds(before, own, base)})
+
+
+def _of_plans(
+    scenario: Scenario, changed: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
+) -> WhatIf:
+    """Return the comparison of two plans as a whole, without what each candidate and each setting does."""
+    before, after = (solve(one, options, library) for one in (scenario, changed))
+    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
+    return WhatIf(
+        scenario=scenario.name, settings=settings, better=better, before=before, after=after,
+        delta=difference(before, after),
+    )  # fmt: skip
 
 
 def compare_solved(

@@ -22,6 +22,7 @@ from planner.results.chosen_model import ModelChoice
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
+from planner.results.rl_run import RlRun
 from planner.results.service_results import CellService, describe_kinds
 from planner.results.what_if import (
     PRICES,
@@ -39,7 +40,15 @@ from planner.results.what_if import (
     loss_of,
 )
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
+from planner.scenario.scenario import (
+    Scenario,
+    SolveOptions,
+    architectures_of,
+    open_jobs,
+    refuse_rl,
+    rl_job_of,
+    services_of,
+)
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -136,7 +145,7 @@ class VariantSolver:
 
         Without `explains` it has the figures alone: no other ways to run its jobs, and no reason where there is none.
         """
-        if services_of(scenario) or open_jobs(scenario):
+        if services_of(scenario) or open_jobs(scenario) or rl_job_of(scenario):
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(replace(self._before, names_others=explains), self.options, explains=explains)
@@ -262,7 +271,7 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
         cost_usd=plan.cost.expected,
         hours=plan.hours.expected,
         hours_at_confidence=plan.hours.at_confidence,
-        jobs=tuple(_job(job) for job in plan.jobs),
+        jobs=(*(_job(job) for job in plan.jobs), *(_rl(run) for run in plan.reinforcement)),
         services=tuple(_service(service) for service in plan.services),
         cut=plan.cut,
     )
@@ -271,6 +280,24 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
 def _job(job: Assignment) -> CellJob:
     same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours", "model"})
     return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected, model=_model(job.model))
+
+
+def _rl(run: RlRun) -> CellJob:
+    """Return a job of reinforcement learning by the machines of its trainer, and all its GPUs."""
+    first, *others = run.pools
+    on_spot = sum(pool.gpus for pool in run.pools if pool.market == "spot")
+    gpus = sum(pool.gpus for pool in run.pools)
+    return CellJob(
+        name=run.name,
+        provider=" + ".join(dict.fromkeys(pool.provider for pool in run.pools)),
+        gpu=" + ".join([first.gpu, *(f"{pool.gpus} x {pool.gpu}" for pool in others)]),
+        gpus=first.gpus,
+        method=f"{run.method}, {run.placement}",
+        spot_share=on_spot / gpus,
+        cost_usd=run.cost_usd,
+        hours=run.hours.expected,
+        start_hours=max(pool.start_hours for pool in run.pools),
+    )
 
 
 def _model(chosen: ModelChoice | None) -> CellModel | None:
@@ -334,6 +361,7 @@ def tornado(
     True
     """
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "every limit and price moved alone")
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = scenario.on_day(options.as_of if options else None)

@@ -28,7 +28,7 @@ from planner.exports.result_step import SCRIPT
 from planner.exports.run_script import Checklist, job_hourly, readme, result_script, run_script, stop_commands
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, refuse_rl
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -52,6 +52,7 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 
     `InputError` where it is not clear which, or where it runs nothing.
     """
+    refuse_rl(scenario, "files that run it")
     names = [job.name for job in plan.jobs]
     if not plan.jobs:
         raise InputError(

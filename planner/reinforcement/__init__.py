@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.reinforcement.audited_rl import audit_rl as audit_rl
     from planner.reinforcement.preference_estimate import estimate_preference as estimate_preference
     from planner.reinforcement.rl_answer import render_rl_answer as render_rl_answer
+    from planner.reinforcement.rl_answer import render_rl_what_if as render_rl_what_if
     from planner.reinforcement.rl_estimate import estimate_rl as estimate_rl
     from planner.reinforcement.rl_results import PreferenceEstimate as PreferenceEstimate
     from planner.reinforcement.rl_results import RlEstimate as RlEstimate
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.reinforcement.audited_rl": ("audit_rl",),
-    "planner.reinforcement.rl_answer": ("render_rl_answer",),
+    "planner.reinforcement.rl_answer": ("render_rl_answer", "render_rl_what_if"),
     "planner.reinforcement.rl_estimate": ("estimate_rl",),
     "planner.reinforcement.rl_solve": ("solve_rl",),
     "planner.reinforcement.preference_estimate": ("estimate_preference",),

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_text import RL_PHASE_NAMES, memory_lines, tail_words, waiting_words
 from planner.report import words
+from planner.report.infeasible_text import render_infeasible
 from planner.report.words import line_room
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.results.rl_run import RlPool, RlRun
+    from planner.results.what_if import WhatIf
 
 STRIP = 56
 """Characters of the strip of a step."""
@@ -160,3 +162,41 @@ def _per_100(run: RlRun) -> list[str]:
 
 def _why(plan: Plan) -> str:
     return f"proven cheapest of {plan.candidates.made:,} ways; check with planner check"
+
+
+# Before and after a change.
+
+
+def render_rl_what_if(answer: WhatIf) -> str:
+    """Return the text of a what-if without a final newline: both plans, and what changed."""
+    before, after = answer.before, answer.after
+    if not after.reinforcement:
+        return "\n".join([words.first_fitting(answer.scenario, "no plan after the change"), *render_infeasible(after)])
+    rows = [(name, _figure(before, name), _figure(after, name)) for name in WHAT_IF_ROWS]
+    usd, hours = answer.delta.cost_usd, answer.delta.hours
+    changed = "feasible after the change"
+    if usd is not None and hours is not None:
+        changed = f"{'+' if usd >= 0 else '-'} {words.usd(abs(usd))}, {'+' if hours >= 0 else '-'} {abs(hours):,.1f} h"
+        changed = "nothing changes" if all(old == new for _, old, new in rows) else changed
+    lines = [f"{words.sanitise(answer.scenario)}: {changed}", ""]
+    lines += [f"  {'':<10}{'before':<34}after"]
+    return "\n".join([*lines, *(f"  {name:<10}{words.shorten(old, 32):<34}{new}".rstrip() for name, old, new in rows)])
+
+
+WHAT_IF_ROWS = ("machines", "way", "step", "cost", "by", "per 100")
+"""Rows of a what-if."""
+
+
+def _figure(plan: Plan, name: str) -> str:
+    """Return a figure of a plan; nothing where there is none."""
+    if not plan.reinforcement:
+        return plan.status if name == "machines" else ""
+    (run,) = plan.reinforcement
+    return {
+        "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
+        "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}",
+        "step": f"{words.significant(run.step_seconds)} s",
+        "cost": words.usd(run.cost_usd),
+        "by": f"{run.hours.at_confidence:,.1f} h",
+        "per 100": words.usd(run.usd_per_100_steps),
+    }[name]

@@ -215,13 +215,38 @@ def _trainers_of(
         grid_inputs(run.job, run.shape, recipes, machines, library, known.setdefault((str(question), at), {}))
         for at, run in enumerate(runs)
     ]
-    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
-    time = TimeCoefficients.of(library.calibrations["time"].values)
     if headroom is not None:
         inputs = [replace(each, stack=each.stack.with_margin(headroom)) for each in inputs]
+    best = _best_batches(one, inputs, runs[1].shape.sequence, recipes, machines, library)
+    r, h = np.nonzero(np.isfinite(best["training"]))
+    share = [forward_share(recipe.method == "full", recipe.activation_checkpointing != "none") for recipe in recipes]
+    passes = (1 + one.compares + one.criticises) / (2.0 if one.criticises else 1.0)
+    chosen = {name: values[r, h] for name, values in best.items()}
+    scoring = chosen["training"] * np.asarray(share)[r] * passes
+    rank = np.full(len(r), question["lora_rank"])
+    trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), best["training"].shape)[r, h]
+    found = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
+    return found | {"rank": rank, "trainable": trainable}
+
+
+def _best_batches(
+    one: RlQuantities,
+    inputs: Sequence[Any],
+    mean: int,
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    library: Library,
+) -> dict[str, Floats]:
+    """Return columns (R, H) at the micro-batch of least seconds; seconds of training are infinite where none fits.
+
+    `inputs` are those of the longest answers, which decide the memory, and of `mean` tokens, which decide the time.
+    """
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+    time = TimeCoefficients.of(library.calibrations["time"].values)
     shape, ranks = (len(recipes), len(machines)), np.asarray([machine.gpus for machine in machines], dtype=float)
-    best = {name: np.full(shape, np.nan) for name in ("training", "micro_batch", "states_gib", "tokens")}
-    least, updates = np.full(shape, np.inf), one.job.work.updates
+    best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens")}
+    best["training"] = np.full(shape, np.inf)
+    usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, one.job.work.updates
     for micro in MICRO_BATCHES:
         own = np.ceil(one.sequences / (updates * ranks))
         shorter = np.maximum(1.0, np.minimum(np.floor(micro * (one.prompt + one.longest) / one.mean_tokens), own))
@@ -229,29 +254,13 @@ def _trainers_of(
         need, states = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory, library)
         layout = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
         seconds = step_seconds(with_paging(replace(inputs[1], layout=layout), memory), time)
-        rate = shorter * steps * ranks * PACKED_FILL * runs[1].shape.sequence / seconds
+        rate = shorter * steps * ranks * PACKED_FILL * mean / seconds
         training = np.maximum(one.sequences * one.mean_tokens / rate, updates * seconds)
         training = np.broadcast_to(training * (2.0 if one.criticises else 1.0), shape)
-        usable = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB
-        better = (need <= usable) & (training < least)
-        least = np.where(better, training, least)
+        better = (need <= usable) & (training < best["training"])
         here = {"training": training, "micro_batch": float(micro), "states_gib": states, "tokens": shorter * mean}
         best = {name: np.where(better, here[name], best[name]) for name in best}
-    r, h = np.nonzero(np.isfinite(least))
-    share = [forward_share(recipe.method == "full", recipe.activation_checkpointing != "none") for recipe in recipes]
-    passes = (1 + one.compares + one.criticises) / (2.0 if one.criticises else 1.0)
-    chosen = {name: values[r, h] for name, values in best.items()}
-    scoring = chosen["training"] * np.asarray(share)[r] * passes
-    rank = np.full(len(r), question["lora_rank"])
-    trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), shape)[r, h]
-    return {
-        **chosen,
-        "scoring": scoring,
-        "machine": h,
-        "recipes": [recipes[index] for index in r],
-        "rank": rank,
-        "trainable": trainable,
-    }
+    return best
 
 
 def _memory_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
+from planner import reinforcement, services
 from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
@@ -37,6 +37,8 @@ ROW_LABEL, BEFORE, AFTER = 20, 29, 31
 
 def render_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if without a final newline."""
+    if answer.before.reinforcement or answer.after.reinforcement:
+        return reinforcement.render_rl_what_if(answer)
     if answer.after.services and answer.after.jobs and not answer.unchanged:
         lines = _both(answer)
     elif answer.before.services or answer.after.services:

@@ -39,7 +39,7 @@ from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job
+from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job, refuse_rl
 from planner.scenario.zone_groups import limits_read
 from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 
@@ -365,6 +365,7 @@ def check_is_definite(scenario: Scenario) -> None:
 
 def service_faults(scenario: Scenario) -> list[Fault]:
     """Return a fault for each service, which no candidate of a run is for."""
+    refuse_rl(scenario, "this question")
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
         for job in scenario.jobs

@@ -34,7 +34,7 @@ from planner.results.run_results import (
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured, ServedRun
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, refuse_rl
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
 from planner.units import round_digits
@@ -170,6 +170,8 @@ def calibrate(
     3277.0
     """
     card = _card(gpu)
+    if scenario is not None:
+        refuse_rl(scenario, "observed runs")
     measured, exported = read_measurements(logs)
     if measured is not None:
         found = _job_of(scenario, job) if scenario is not None else None

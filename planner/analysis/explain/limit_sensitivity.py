@@ -27,7 +27,7 @@ from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.peak_limits import PEAK_LIMITS
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, refuse_rl, services_of
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
@@ -302,6 +302,7 @@ def explain(
     True
     """
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "what binds, and why not another way")
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
@@ -432,6 +433,7 @@ def explain_technique(
     one = known[technique]
     paths = {}
     if technique in OF_DATA:
+        refuse_rl(scenario, "what a plan reads")
         plan = solve(scenario, options, library)
         paths = {job.name: job.data_path for job in plan.jobs if job.data_path is not None}
     found = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in one.found)

@@ -9,6 +9,7 @@ from planner.documents.validation import meant_name
 from planner.errors import Fault, ScenarioError
 from planner.loading.building import Question, as_scenario
 from planner.results.frontier import DEFAULT_POINTS
+from planner.scenario.scenario import refuse_rl
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -85,6 +86,7 @@ def frontier(
     'ServiceFrontier'
     """
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "a frontier of cost against time")
     subject = subject_of(scenario, job, by)
     if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 2):
         raise ScenarioError([Fault("--points", 0, "", f"{points!r} is no number of points", "give 2 or more")])

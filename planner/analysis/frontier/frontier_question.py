@@ -28,7 +28,7 @@ from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, H
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, refuse_rl, services_of
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.joint_budget import may_share_luck
@@ -75,6 +75,7 @@ def frontier(
     status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed.
     """
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "a frontier of cost against time")
     _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)

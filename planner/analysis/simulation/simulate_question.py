@@ -43,7 +43,7 @@ from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.results.plan import Plan, require_plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, refuse_rl, services_of
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.watch import tell
@@ -100,6 +100,7 @@ def simulate(
     100
     """
     scenario = as_scenario(scenario)
+    refuse_rl(scenario, "replays of a run")
     if plan is not None:
         require_plan(plan)
     if services_of(scenario):
