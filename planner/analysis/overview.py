@@ -105,8 +105,7 @@ def overview(
         As `solve` does. An analysis that finds no plan within its limits is left out, with the reason.
     """
     options = options or SolveOptions()
-    scenario = scenario.on_day(options.as_of)
-    refuse_rl(scenario, "a report with figures")
+    scenario = refuse_rl(scenario.on_day(options.as_of), "a report with figures")
     given = plan is not None
     if open_jobs(scenario):
         fixed = open_choices.fix_choice(scenario, options, library, plan)

@@ -24,9 +24,9 @@ from planner.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CLOSE = 1e-6
+SAME_FIGURE = 1e-6
 """Relative difference of two figures that are the same."""
-NOT_EVALUATED = ("ways", "changes", "assumed", "notes", "bound_usd")
+NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd")
 """What a plan says of a run beside what its names decide."""
 
 
@@ -52,7 +52,7 @@ def _audit_run(
     try:
         made = evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
         own = report_rl(made, datetime.date.fromisoformat(as_of))
-        own = own.model_copy(update={name: getattr(run, name) for name in NOT_EVALUATED})
+        own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
         found = compare(run.name, "", own, run, tolerance)
         broken = [*_choices(made, job), *_limits(made, own, scenario)]
         return found + [Violation(run.name, *each) for each in broken]
@@ -94,9 +94,9 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
 
 def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broken]:
     """Yield the limits that a run breaks."""
-    limits, room = scenario.limits, 1.0 + CLOSE
+    limits, room = scenario.limits, 1.0 + SAME_FIGURE
     for phase in run.memory:
-        yield from at_most(f"memory.{phase.phase}", phase.usable, phase.peak, CLOSE * phase.usable)
+        yield from at_most(f"memory.{phase.phase}", phase.usable, phase.peak, SAME_FIGURE * phase.usable)
     yield from at_most("host_gb", host_room_gb(made.trainer.offer, made.trainer.card) * room, run.host_gb)
     yield from at_most("hours", latest_finish_hours(made.job, limits) * room, run.hours.at_confidence)
     if limits.budget_usd is not None:

@@ -6,6 +6,8 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner.candidates.market import disk_gb, download_rate, market_of_nodes, spot_markets
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
 from planner.documents.overrides import Source
@@ -26,7 +28,7 @@ from planner.reinforcement.rl_estimate import (
     phase_memory,
     step_sigma,
 )
-from planner.reinforcement.rl_step import RlPhases, spot_rollout_seconds
+from planner.reinforcement.rl_step import RlPhases, StaleRollout, spot_rollout_seconds
 from planner.results.plan_parts import BillItem, Hours, Spread
 from planner.results.rl_run import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
@@ -272,10 +274,15 @@ class EvaluatedRl:
 
     def phases_of(self, step: RlStep) -> RlPhases:
         """Return the seconds of the phases; engines on spot are not always there."""
-        phases, pool = step.phases, self.engines_pool
-        if not pool.named.on_spot:
-            return phases
-        seconds = spot_rollout_seconds(phases.rollout, pool.availability, pool.mean_up_hours, pool.start_hours)
+        phases, pool, seconds = step.phases, self.engines_pool, step.phases.rollout
+        if self.named.overlapped and self.job.staleness > 1:
+            setup, asked = step.engine.setup, step.asked
+            stale = StaleRollout(asked.input, asked.answers, step.sampled, self.job.staleness)
+            inputs = (setup.model, setup.hardware, setup.stack)
+            found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
+            seconds = min(seconds, float(np.ravel(found)[0]))
+        if pool.named.on_spot:
+            seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
         return RlPhases(float(seconds), phases.log_probabilities, phases.training, phases.new_weights, phases.fixed)
 
     @cached_property

@@ -79,18 +79,18 @@ def _ways(run: RlRun) -> list[str]:
     rows = [
         [
             f"{'>' if way.label == 'plan' else ' '} {way.label}",
-            words.shorten(words.sanitise(way.machines), 34),
+            words.sanitise(way.machines),
             f"{way.usd_per_hour:,.2f}",
             words.usd(way.cost_usd),
             f"{way.hours_at_confidence:,.1f} h",
             f"{words.significant(way.step_seconds)} s",
-            way.how,
         ]
         for way in run.ways
     ]
-    header = ["  way", "GPUs", "$/h", "cost", "by", "step", "how"]
+    header, right = ["  way", "GPUs", "$/h", "cost", "by", "step"], {2, 3, 4, 5}
     widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
-    right = {2, 3, 4, 5}
+    widths[1] = min(widths[1], words.width() - sum(widths) + widths[1] - 2 * len(right) - 2)
+    rows = [[row[0], words.shorten(row[1], widths[1]), *row[2:]] for row in rows]
     return [
         "  ".join(
             cell.rjust(size) if index in right else cell.ljust(size)

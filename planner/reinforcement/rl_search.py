@@ -40,7 +40,7 @@ from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
 from planner.reinforcement.rl_estimate import ENGINE_GPUS, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
-from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, forward_share
+from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout, forward_share
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
@@ -356,6 +356,19 @@ def rollout_columns(one: RlQuantities, engines: Engines, which: Integers, replic
             if len(part):
                 found[part] = _seconds(one, engines, which[part], count[part], seated[part], fluid)
     return found
+
+
+def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats, plain: Floats) -> Floats:
+    """Return the seconds (n,) of a step's rollout where answers may be several steps behind; `plain` if they are not.
+
+    `plain` are the seconds of rollouts that end before the next begins.
+    """
+    if one.job.staleness < 2 or not len(which):
+        return plain
+    stale = StaleRollout(one.prompt, one.job.work.answers, one.sampled, one.job.staleness)
+    inputs = [rows(part, which) for part in engines.inputs]
+    found = stale.seconds((inputs[0], inputs[1], inputs[2]), one.lengths, engines.seats[which], replicas)
+    return np.minimum(plain, found)
 
 
 def _at_once(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:

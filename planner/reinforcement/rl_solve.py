@@ -11,7 +11,7 @@ import datetime
 import math
 from collections import Counter
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,7 @@ from planner.reinforcement.rl_search import (
     least_rows,
     machine_of,
     rollout_columns,
+    stale_columns,
     step_sigmas,
 )
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
@@ -69,11 +70,11 @@ from planner.units import GB, GIB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_GPUS = 64
+MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
-SEARCH_TOLERANCE = 1e-6
+RL_SEARCH_TOLERANCE = 1e-6
 """Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
-PAID_BEFORE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
+PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
 NOT_FOR_RL = "not modelled for kind rl"
 
 
@@ -181,7 +182,7 @@ class RlMarket:
             if card is None or not permitted[index] or market.is_outdated[index] or not known[index]:
                 continue
             if offer.block or offer.commitment or offer.committed_hours or offer.buy or offer.available:
-                rejected[PAID_BEFORE] += 1
+                rejected[PAID_OTHERWISE] += 1
             elif card.chip is not None:
                 rejected["no engine samples on slices of chips"] += 1
             elif not limits.has_stock(offer):
@@ -215,12 +216,31 @@ class RlMarket:
         )  # fmt: skip
 
 
-def pools_of(
-    one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[tuple[int, int, bool, int, int, float, float]]
-) -> Pools:
-    """Return pools of (offer, instances, on spot, row, GPUs, seconds, GB that leave)."""
+class PoolRow(NamedTuple):
+    """One pool before it is priced."""
+
+    offer: int  # place in the market
+    instances: int
+    on_spot: bool
+    row: int  # of the trainers, or of the engines
+    gpus: int
+    seconds: float
+    plain_seconds: float
+    sent_gb: float  # what is trained; below 0 of engines, which have no data either
+
+
+class EngineRow(NamedTuple):
+    """An engine with the seconds of its rollout on some GPUs."""
+
+    row: int
+    seconds: float
+    plain_seconds: float  # where a rollout ends before the next one begins
+
+
+def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRow]) -> Pools:
+    """Return pools with their prices and fees."""
     offers = one.market.offers
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(PoolRow._fields)
     offer, instances = np.asarray(columns[0], dtype=np.int64), np.asarray(columns[1], dtype=np.int64)
     spot, seconds = np.asarray(columns[2], dtype=bool), np.asarray(columns[5], dtype=float)
     price = np.asarray(
@@ -233,13 +253,13 @@ def pools_of(
     rate = np.asarray([fee_usd(each, "machine hours") for each in offers])
     disk = np.asarray([fee_usd(each, "GB on disk") for each in offers])
     start = one.start_hours[offer]
-    own_data = np.asarray([0.0 if gb < 0 else job.data_gb for gb in columns[6]])
-    sent = np.maximum(np.asarray(columns[6], dtype=float), 0.0)
+    own_data = np.asarray([0.0 if gb < 0 else job.data_gb for gb in columns[7]])
+    sent = np.maximum(np.asarray(columns[7], dtype=float), 0.0)
     on_disk = np.asarray([disk_gb(architecture.download_gb, gb) for gb in own_data])
     slowed = spot_rollout_seconds(seconds, there, one.mean_up_hours[offer], start) if len(offer) else seconds
     return Pools(
         offer, instances, spot, np.asarray(columns[3], dtype=np.int64), np.asarray(columns[4], dtype=np.int64),
-        np.where(spot, slowed, seconds), seconds, start,
+        np.where(spot, slowed, seconds), np.asarray(columns[6], dtype=float), start,
         price * instances * there,
         rate[offer] * instances * there + disk[offer] * on_disk * instances / MONTH_HOURS,
         one.in_usd[offer] * (architecture.release_gb + own_data) * instances + one.out_usd[offer] * sent,
@@ -331,7 +351,7 @@ class _Search:
         self.scenario, self.job, self.library = scenario, job, library
         self.architecture = library.architecture(job.architecture)
         self.one, self.market = RlQuantities.of(job, self.architecture), RlMarket.of(scenario, job, library)
-        self.most = min(scenario.limits.max_gpus or MOST_GPUS, 16 * MOST_GPUS)
+        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, 16 * MOST_POOL_GPUS)
         self.offers = self.market.market.offers
         self.rejected = self.market.rejected
         self.whole = {
@@ -400,7 +420,7 @@ class _Search:
             wanted += [key for at in self.market.allowed for key in self._keys(at, self.offers[at].gpus)]
         self.engines, rejected = find_engines(self.one, wanted, self.library)
         self.rejected += rejected
-        self.known: dict[tuple[int, int], float] = {}
+        self.known: dict[tuple[int, int], tuple[float, float]] = {}
         several = [self._same_machines("colocated", colocated)]
         if "apart" in self.job.rollout.placement:
             several += [self._same_machines("one machine", self._divided()), self._apart()]
@@ -419,8 +439,11 @@ class _Search:
                 found.append((at, -gpus, row, 0.0))
         return found
 
-    def _rollouts(self, asked: Sequence[tuple[int, int, int, float]]) -> list[tuple[int, float] | None]:
-        """Return the fastest engine and its rollout on so many GPUs, for each offer, GPUs of a machine, GPUs, kept."""
+    def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
+        """Return the fastest engine and its rollout on so many GPUs, for each offer, GPUs of a machine, GPUs, kept.
+
+        `is_in_turn`: a rollout ends before the next one begins, as where all GPUs do both.
+        """
         place = self.engines.place
         wanted = [
             [(place[key], gpus // key[2]) for key in self._keys(at, each, kept) if key in place]
@@ -430,9 +453,10 @@ class _Search:
         if missing:
             which, count = (np.asarray(column) for column in zip(*missing, strict=True))
             seconds = rollout_columns(self.one, self.engines, which, count.astype(float))
-            self.known |= dict(zip(missing, seconds.tolist(), strict=True))
-        best = [min(((self.known[pair], pair[0]) for pair in pairs), default=None) for pairs in wanted]
-        return [None if one is None else (one[1], one[0]) for one in best]
+            stale = stale_columns(self.one, self.engines, which, count.astype(float), seconds)
+            self.known |= dict(zip(missing, zip(stale.tolist(), seconds.tolist(), strict=True), strict=True))
+        best = [min(((self.known[pair][is_in_turn], pair) for pair in pairs), default=None) for pairs in wanted]
+        return [None if one is None else EngineRow(one[1][0], one[0], self.known[one[1]][1]) for one in best]
 
     def _sent(self, row: int) -> float:
         """Return the GB of what a trainer makes."""
@@ -446,18 +470,11 @@ class _Search:
             (at, -n if n < 0 else self.offers[at].gpus, -n if n < 0 else n * self.offers[at].gpus, kept)
             for at, n, _, kept in asked
         ]
-        found = [
-            (one, gpus[2], best) for one, gpus, best in zip(asked, parts, self._rollouts(parts), strict=True) if best
-        ]
-        trainer = self._pools(
-            [
-                (at, max(n, 1), False, row, 0, self.trainers.seconds[row], self._sent(row))
-                for (at, n, row, _), _, _ in found
-            ]
-        )
-        engines = self._pools(
-            [(at, max(n, 1), False, best[0], gpus, best[1], -1.0) for (at, n, _, _), gpus, best in found]
-        )
+        rollouts = self._rollouts(parts, placement == "colocated")
+        found = [(one, gpus[2], best) for one, gpus, best in zip(asked, parts, rollouts, strict=True) if best]
+        trainer = self._pools([self._trainer_row(at, max(n, 1), row) for (at, n, row, _), _, _ in found])
+        sampling = [PoolRow(at, max(n, 1), False, best.row, gpus, *best[1:], -1.0) for (at, n, *_), gpus, best in found]
+        engines = self._pools(sampling)
         none = np.zeros(len(found))
         free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
         engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
@@ -465,26 +482,27 @@ class _Search:
         local = np.full(len(found), transfer_seconds(self.one.weight_bytes, None))
         return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, local, none)
 
-    def _pools(self, rows: Sequence[tuple[int, int, bool, int, int, float, float]]) -> Pools:
+    def _pools(self, rows: Sequence[PoolRow]) -> Pools:
         return pools_of(self.market, self.job, self.architecture, rows)
+
+    def _trainer_row(self, at: int, instances: int, row: int) -> PoolRow:
+        seconds = float(self.trainers.seconds[row])
+        return PoolRow(at, instances, False, row, 0, seconds, seconds, self._sent(row))
 
     def _apart(self) -> RlWays:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
         rows = [(at, n, int(self.fastest[self.machine[at, n]])) for at, n in self.whole]
-        trainer = self._pools(
-            [(at, n, False, row, 0, self.trainers.seconds[row], self._sent(row)) for at, n, row in rows if row >= 0]
-        )
+        trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
         sizes = [(at, n) for at in self.market.allowed for n in range(1, self._most_instances(at, self.most) + 1)]
-        best = self._rollouts([(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes])
+        asked = [(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes]
+        best = self._rollouts(asked, is_in_turn=False)
         sells = [
-            (at, n, spot, *found)
-            for (at, n), found in zip(sizes, best, strict=True)
+            PoolRow(at, n, spot, found.row, gpus, *found[1:], -1.0)
+            for (at, n), (_, _, gpus, _), found in zip(sizes, asked, best, strict=True)
             if found is not None
             for spot in self._sold(at)
         ]
-        rollout = self._pools(
-            [(at, n, spot, row, n * self.offers[at].gpus, seconds, -1.0) for at, n, spot, row, seconds in sells]
-        )
+        rollout = self._pools(sells)
         trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
         first, second = (grid.ravel() for grid in np.indices((len(trainer.offer), len(rollout.offer))))
         trainer, rollout = trainer.rows(first), rollout.rows(second)
@@ -682,7 +700,7 @@ def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
         "sigma": (search.ways.sigma[way], made.sigma),
     }
     for name, (mine, other) in pairs.items():
-        if not math.isclose(mine, other, rel_tol=SEARCH_TOLERANCE):
+        if not math.isclose(mine, other, rel_tol=RL_SEARCH_TOLERANCE):
             raise AuditError(f"search and evaluation differ: {name} {mine:.10g} and {other:.10g}")
     return made
 
@@ -714,7 +732,7 @@ def _categories(search: RlSearch) -> dict[str, Flags]:
     }
 
 
-MOST_WAYS = 6
+MOST_RL_WAYS = 6
 
 
 def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
@@ -725,7 +743,7 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
         able = members & fits
         if able.any():
             found.setdefault(int(np.argmin(np.where(able, value, math.inf))), label)
-    rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_WAYS]]
+    rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
 
 
@@ -743,20 +761,21 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
 
 
 def _machines_words(search: RlSearch, way: int) -> str:
-    """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x ...`."""
+    """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
     ways, offers = search.ways, search.market.market.offers
     trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
     placement, gpus = PLACEMENTS[int(ways.placement[way])], int(ways.trainer.instances[way]) * trainer.gpus
     more = int(ways.rollout.gpus[way])
-    first = f"{trainer.card} {trainer.provider}"
     if placement == "colocated":
-        return f"{gpus} x {first}"
+        return f"{gpus} x {trainer.card} {trainer.provider}"
     if placement == "one machine":
-        return f"{gpus - more} + {more} x {first}"
-    market = ", spot" if ways.rollout.is_spot[way] else ""
-    if (rollout.card, rollout.provider) == (trainer.card, trainer.provider):
-        return f"{gpus} + {more} x {first}{market}"
-    return f"{gpus} x {first} + {more} x {rollout.card} {rollout.provider}{market}"
+        return f"{gpus - more} + {more} x {trainer.card} {trainer.provider}"
+    market = " spot" if ways.rollout.is_spot[way] else ""
+    if rollout.card == trainer.card and rollout.provider == trainer.provider:
+        return f"{gpus} + {more}{market} x {trainer.card} {trainer.provider}"
+    if rollout.provider == trainer.provider:
+        return f"{gpus} x {trainer.card} + {more} x {rollout.card}{market} {trainer.provider}"
+    return f"{gpus} x {trainer.card} {trainer.provider} + {more} x {rollout.card} {rollout.provider}{market}"
 
 
 def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
@@ -801,7 +820,8 @@ def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:
-        notes.append("the answers are of the policy one step before (off-policy)")
+        count = made.job.staleness
+        notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
     if made.host_gb:
         notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold the trainer")
     if made.engines_pool.named.on_spot:

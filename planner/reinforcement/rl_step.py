@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,19 @@ class AnswerLengths:
         z = (math.log(self.longest) - scale) / self.sigma
         below = math.exp(scale + self.sigma**2 / 2.0) * _normal(z - self.sigma)
         return below + self.longest * (1.0 - _normal(z))
+
+    @cached_property
+    def mean_age(self) -> float:
+        """Mean tokens of an answer that an engine works on at any moment: long ones are met more often."""
+        tokens = (np.arange(POINTS) + 0.5) * self.longest / POINTS
+        share = self.longer_than(tokens)
+        return float(tokens @ share / share.sum())
+
+    def longest_of(self, answers: Floats) -> Floats:
+        """Return the expected tokens (n,) of the longest of so many answers (n,)."""
+        share = self.longer_than((np.arange(POINTS) + 0.5) * self.longest / POINTS)
+        all_shorter = (1.0 - share[None, :]) ** np.atleast_1d(answers)[:, None]
+        return np.asarray((1.0 - all_shorter).sum(axis=1) * self.longest / POINTS)
 
     def longer_than(self, tokens: Floats) -> Floats:
         """Return the share of answers with more than so many tokens; 0 from `longest` on."""
@@ -155,6 +169,45 @@ def rollout_seconds(
     tail = float(seconds[~busy].sum())
     free = float((seconds * (1.0 - count / seated))[~busy].sum()) / max(tail, 1e-12)
     return Rollout(full + float(seconds.sum()), full + float(seconds[busy].sum()), tail, free)
+
+
+@dataclass(frozen=True)
+class StaleRollout:
+    """Answers of several steps in flight: what an engine is given before the policy that it samples for exists."""
+
+    prompt: float
+    answers_per_prompt: float
+    sampled: float
+    staleness: int
+
+    def seconds(
+        self,
+        engine: tuple[ServedModel, ServingHardware, ServingStack],
+        lengths: AnswerLengths,
+        seats: Numbers,
+        engines: Numbers,
+    ) -> Any:
+        """Return the seconds (n,) from one finished batch of answers to the next.
+
+        Batches of `staleness` steps are in flight: a seat that is free takes an answer of the next batch, and the tail
+        of one batch is the work of others. By Little's law the engines answer at the rate of their seats; a batch takes
+        as long as its longest answer, `staleness` steps at most, which needs fewer answers in flight where it decides.
+        """
+        model, hardware, stack = engine
+        count = np.minimum(np.asarray(engines, dtype=float), max(int(self.sampled), 1))
+        each = self.sampled / count
+        context = seen_tokens(model, self.prompt + lengths.mean_age)
+        taken_in = prompt_seconds(model, hardware, self.prompt) / self.answers_per_prompt + stack.request_seconds
+        longest = float(lengths.longest_of(np.asarray([self.sampled]))[0])
+
+        def step(alive: Any) -> Any:
+            return decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), context)
+
+        seated = np.minimum(seats, self.staleness * each)
+        by_rate = each * (lengths.mean * step(seated) / seated + taken_in)
+        alive = np.minimum(seated, self.staleness * each * lengths.mean / longest)
+        by_longest = longest * step(alive) / self.staleness + each * taken_in
+        return np.maximum(by_rate, by_longest)
 
 
 MOST_LOST = 0.9

@@ -25,6 +25,7 @@ class RlPool(Part):
     """Machines of one offer, and what they do in a step."""
 
     role: Literal["training and rollout", "training", "rollout"]
+    """What they do in a step."""
     provider: str
     region: str
     instance: str
@@ -53,10 +54,12 @@ class RlAlternative(Part):
     label: str
     machines: str
     usd_per_hour: float
+    """Of all its machines while they are there."""
     cost_usd: float
     hours_at_confidence: float
     step_seconds: float
     how: str
+    """Method of the trainer, and whether sides overlap."""
 
 
 class RlRun(Part):
@@ -66,7 +69,9 @@ class RlRun(Part):
     kind: Literal["rl"] = "rl"
     architecture: str
     algorithm: str
+    """Of the updates, such as `grpo`."""
     placement: Placement
+    """How the GPUs are divided between training and rollout."""
     method: str
     weight_bits: int
     sharding: str
@@ -76,6 +81,7 @@ class RlRun(Part):
     """Of the longest answers that the memory holds; of shorter ones as many tokens."""
     lora_rank: int
     training_gpus: int
+    """GPUs that train."""
     rollout_gpus: int
     """GPUs with engines; where colocated those that train, too."""
     offloads: bool
@@ -83,12 +89,16 @@ class RlRun(Part):
     overlapped: bool
     """Whether answers of the next step are sampled while the trainer works."""
     staleness: int
+    """Most steps that answers are behind the policy."""
     engine: str
     engines: int
+    """Engines that sample side by side."""
     gpus_per_engine: int
+    """GPUs that hold the model of an engine together."""
     seats: int
     """Answers that one engine works on at a time."""
     pools: tuple[RlPool, ...]
+    """Machines that are rented, those of the trainer first."""
     sequences: int
     """Answers that a step trains on."""
     sampled: int
@@ -96,15 +106,19 @@ class RlRun(Part):
     input_tokens: float
     output_tokens: float
     longest_output: int
+    """Tokens at which an answer is cut."""
     steps: int
     step_seconds: float
     phases: dict[str, float]
     """Seconds of each phase by itself: where they overlap, the step is shorter than their sum."""
     tail_seconds: float
+    """Of the rollout: from the first free seat to the last answer."""
     tail_ended_share: float
+    """Mean share of the answers that an engine began with and that have ended in that time."""
     idle: str
     """The side that waits; empty where none does."""
     idle_share: float
+    """Of a step."""
     memory: tuple[PhaseMemory, ...]
     host_gb: float
     """What lies in the host memory of a machine while the engines sample."""
@@ -114,6 +128,7 @@ class RlRun(Part):
     cost_usd: float
     cost_at_confidence: float
     usd_per_100_steps: float
+    """Of all dollars, starts included."""
     bill: tuple[BillItem, ...]
     bound_usd: float
     """Below which no way of those that were compared costs."""
@@ -121,6 +136,7 @@ class RlRun(Part):
     price_age_days: int | None
     price_source: str
     ways: tuple[RlAlternative, ...] = ()
+    """The plan and the best way of each other kind, the cheapest first."""
     changes: dict[str, float] = Field(default_factory=dict)
     """Dollars of 100 steps on the same machines with one thing of the work changed."""
     sigma: float

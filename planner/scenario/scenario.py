@@ -489,11 +489,12 @@ def rl_job_of(scenario: Scenario | ScenarioFile) -> RlJob | None:
     return next((job for job in scenario.jobs if isinstance(job, RlJob)), None)
 
 
-def refuse_rl(scenario: Scenario | ScenarioFile, what: str) -> None:
-    """Raise ScenarioError where a question is not modelled for a job of reinforcement learning, by its name."""
+def refuse_rl(scenario: Scenario, what: str) -> Scenario:
+    """Return the scenario; raise ScenarioError, by its name, where what is asked is not modelled for kind rl."""
     if (job := rl_job_of(scenario)) is not None:
         fix = "planner solve plans it, and planner check checks its plan"
         raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}", f"not modelled for kind rl: {what}", fix)])
+    return scenario
 
 
 def architectures_of(job: Job) -> tuple[str, ...]:

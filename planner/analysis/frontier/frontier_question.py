@@ -74,8 +74,7 @@ def frontier(
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed.
     """
-    scenario = as_scenario(scenario)
-    refuse_rl(scenario, "a frontier of cost against time")
+    scenario = refuse_rl(as_scenario(scenario), "a frontier of cost against time")
     _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)

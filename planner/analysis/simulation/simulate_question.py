@@ -99,8 +99,7 @@ def simulate(
     >>> planner.simulate("quickstart", runs=100, seed=1).runs
     100
     """
-    scenario = as_scenario(scenario)
-    refuse_rl(scenario, "replays of a run")
+    scenario = refuse_rl(as_scenario(scenario), "replays of a run")
     if plan is not None:
         require_plan(plan)
     if services_of(scenario):
