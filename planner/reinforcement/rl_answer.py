@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_text import RL_PHASE_NAMES, memory_lines, tail_words, waiting_words
-from planner.report import words
+from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.words import line_room
 
@@ -26,7 +26,7 @@ def render_rl_answer(plan: Plan) -> str:
     return "\n".join(
         [
             *words.wrap_lines(_first_line(plan, run), words.width(), 2),
-            *(f"! {line}" for line in _risks(run)),
+            *(line for risk in _risks(run) for line in words.hang("! ", words.wrap_lines(risk, words.width() - 2, 2))),
             "",
             *_ways(run),
             *([""] if run.ways else []),
@@ -35,7 +35,7 @@ def render_rl_answer(plan: Plan) -> str:
             *words.section("Rollout", words.wrap_all(_rollout(run), line_room(), 2)),
             *words.section("Memory", words.wrap_all(memory_lines(run.memory), line_room(), 2)),
             *words.section("Time", words.wrap_all(_time(run), line_room(), 2)),
-            *words.section("Bill", words.wrap_all(_bill(run), line_room(), 4)),
+            *words.section("Bill", plan_sections.bill(run)),
             *words.section("Per 100", words.wrap_all(_per_100(run), line_room(), 4)),
             *words.section("Assumed", words.wrap_lines(", ".join(run.assumed), line_room(), 3) if run.assumed else []),
             *words.section("Notes", words.wrap_all(run.notes[1:], line_room(), 3)),
@@ -143,15 +143,6 @@ def _time(run: RlRun) -> list[str]:
     low, high = words.hours(run.hours.low), words.hours(run.hours.high)
     likely = f"likely {words.hours(run.hours.expected)} ({low} to {high})"
     return [f"{run.steps:,} steps, {likely}, {words.by(run.hours.at_confidence)}{deadline}"]
-
-
-def _bill(run: RlRun) -> list[str]:
-    """Return the lines of the bill in the order of their dollars."""
-    lines = sorted(run.bill, key=lambda line: -line.usd)
-    parts = [f"{line.item} {words.usd(line.usd)}" for line in lines if line.usd >= 0.005]
-    unknown = [line.item for line in lines if line.basis]
-    said = f"; not included, fee unknown: {', '.join(unknown)}" if unknown else ""
-    return [f"{', '.join(parts)}{said}  ({words.usd_between(run.cost.low, run.cost.high)})"]
 
 
 def _per_100(run: RlRun) -> list[str]:

@@ -144,6 +144,11 @@ class RlRun(Part):
     notes: tuple[str, ...] = ()
 
     @property
+    def gpu(self) -> str:
+        """The GPU that trains."""
+        return self.pools[0].gpu
+
+    @property
     def rented(self) -> tuple[RlPool, ...]:
         """Its machines by kind."""
         return self.pools
