@@ -24,7 +24,7 @@ from planner.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-AGREEMENT = 1e-6
+RL_AGREEMENT = 1e-6
 """Relative difference of two figures that are the same."""
 NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd")
 """What a plan says of a run beside what its names decide."""
@@ -94,9 +94,9 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
 
 def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broken]:
     """Yield the limits that a run breaks."""
-    limits, room = scenario.limits, 1.0 + AGREEMENT
+    limits, room = scenario.limits, 1.0 + RL_AGREEMENT
     for phase in run.memory:
-        yield from at_most(f"memory.{phase.phase}", phase.usable, phase.peak, AGREEMENT * phase.usable)
+        yield from at_most(f"memory.{phase.phase}", phase.usable, phase.peak, RL_AGREEMENT * phase.usable)
     yield from at_most("host_gb", host_room_gb(made.trainer.offer, made.trainer.card) * room, run.host_gb)
     yield from at_most("hours", latest_finish_hours(made.job, limits) * room, run.hours.at_confidence)
     if limits.budget_usd is not None:

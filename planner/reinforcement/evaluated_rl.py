@@ -77,7 +77,7 @@ class NamedRl:
     def of(cls, stated: RlRun) -> NamedRl:
         """Return what a plan names."""
         pools = [NamedPool(pool.offer, pool.instances, pool.market == "spot") for pool in stated.pools]
-        own = {"trainer": pools[0], "rollout": pools[1] if len(pools) > 1 else None}
+        own: dict[str, Any] = {"trainer": pools[0], "rollout": pools[1] if len(pools) > 1 else None}
         names = [name for name in cls.__annotations__ if name not in own]
         return cls(**own, **{name: getattr(stated, name) for name in names})
 

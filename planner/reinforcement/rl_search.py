@@ -258,7 +258,12 @@ def _best_batches(
         training = np.maximum(one.sequences * one.mean_tokens / rate, updates * seconds)
         training = np.broadcast_to(training * (2.0 if one.criticises else 1.0), shape)
         better = (need <= usable) & (training < best["training"])
-        here = {"training": training, "micro_batch": float(micro), "states_gib": states, "tokens": shorter * mean}
+        here: dict[str, Any] = {
+            "training": training,
+            "micro_batch": float(micro),
+            "states_gib": states,
+            "tokens": shorter * mean,
+        }
         best = {name: np.where(better, here[name], best[name]) for name in best}
     return best
 
@@ -366,9 +371,10 @@ def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas
     if one.job.staleness < 2 or not len(which):
         return plain
     stale = StaleRollout(one.prompt, one.job.work.answers, one.sampled, one.job.staleness)
-    inputs = [rows(part, which) for part in engines.inputs]
-    found = stale.seconds((inputs[0], inputs[1], inputs[2]), one.lengths, engines.seats[which], replicas)
-    return np.minimum(plain, found)
+    (model, hardware, stack), picked = engines.inputs, which.tolist()
+    inputs = rows(model, picked), rows(hardware, picked), rows(stack, picked)
+    found = stale.seconds(inputs, one.lengths, engines.seats[which], replicas)
+    return np.asarray(np.minimum(plain, found), dtype=float)
 
 
 def _at_once(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
@@ -410,7 +416,9 @@ def _in_turn(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -
 
 def _seconds(one: RlQuantities, engines: Engines, which: Integers, count: Floats, seated: Floats, fluid: Any) -> Floats:
     """Return the seconds of rollouts (n,), given how their answers come and go."""
-    model, hardware, stack = (columns(rows(part, which)) for part in engines.inputs)
+    (model, hardware, stack), picked = engines.inputs, which.tolist()
+    model, hardware = columns(rows(model, picked)), columns(rows(hardware, picked))
+    stack = columns(rows(stack, picked))
     width = one.lengths.longest / POINTS
     longer = one.lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
     alive, ages, started = fluid(one, longer, count, seated)
