@@ -8,9 +8,12 @@ LONGEST_OVER_MEAN = 14.0
 """Longest of 50,000 samples over their mean, lengths log-normal with the coefficient of variation of 0.8 that
 predictions.py assumes: exp(4.107 * 0.703 - 0.703^2 / 2)."""
 
-DEFAULT_MEANS = {"torchtune": 1304 / LONGEST_OVER_MEAN, "litgpt": 1304 / LONGEST_OVER_MEAN}
-"""Mean tokens of the set that a framework's recipes train on by default: both take Alpaca, whose longest
-sample has 1,304 Llama-2 tokens (litgpt's tables of resources)."""
+SET_MEANS = {"alpaca": 1304 / LONGEST_OVER_MEAN}
+"""Mean tokens of the samples of a data set that rows name in `packed`: the longest of Alpaca has 1,304 Llama-2 tokens
+(litgpt's tables of resources)."""
+
+DEFAULT_SETS = {"torchtune": "alpaca", "litgpt": "alpaca"}
+"""The set that a framework's recipes train on by default."""
 
 
 def longest_sample(row: Row, cap: float) -> float:
@@ -31,4 +34,5 @@ def typical_share(row: Row, cap: float) -> float:
 
 def _mean(row: Row) -> float | None:
     stated = row.lengths.mean if row.lengths else None
-    return stated or DEFAULT_MEANS.get(row.text("framework"))
+    named = next((name for name in SET_MEANS if name in row.text("packed")), None)
+    return stated or SET_MEANS.get(named or DEFAULT_SETS.get(row.text("framework"), ""))

@@ -45,11 +45,13 @@ LIKE = {
     "vllm-tpu": "vllm",
     "ctransformers": "llama.cpp",
     "optimum-nvidia": "trt-llm",
+    "fastertransformer": "trt-llm",
 }
 """Engines without a profile that launch kernels as one with a profile does: AutoGPTQ replaces the linear layers of
 Transformers' models (its README); LitGPT runs PyTorch without compiling or graphs, and ONNX Runtime one operator after
 another (compilation and CUDA graphs are options, off by default: their documentation); vllm-tpu is vLLM, ctransformers
-binds llama.cpp, and optimum-nvidia builds engines of TensorRT-LLM (their READMEs)."""
+binds llama.cpp, optimum-nvidia builds engines of TensorRT-LLM, and FasterTransformer, "on top of CUDA, cuBLAS,
+cuBLASLt and C++", is what NVIDIA went on from to TensorRT-LLM (their READMEs)."""
 STREAMED = ("deepspeed-zero-inference",)
 """Engines that keep the weights in host memory and read them through the slot in each step (documentation of
 ZeRO-Inference)."""

@@ -126,13 +126,15 @@ def _throughput(row: Row) -> float | None:
 
 
 def contradicts_itself(row: Row, figures: Mapping[str, float]) -> bool:
-    """Return whether a closed loop's figures leave most of its stated concurrency idle: one of them is mislabelled.
+    """Return whether figures leave most of the requests that are stated to be in flight idle: one is mislabelled.
 
     Little's law: requests in flight = requests/s * seconds of one request. No prediction takes part.
     Example: 7.55 tokens/s of answers of 36 tokens that take 1.26 s + 35 * 0.0102 s each: 0.34 in flight, not 128.
+    One request alone: 31.4 tokens/s, 2.37 s and 13.4 ms a token are answers of 128 tokens, not of 8,192.
     """
-    batch, output = row.positive("batch"), row.positive("output_tokens")
-    if row.text("mode") != "server" or batch is None or output is None or len(figures) < len(FIGURES):
+    batch, output, mode = row.positive("batch"), row.positive("output_tokens"), row.text("mode")
+    batch = batch or (1.0 if mode == "single-stream" else None)
+    if mode == "offline" or batch is None or output is None or len(figures) < len(FIGURES):
         return False
     stay = figures["ttft"] + figures["tpot"] * (output - 1.0)
     return figures["throughput"] / output * stay < LEAST_IN_FLIGHT * batch

@@ -14,7 +14,7 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
 )
-from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
 from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
 from planner.configurations.lengths import length_faults
 from planner.configurations.memory_margin import margin_text
@@ -38,7 +38,7 @@ from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
-from planner.estimates.work import PACKED_FILL, processed_length
+from planner.estimates.work import processed_length
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.known_machines import typical_ram_gb
 from planner.library.model_ladder import held_quant, training_conversion
@@ -265,6 +265,7 @@ def _recipes(
         Recipe(
             *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
             *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
+            *(_reference(asked, method, library), asked.tuning),
             dora=method == "lora" and asked.dora,
             adapt_head=method == "lora" and asked.adapt_head,
             experts_16_bit=method == "lora" and bits < 16 and asked.experts_16_bit,
@@ -275,6 +276,15 @@ def _recipes(
     if all(refused):
         raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
+
+
+def _reference(asked: Configuration, method: str, library: Library) -> str | None:
+    """Return what is compared with: as asked, else the first that is tried; None of a method that compares nothing."""
+    if not library.techniques.values.tuning[asked.tuning].reference:
+        return None
+    if asked.teacher is not None:
+        return asked.reference or "model"
+    return asked.reference or str(library.techniques.tried("reference", method=method)[0])
 
 
 def _describe_recipe(recipe: Recipe) -> str:
@@ -319,6 +329,8 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         architecture=architecture.name,
         work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
         sequence_length=asked.sequence_length,
+        method=asked.tuning,
+        teacher=asked.teacher,
         packing=asked.packing,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
@@ -380,7 +392,8 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
     """Return the tokens per sequence that the GPUs process, padding included."""
     return as_scalar(
         processed_length(
-            job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch), job.work.sample_lengths
+            *(job.packing, shape.sequence, shape.mean_length, job.length_cv),
+            *(float(micro_batch) * job.answers, job.sequence_lengths),
         )
     )
 
@@ -568,15 +581,13 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     time = TimeCoefficients.of(library.calibrations["time"].values)
     step = estimate_step(job, shape, resolved.memory_evaluator, resolved.micro_batch, resolved.accumulation, time)
     seconds = as_scalar(step.seconds)
-    tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
+    tokens = resolved.micro_batch * job.answers * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
     kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
-    filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
-    each = 1.0 if shape.unit == "images" else filled
-    rate = job.global_batch * each / seconds
+    rate = job.global_batch * real_units(job, shape) / seconds
     return Estimate(
         architecture=resolved.architecture.name,
         parameters=resolved.architecture.parameters,

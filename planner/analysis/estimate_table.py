@@ -22,6 +22,7 @@ from planner.analysis.estimate_question import (
     usual_accumulation,
 )
 from planner.arrays import Floats, Integers
+from planner.configurations.compared_runs import real_units
 from planner.configurations.grid import network_of, row_inputs
 from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
@@ -41,7 +42,6 @@ from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
 from planner.estimates.uncertainty import MemorySpread, display_factors
-from planner.estimates.work import PACKED_FILL
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
 from planner.library.reading import read_library
@@ -459,14 +459,13 @@ def _speed_columns(
     kinds = np.asarray(
         [unmeasured_sigma(*pair, runs[0].architecture.experts, library) for pair in zip(recipes, machines, strict=True)]
     )
-    tokens = micro * _processed(runs, every, micro)
+    tokens = micro * runs[0].possible.job.answers * _processed(runs, every, micro)
     spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)
     low, high = display_factors(spread.display)
     each, ranks = [], []
     for run in runs:
         job, shape = run.possible.job, run.possible.shape
-        filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
-        each.append(1.0 if shape.unit == "images" else filled)
+        each.append(real_units(job, shape))
         ranks.append(run.possible.machine.gpus // run.possible.asked.group)
     rate = micro * rounds * np.asarray(ranks) * np.asarray(each) / step.seconds
     return {

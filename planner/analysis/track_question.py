@@ -43,8 +43,9 @@ from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import offer_data
-from planner.scenario.scenario import Scenario, SolveOptions, refuse_rl, scenario_data
+from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
+from planner.subjects import check_supported
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
@@ -302,7 +303,8 @@ def track(
     """
     require_plan(plan)
     scenario = as_scenario(scenario)
-    refuse_rl(scenario, "a log against the plan")
+    if not plan.jobs:
+        check_supported(scenario, "track")
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
@@ -415,7 +417,8 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
         found.append(f"the log is of {log.gpus} GPUs, the plan has {job.gpus}")
     if log.global_batch is not None and log.global_batch != job.global_batch:
         found.append(f"the log has global batch {log.global_batch:,}, the plan {job.global_batch:,}")
-    most = job.global_batch * job.sequence_length
+    answers = read_techniques().values.tuning[job.techniques.tuning].answers
+    most = job.global_batch * answers * job.sequence_length
     if job.unit == "tokens" and log.tokens_per_step is not None and log.tokens_per_step > TOKENS_SLACK * most:
         found.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")
     return [f"{difference}: is it this job?" for difference in found]

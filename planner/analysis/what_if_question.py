@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import open_choices, services
 from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
 from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, held_by
@@ -19,12 +18,12 @@ from planner.loading.scenario_file import change_scenario
 from planner.results.chosen_model import ModelChoice
 from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
-from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
-from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, rl_job_of, services_of, without_services
+from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import solve, solve_prepared
+from planner.solving.solve import solve_prepared
+from planner.subjects import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +32,6 @@ MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""
 RELATIVE_TOLERANCE = 1e-9
 """Relative difference under which two figures are those of one candidate."""
-
-ALSO_OF_SERVICES = (*(limit.path for limit in PEAK_LIMITS), "limits.quota")
-"""Limits of which the machines of services take a part that the figures of jobs do not have."""
 
 PreparedJob = tuple[PreparedScenario, int]
 """A prepared scenario and the index of a job in it."""
@@ -59,14 +55,8 @@ def what_if(
     scenario = scenario.on_day(options.as_of if options else None)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
-    if services_of(scenario) or services_of(changed):
-        return _with_jobs(
-            services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
-        )
-    if rl_job_of(scenario) or rl_job_of(changed):
-        return _of_plans(scenario, changed, settings, options, library)
-    if open_jobs(scenario) or open_jobs(changed):
-        return _of_choices(scenario, changed, settings, options, library)
+    if (subject := subject_of(scenario, changed)) is not None:
+        return subject.what_if(scenario, changed, settings, options, library)
     base = prepare(scenario, library)
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)
@@ -75,82 +65,12 @@ def what_if(
     return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
 
 
-def _of_choices(
-    scenario: Scenario, changed: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
-) -> WhatIf:
-    """Return the comparison of two plans that each chose what is open, in their own scenario."""
-    here, there = (open_choices.fix_choice(asked, options, library) for asked in (scenario, changed))
-    before, after = here.plan, there.plan
-    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
-    figures: dict[str, Any] = {"better": better, "before": before, "after": after, "delta": difference(before, after)}
-    answer = WhatIf(scenario=scenario.name, settings=settings, **figures)
-    if not (before.jobs and after.jobs):
-        return answer
-    base = prepare(here.scenario, library)
-    answer = answer.model_copy(update={"jobs": _jobs(base, prepare(there.scenario, library, base), before, after)})
-    if answer.unchanged:
-        return answer.model_copy(update={"it_would_take": _thresholds(before, settings, base)})
-    effects = _effects_of_choices(scenario, before, after, settings, options, library)
-    return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
-
-
-def _effects_of_choices(
-    scenario: Scenario,
-    before: Plan,
-    after: Plan,
-    settings: tuple[str, ...],
-    options: SolveOptions | None,
-    library: Library,
-) -> tuple[Effect, ...]:
-    """Return the effect of each of several changes, for each of which what is open is chosen again."""
-    groups = separable_settings(scenario, settings)
-
-    def solved(kept: list[tuple[str, ...]]) -> Plan:
-        asked = change_scenario(scenario, [setting for group in kept for setting in group])
-        return solve(asked, options, library, explains=False)
-
-    alone = [solved([group]) for group in groups]
-    without = alone[::-1]
-    if len(groups) > 2:
-        without = [solved([*groups[:index], *groups[index + 1 :]]) for index in range(len(groups))]
-    return tuple(
-        _differences(", ".join(group), (before, plan, rest, after))
-        for group, plan, rest in zip(groups, alone, without, strict=True)
-    )
-
-
-def _differences(setting: str, plans: tuple[Plan, Plan, Plan, Plan]) -> Effect:
+def effect_of(setting: str, plans: tuple[Plan, Plan, Plan, Plan]) -> Effect:
     """Return the effect of a setting; `plans` are before, with it alone, with all but it, after."""
     before, plan, rest, after = plans
     first, last = difference(before, plan), difference(rest, after)
     share = {key: mean_of(getattr(first, key), getattr(last, key)) for key in Delta.model_fields}
     return Effect(setting=setting, alone_status=plan.status, alone=first, last=last, share=Delta(**share))
-
-
-def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: Library) -> WhatIf:
-    """Return the comparison of plans with services, with that of the jobs next to them."""
-    before, after = answer.before, answer.after
-    if not (before.jobs and after.jobs):
-        return answer
-    base = prepare(without_services(scenario, services_usd(before)), library)
-    other = prepare(without_services(changed, services_usd(after)), library, base)
-    answer = answer.model_copy(update={"jobs": _jobs(base, other, before, after)})
-    if not answer.unchanged:
-        return answer
-    own = [setting for setting in answer.settings if not setting.startswith(ALSO_OF_SERVICES)]
-    return answer.model_copy(update={"it_would_take": _thresholds(before, own, base)})
-
-
-def _of_plans(
-    scenario: Scenario, changed: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
-) -> WhatIf:
-    """Return the comparison of two plans as a whole, without what each candidate and each setting does."""
-    before, after = (solve(one, options, library) for one in (scenario, changed))
-    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
-    return WhatIf(
-        scenario=scenario.name, settings=settings, better=better, before=before, after=after,
-        delta=difference(before, after),
-    )  # fmt: skip
 
 
 def compare_solved(
@@ -164,14 +84,14 @@ def compare_solved(
         before=before,
         after=after,
         delta=difference(before, after),
-        jobs=_jobs(base, other, before, after),
+        jobs=compare_jobs(base, other, before, after),
     )
     if not answer.unchanged or before.status in ("infeasible", "no_plan"):
         return answer
-    return answer.model_copy(update={"it_would_take": _thresholds(before, settings, base)})
+    return answer.model_copy(update={"it_would_take": what_it_would_take(before, settings, base)})
 
 
-def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
+def compare_jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
     """Return one entry for every job that both plans have."""
     later = {job.name: (index, job) for index, job in enumerate(after.jobs)}
     return tuple(
@@ -297,7 +217,7 @@ def _effect(
 ) -> Effect:
     """Return the effect of a setting; `plans` are before, with it alone, with all but it, after."""
     before, _, _, after = plans
-    effect = _differences(setting, plans)
+    effect = effect_of(setting, plans)
     names = [job.name for job in alone.scenario.jobs]
     by_time = better == "sooner"
     lost = gained = 0
@@ -312,7 +232,7 @@ def _effect(
     return effect.model_copy(update={"ruled_out": lost, "opened": gained})
 
 
-def _thresholds(plan: Plan, settings: Sequence[str], base: PreparedScenario) -> tuple[str, ...]:
+def what_it_would_take(plan: Plan, settings: Sequence[str], base: PreparedScenario) -> tuple[str, ...]:
     """Return for each limit that was set without effect the value below which the plan would change."""
     paths = (setting.partition("=")[0].strip() for setting in settings)
     return tuple(dict.fromkeys(hint for path in paths for hint in _threshold(path, plan, base)))

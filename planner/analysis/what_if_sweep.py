@@ -40,18 +40,11 @@ from planner.results.what_if import (
     loss_of,
 )
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import (
-    Scenario,
-    SolveOptions,
-    architectures_of,
-    open_jobs,
-    refuse_rl,
-    rl_job_of,
-    services_of,
-)
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
+from planner.subjects import check_supported, subject_of
 from planner.units import MILLISECONDS, figure_text
 
 if TYPE_CHECKING:
@@ -145,7 +138,7 @@ class VariantSolver:
 
         Without `explains` it has the figures alone: no other ways to run its jobs, and no reason where there is none.
         """
-        if services_of(scenario) or open_jobs(scenario) or rl_job_of(scenario):
+        if subject_of(scenario) is not None:
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(replace(self._before, names_others=explains), self.options, explains=explains)
@@ -361,7 +354,7 @@ def tornado(
     True
     """
     scenario = as_scenario(scenario)
-    refuse_rl(scenario, "every limit and price moved alone")
+    check_supported(scenario, "tornado")
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = scenario.on_day(options.as_of if options else None)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import open_choices, reinforcement, services
+from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
 from planner.audit.audited_ways import ways_of_plan
-from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
+from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import evaluate_work
@@ -26,7 +26,8 @@ from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,15 +51,9 @@ def audit(
         scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
-    if plan.reinforcement and plan.status not in _NO_PLAN:
-        found += reinforcement.audit_rl(plan, scenario, library, tolerance)
-    if plan.services and plan.status not in _NO_PLAN:
-        # Late: most plans have no services.
-        from planner.results.service_results import jobs_alone, services_usd
-
-        found += services.audit_services(plan, scenario, library, tolerance)
-        if plan.jobs:
-            scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
+    if (subject := shown_by(plan)) is not None and plan.status not in _NO_PLAN:
+        found += subject.audit(plan, scenario, library, tolerance)
+        plan, scenario = subject.rest(plan, scenario)
     if plan.status in _NO_PLAN or not plan.jobs:
         return found
     decided: Scenario | None = scenario
@@ -84,13 +79,13 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
     """
     stated = {cut.job: cut for cut in plan.cut}
     for job in scenario.jobs:
-        mean, said = job.work.tokens_per_sample, stated.pop(job.name, None)
+        mean, said = job.tokens_per_sequence, stated.pop(job.name, None)
         if mean is None:
             sequence, cut = 0, 0.0
         else:
             sequence = evaluate_work(job, library.architecture(job.architecture)).sequence
-            table = job.work.sample_lengths
-            is_spread = job.packing == "padded" or bool(table)
+            table = job.sequence_lengths
+            is_spread = job.packing in VARIABLE or bool(table)
             held = padded_length(mean, job.length_cv, 1, sequence, table) if is_spread else min(mean, sequence)
             cut = max(0.0, 1.0 - float(held) / mean)
         if said is None and cut > NEGLIGIBLE_CUT + _CUT_SLACK:

@@ -79,6 +79,8 @@ def _service(context: RunContext, managed: Managed) -> Iterator[Broken]:
     asked, job = context.job.techniques, context.job
     if context.architecture.name not in managed.architectures:
         yield "architecture at the service", "one of " + ", ".join(managed.architectures), context.architecture.name
+    if job.tuning != "sft":
+        yield "method at the service", "sft", job.tuning
     methods = ("full",) if job.kind == "pretrain" else asked.method or context.library.techniques.tried("method")
     if managed.method not in methods:
         yield "method at the service", " or ".join(methods), managed.method

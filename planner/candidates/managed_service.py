@@ -143,8 +143,8 @@ class ManagedServiceCandidates:
 def find_services(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
 ) -> ManagedServiceCandidates:
-    """Return the managed services of the market that take the job's model."""
-    offers = market.services(job.kind, architecture.name)
+    """Return the managed services of the market that take the job's model; none states a price of preference tuning."""
+    offers = market.services(job.kind, architecture.name) if job.tuning == "sft" else ()
     runs = [_build_run(job, architecture, shape, market.offers[place], library) for place in offers]
     return ManagedServiceCandidates(job, np.asarray(offers, dtype=np.int64), tuple(runs))
 

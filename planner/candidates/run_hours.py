@@ -202,7 +202,7 @@ class _RunTimes:
         """Return the seconds of a step, no faster than storage feeds it; as observed where it was."""
         job, image, seconds = self.job, self.architecture.image, self.physics.ways.step_seconds
         resolution = image and (job.work.resolution or image.resolution)
-        per_step = job.global_batch * (1 if resolution else self.physics.shape.sequence)
+        per_step = job.global_batch * (1 if resolution else job.answers * self.physics.shape.sequence)
         storage = job.storage_gb_per_second * GB
         fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, resolution or 0, self.cached)
         return np.where(self.observed, seconds, fed)

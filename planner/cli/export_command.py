@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner import services
 from planner.cli.options import NamesOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
 from planner.results.plan import Plan, plan_text
+from planner.subjects import planner_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,7 @@ def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, c
 
 def has_trainer(plan: Plan) -> bool:
     """Return whether all that a plan runs is training."""
-    return not plan.services and all(job.inference is None for job in plan.jobs)
+    return plan.subject is None and all(job.inference is None for job in plan.jobs)
 
 
 def export_files(
@@ -164,12 +164,10 @@ def export_files(
     job = meant_job(plan, job)
     with located_in(plan, file):
         check_names(plan, file)
-        if plan.services and job is None and len(plan.planned) > 1:
+        if plan.subject is not None and job is None and len(plan.planned) > 1:
             texts, left_out = _files_of_each(plan, file, wishes, everything)
-        elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:
-            texts, left_out = _service_files(plan, file, job, wishes, targets, everything)
         else:
-            texts, left_out = _job_files(plan, file, job, wishes, targets, everything)
+            texts, left_out = _part_files(plan, file, job, wishes, targets, everything)
     if everything:
         texts["plan.json"] = plan_text(plan)
     return texts, left_out
@@ -194,14 +192,22 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
         raise InputError([Fault(option, 0, "", f"the plan has {len(names)} jobs", ways) for option in unclear])
     texts: dict[str, str] = {}
     missing = []
-    for number, (name, folder) in enumerate(part_folders(names).items()):
-        if number < len(plan.jobs):
-            found, left_out = _job_files(plan, file, name, Wishes(None, given.dataset), (), everything)
-        else:
-            found, left_out = _service_files(plan, file, name, Wishes(), (), everything)
+    for part, (name, folder) in zip(plan.planned, part_folders(names).items(), strict=True):
+        wishes = Wishes(None, given.dataset if part.subject is None else None)
+        found, left_out = _part_files(plan, file, name, wishes, (), everything)
         texts |= {f"{folder}/{path}": text for path, text in found.items()}
         missing += [f"{folder}: {line}" for line in left_out]
     return texts, missing
+
+
+def _part_files(
+    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a job, service or other part by name, and what is left out of a whole folder."""
+    part = next((part for part in plan.planned if name in (None, part.name)), None)
+    if part is None or (subject := planner_of(part)) is None:
+        return _job_files(plan, file, name, wishes, targets, everything)
+    return subject.files(plan, scenario_of(plan, file), file, name, wishes, None if everything else targets)
 
 
 def _job_files(
@@ -231,16 +237,6 @@ def _checklist(plan: Plan, file: str, wishes: Wishes, job: str | None, texts: di
     if not any("/" in path for path in texts):
         folders = {meant_job(plan, job) or names[0]: ""}
     return checklist(plan, scenario_of(plan, file), file, wishes, folders, texts)
-
-
-def _service_files(
-    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
-) -> tuple[dict[str, str], list[str]]:
-    """Return the files of a service by name, and what is left out of a whole folder."""
-    given = services.choose_service(plan, scenario_of(plan, file), file, name)
-    if everything:
-        return services.export_all_services(given, wishes, file)
-    return services.export_service(given, targets, wishes, file), []
 
 
 def write_files(folder: Path, texts: dict[str, str]) -> dict[str, str]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner import open_choices, services
 from planner.analysis.frontier.any_frontier import frontier as trace
-from planner.analysis.frontier.any_frontier import subject_of
+from planner.analysis.frontier.any_frontier import traces_its_own
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
 from planner.cli.output import Output, asked_again, draw_answer, show_next, show_progress
 from planner.loading.scenario_file import LoadedScenario
@@ -57,18 +56,18 @@ def frontier(
     context = click.get_current_context()
     most = None if context.get_parameter_source("points") is ParameterSource.DEFAULT else points
     with loaded.locate_faults():
-        subject = subject_of(loaded.scenario, name, by)
+        traces_its_own(loaded.scenario, name, by)  # a wrong question is refused before anything is solved
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
         found = trace(loaded.scenario, options, by=by, points=most, job=name)
     render: Callable[[Any], str]
-    if subject == "loss":
-        render = open_choices.render_loss_frontier
-    elif subject == "service":
-        render = services.render_service_frontier
-    else:
+    if isinstance(found, Frontier):
         from planner.report.frontier_text import render_frontier
 
         render = functools.partial(render_frontier, every=every)
+    else:
+        from planner.report.result_text import render_result
+
+        render = render_result
     output.write(found, render, draw_answer if found.points else None, color=True)
     if not output.as_json and isinstance(found, Frontier) and found.knee is not None and len(found.points[0].jobs) == 1:
         asked, hours = asked_again("solve", OF_FRONTIER), math.ceil(100 * found.points[found.knee].hours) / 100

@@ -138,12 +138,21 @@ def decided_scenario_of(plan: Plan, path: str) -> Scenario:
 
 
 def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-    """Return a plan and its scenario as those of its jobs alone, without services, with what the plan chose."""
-    if not plan.services:
-        from planner import open_choices
+    """Return a plan and its scenario as those of the jobs that the core planned, with what the plan chose."""
+    from planner import open_choices
+    from planner.subjects import jobs_of_plan
 
-        return plan, open_choices.scenario_as_chosen(plan, scenario)
-    from planner.results.service_results import jobs_alone, services_usd
-    from planner.scenario.scenario import without_services
+    plan, scenario = jobs_of_plan(plan, scenario)
+    return plan, open_choices.scenario_as_chosen(plan, scenario)
 
-    return jobs_alone(plan), without_services(scenario, services_usd(plan))
+
+def check_supported(plan: Plan, file: str, name: str | None, command: str) -> None:
+    """Raise `InputError` where the part of a plan that is named, or its first one, is nothing for a command."""
+    from planner.errors import Fault
+    from planner.subjects import planner_of
+
+    part = next((part for part in plan.planned if name in (None, part.name)), None)
+    subject = None if part is None else planner_of(part)
+    if part is not None and subject is not None and command in subject.not_supported:
+        what, fix = subject.not_supported[command]
+        raise InputError([Fault(file, 0, part.name, what, fix)])

@@ -9,8 +9,7 @@ import click
 
 from planner.cli.export_command import write_files
 from planner.cli.output import STANDARD_OUTPUT, show
-from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
-from planner.errors import Fault, InputError
+from planner.cli.plan_file import check_supported, jobs_of, located_in, meant_job, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -57,8 +56,5 @@ def probe_texts(plan: Plan, file: str, job: str | None, steps: int | None) -> di
     job = meant_job(plan, job)
     with located_in(plan, file):
         check_names(plan, file)
-        if plan.services and (not plan.jobs or job in [service.name for service in plan.services]):
-            name = job or plan.services[0].name
-            fix = "measure it with vllm bench serve, and give its file to planner calibrate"
-            raise InputError([Fault(file, 0, name, "a probe trains, and this is a service", fix)])
+        check_supported(plan, file, job, "probe")
         return probe_files(choose_job(*jobs_of(plan, scenario_of(plan, file)), file, job), file, steps)

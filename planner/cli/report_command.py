@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner import services
 from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_options
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
@@ -179,6 +178,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.errors import InputError
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
+    from planner.subjects import planner_of
 
     names = [part.name for part in plan.planned]
     if not names:
@@ -186,12 +186,11 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     files: dict[str, str] = {}
     notes: list[str] = []
     try:
-        if plan.jobs:
+        subject = planner_of(plan.planned[0])
+        if subject is None:
             files, notes = export_all(choose_job(*jobs_of(plan, scenario), "plan", names[0]), Wishes(None, None))
         else:
-            files, notes = services.export_all_services(
-                services.choose_service(plan, scenario, "plan", names[0]), Wishes(), "plan"
-            )
+            files, notes = subject.files(plan, scenario, "plan", names[0], Wishes(), None)
     except InputError as error:
         notes = [f"no files to launch {names[0]}: {error.faults[0].what}"]
     if len(names) > 1 and files:

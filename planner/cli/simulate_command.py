@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from planner import services
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
 from planner.cli.output import Output, draw_answer, show, show_progress
 from planner.cli.plan_file import read_plan
@@ -70,8 +69,8 @@ def simulate(
     output.check()
     name = loaded.scenario.name
     plan = read_plan(plan_file) if plan_file is not None else None
-    if all(job.kind == "serve" for job in loaded.scenario.jobs):
-        _simulate_service(loaded, plan, output, options, replay)
+    if not any(job.ends for job in loaded.scenario.jobs):
+        _simulate_endless(loaded, plan, output, options, replay)
         return
     with (
         show_progress(f"solving {name}" if plan is None else f"reading {name}", counts=True) as progress,
@@ -94,10 +93,10 @@ def simulate(
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
-def _simulate_service(
+def _simulate_endless(
     loaded: LoadedScenario, plan: Plan | None, output: Output, options: SolveOptions, replay: dict[str, Any]
 ) -> None:
-    """Simulate the fleet of a service."""
+    """Simulate what has no end, such as the fleet of a service."""
     from planner.errors import Fault, ScenarioError
 
     for option, given in (("--plot", output.plot), ("--policy", output.path)):
@@ -105,18 +104,22 @@ def _simulate_service(
             fix = "leave it out; --json has all figures"
             raise ScenarioError([Fault("simulate", 0, option, "not supported for kind: serve", fix)])
     with show_progress(f"simulating {loaded.scenario.name}"), loaded.locate_faults():
-        found = services.simulate_service(loaded.scenario, plan, options=options, **replay)
+        from planner.subjects import subject_of
 
-    output.write(found, services.render_service_simulation)
+        subject = subject_of(loaded.scenario)
+        assert subject is not None, "the core plans jobs that end"
+        found = subject.simulate_endless(loaded.scenario, plan, options, replay)
+    output.write(found, subject.text)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
 def _policies_text(scenario: Scenario, found: Simulation) -> str:
     from planner.analysis.simulation.job_runs import policy_tables
-    from planner.scenario.scenario import without_services
+    from planner.scenario.scenario import without_jobs
 
-    if found.services_usd is not None:
-        scenario = without_services(scenario, found.services_usd)
+    others = {job.name for job in scenario.jobs} - {job.name for job in found.plan.jobs}
+    if others:  # they have no policy, and a part of the budget
+        scenario = without_jobs(scenario, others, found.plan.budget_usd)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
     from planner.documents.tables import json_text
 

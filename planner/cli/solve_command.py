@@ -125,9 +125,9 @@ def _export_words(plan: Plan, saved: str) -> list[str]:
 
     Of several jobs it is that of the first, unless a service is among them: then each has its folder.
     """
-    job = plan.jobs[0] if plan.jobs else None
-    named = ["--job", job.name] if job is not None and len(plan.jobs) > 1 and not plan.services else []
-    if job is not None and not plan.services and not _has_files(plan, job):
+    job = plan.jobs[0] if plan.jobs and plan.subject is None else None
+    named = ["--job", job.name] if job is not None and len(plan.jobs) > 1 else []
+    if job is not None and not _has_files(plan, job):
         return []
     return [shlex.join(["planner", "export", saved, *named, "--all", "-o", "run"])]
 

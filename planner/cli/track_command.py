@@ -10,7 +10,7 @@ import click
 
 from planner.cli.options import OptionTable, finite, json_option, solve_options, table_options, technique_options
 from planner.cli.output import INFEASIBLE, Output, show
-from planner.cli.plan_file import decided_scenario_of, meant_job, read_plan
+from planner.cli.plan_file import check_supported, decided_scenario_of, meant_job, read_plan
 from planner.errors import InputError
 from planner.results.plan import Plan, plan_text
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -73,7 +73,7 @@ def track(
     output.check()
     plan = read_plan(plan_file)
     job = meant_job(plan, job)
-    _refuse_services(plan, plan_file, job)
+    check_supported(plan, plan_file, job, "track")
     asked = decided_scenario_of(plan, plan_file)
     offered = read_scenario(given["scenario"]) if given["scenario"] is not None else asked
     market = asked.model_copy(update={"offers": offered.offers, "adjust": offered.adjust}) if replan else None
@@ -91,18 +91,6 @@ def track(
         else:
             output.write(found, render_tracking, document=lambda found: _plan_or_none(found.replan), color=True)
     context.exit(0 if found.is_on_time else INFEASIBLE)
-
-
-def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
-    """Raise InputError where what is to be tracked is a service."""
-    from planner.errors import Fault
-
-    service = next(
-        (service.name for service in plan.services if name == service.name or (name is None and not plan.jobs)), None
-    )
-    if service is not None:
-        fix = "use planner simulate"
-        raise InputError([Fault(file, 0, service, "a service has no end to track", fix)])
 
 
 # `calibrate`: a `measured:` entry from the logs of a run, and its effect on a plan.

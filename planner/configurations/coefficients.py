@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.configurations.memory_margin import memory_margin, recipe_spread
-from planner.configurations.recipe import Recipe, framework_of, loops_over_experts
+from planner.configurations.recipe import Recipe, framework_of, loops_over_experts, teacher_card
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
@@ -162,14 +162,18 @@ def recipe_coefficients(
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
         *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head, recipe.experts_16_bit),
+        recipe.reference,
         _rounds(recipe, table) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
         is_full = recipe.method == "full"
         trained = _full_training_states if is_full else partial(_lora_states, job)
         states = trained(recipe, network, framework, table)
+        # A copy has the type of the weights that are trained (TRL 1.16, trainer/dpo_trainer.py: ref_model_init_kwargs).
+        if recipe.reference_row is not None and recipe.reference_row.copied:
+            states = replace(states, reference_bytes=_copy_bytes(job, network, states))
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
-    activations = _activations(recipe, network, framework, table, shared[of_states])
+    activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
@@ -186,11 +190,36 @@ def recipe_coefficients(
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
 
 
+TEACHER_BYTES = 2.0
+"""Per weight of a teacher, which is loaded in 16 bits (TRL, `teacher_model_init_kwargs`)."""
+TEACHER_LOGITS = 2.0
+"""Bytes of logits over those of the student alone: those of the teacher, with their log-softmax. Prior."""
+
+
+def _copy_bytes(job: Job, network: Network, states: States) -> float:
+    """Return the bytes of what is compared with, per weight of the network: of itself, or of a teacher of its own size.
+
+    A teacher of 72.7e9 weights next to a student of 7.6e9: 2 * 9.6 = 19.1 bytes.
+    """
+    if job.teacher is None:
+        return float(states.weight_bytes)
+    return TEACHER_BYTES * teacher_card(job.teacher).parameters / network.parameters
+
+
+def _further_forwards(job: Job, recipe: Recipe, network: Network) -> float:
+    """Return the passes without gradients of a step, in those of the network: a teacher's by its active weights."""
+    once = recipe.reference_row is not None and recipe.reference_row.once
+    passes = job.tuning_row.further_forwards(once, job.work.epochs)
+    if job.teacher is None:
+        return passes
+    return passes * teacher_card(job.teacher).active_parameters / network.active_parameters
+
+
 def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, float]:
     """Return the fields of `States` that say what stays whole, what waits, and what is in host memory."""
     fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
     bucket = _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS
-    optimizer = table.values.optimizer.values[recipe.optimizer]
+    optimizer, reference = table.values.optimizer.values[recipe.optimizer], recipe.reference_row
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
@@ -199,6 +228,7 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
         "live_parameters": LIVE_PARAMETERS if fully_sharded and bucket else 0.0,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
+        "host_reference": int(bool(reference and reference.hosted)),
         "paged_optimizer": int(optimizer.paged),
         "steps_in_backward": int(optimizer.in_backward),
     }
@@ -339,10 +369,11 @@ def _full_training_states(
 
 
 def _activations(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
+    recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
     prepared = _is_kbit_prepared(recipe, framework, table)
-    loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
+    name = framework.loss if job.tuning == "sft" else framework.tuning_loss or framework.loss
+    loss = table.bytes.loss["hf-prepared" if prepared and name == "hf" else name]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
@@ -352,8 +383,9 @@ def _activations(
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
-        logit_bytes=loss.logit_bytes,
-        logits_materialised=int(loss.materialised),
+        logit_bytes=0.0 if job.tuning_row.scalar else loss.logit_bytes * (TEACHER_LOGITS if job.teacher else 1.0),
+        further_forwards=_further_forwards(job, recipe, network),
+        logits_materialised=int(loss.materialised and not job.tuning_row.scalar),
         head_gradient_bytes=head_gradient_bytes(states, recipe.zero_stage) if loss.gradient_in_forward else 0.0,
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,

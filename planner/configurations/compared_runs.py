@@ -205,10 +205,10 @@ def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: TimedSe
 
 
 def real_units(job: Job, shape: JobShape) -> float:
-    """Return the real tokens of one sequence, padding and unfilled positions left out; 1 of an image."""
+    """Return the real tokens of one sample, padding and unfilled positions left out; 1 of an image."""
     if shape.unit == "images":
         return 1.0
-    return PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
+    return job.answers * (PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length)
 
 
 def _fastest_fit(
@@ -220,7 +220,7 @@ def _fastest_fit(
     if not possible.any():
         return None
     length = processed_length(
-        job.packing, shape.sequence, shape.mean_length, job.length_cv, micro, job.work.sample_lengths
+        *(job.packing, shape.sequence, shape.mean_length, job.length_cv), *(micro * job.answers, job.sequence_lengths)
     )
     layout = replace(inputs.layout, micro_batch=micro, accumulation=accumulation, sequence=length)
     setup = replace(inputs, layout=layout)

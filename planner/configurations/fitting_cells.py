@@ -225,7 +225,8 @@ class Grid:
 
         def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
             sequence = processed_length(
-                job.packing, shape.sequence, shape.mean_length, job.length_cv, batch, job.work.sample_lengths
+                *(job.packing, shape.sequence, shape.mean_length, job.length_cv),
+                *(batch * job.answers, job.sequence_lengths),
             )
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
             seconds = step_seconds(with_paging(replace(inputs, layout=layout), memory), time)

@@ -19,7 +19,7 @@ from planner.estimates.parts import DELTA_CHUNK_TOKENS, Part, activation_stand_i
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.weights import Dimensions, linears_of, parts_of
-from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
+from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
 from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
@@ -140,18 +140,20 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
         return _shape_of_images(job, architecture, network)
     sequence = sequence_of(job, architecture)
     work = job.work
-    given, lengths = work.tokens_per_sample, work.sample_lengths
+    given, lengths = job.tokens_per_sequence, job.sequence_lengths
     mean = kept_length(given or sequence, sequence, lengths)
     cut = cut_share(job.packing, given, job.length_cv, sequence, lengths) if given else 0.0
-    per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
+    each = job.answers * mean
+    per_batch = job.global_batch * job.answers * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
         steps = float(work.steps)
         tokens = steps * per_batch * (PACKED_FILL if job.packing == "packed" else 1.0)
     else:
-        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
-        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
+        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * each * work.epochs
+        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / each
         steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
-    return JobShape(network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", cut)
+    longest = longest_length(job.packing, sequence, mean, job.answers)
+    return JobShape(network, sequence, longest, float(mean), float(tokens), float(steps), 1.0, "tokens", cut)
 
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
@@ -201,14 +203,14 @@ def grid_inputs(
     def row(values: Sequence[float]) -> Any:
         return np.asarray(values, dtype=float)
 
-    usual = (float(shape.sequence), shape.longest, variable_length(job, shape))
+    usual = (float(shape.sequence), shape.longest, variable_length(job, shape), job.answers)
     speeds = _hardware(recipes, machines, library, shared)
     return _inputs(shape.network, usual, (recipes, column), (machines, row), setups, speeds, library)
 
 
 def _inputs(
     network: Network,
-    lengths: tuple[Any, Any, Any],
+    lengths: tuple[Any, Any, Any, int],
     recipes: tuple[Sequence[Recipe], _Shaped],
     machines: tuple[Sequence[Machine], _Shaped],
     coefficients: Sequence[RecipeCoefficients],
@@ -217,10 +219,10 @@ def _inputs(
 ) -> TimedSetup:
     """Return the inputs of the estimates for recipes and machines, each with what shapes an array of its figures.
 
-    `lengths` are the sequence, the longest one, and the mean over the longest.
+    `lengths` are the sequence, the longest one, the mean over the longest, and the sequences of a sample.
     """
     (each_recipe, column), (each_machine, row) = recipes, machines
-    sequence, longest, variable = lengths
+    sequence, longest, variable, answers = lengths
     layout = Layout(
         micro_batch=1,
         accumulation=1,
@@ -234,6 +236,7 @@ def _inputs(
         expert=column([r.expert_parallel for r in each_recipe]),
         zero_stage=column([r.zero_stage for r in each_recipe]),
         hybrid=column([float(r.is_hybrid) for r in each_recipe]),
+        answers=answers,
         variable_length=variable,
     )
     is_grid = column is not row
@@ -280,6 +283,7 @@ def row_inputs(
         column([shape.sequence for shape in shapes]),
         column([shape.longest for shape in shapes]),
         column([variable_length(job, shape) for job, shape, _, _ in runs]),
+        runs[0][0].answers,
     )
     hardware_of_rows = stack_dataclasses([speeds(recipe, machine) for _, _, recipe, machine in runs], False)
     network = shapes[0].network
@@ -288,7 +292,7 @@ def row_inputs(
 
 def variable_length(job: Job, shape: JobShape) -> float:
     """Return the mean over the longest length of sequences that differ in length; 0 where all are alike."""
-    return shape.mean_length / shape.longest if job.packing == "padded" else 0.0
+    return shape.mean_length / shape.longest if job.packing in VARIABLE else 0.0
 
 
 def _hardware(

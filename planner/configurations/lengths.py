@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def sequence_of(job: Job, architecture: Architecture) -> int:
     """Return the tokens of a sequence: as given, else so many that a sample fits in, at most what the model reads."""
-    mean, context = job.work.tokens_per_sample, architecture.max_sequence
-    return job.sequence_length or default_sequence(job.packing, mean, job.length_cv, context, job.work.sample_lengths)
+    mean, context = job.tokens_per_sequence, architecture.max_sequence
+    return job.sequence_length or default_sequence(job.packing, mean, job.length_cv, context, job.sequence_lengths)
 
 
 def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
@@ -36,8 +36,8 @@ def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
     for where, length in given.items():
         if length is not None and length > context:
             yield Fault(job.name, 0, where, f"a sequence of {length:,} {beyond}", f"at most {context:,}")
-    table = job.work.sample_lengths
-    mean, key = (max(table)[0], "lengths") if table else (job.work.tokens_per_sample, "tokens_per_sample")
+    table = job.sequence_lengths
+    mean, key = (max(table)[0], "lengths") if table else (job.tokens_per_sequence, "tokens_per_sample")
     if job.sequence_length is None and mean is not None and mean > context:
         fix = f"give sequence_length {context} to cut the samples, or choose a model that reads more"
         yield Fault(job.name, 0, f"{place}.work.{key}", f"a sample of {mean:,.0f} tokens {beyond}", fix)

@@ -17,8 +17,9 @@ from planner.configurations.lengths import sequence_of
 from planner.errors import Fault
 from planner.library.engines import read_engines
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
+from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.library.technique_tables import FrameworkProfile, PeakKey, read_techniques
+from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.records import record
 from planner.scenario.job import Job
 
@@ -57,6 +58,8 @@ class Recipe:
     context_parallel: int = 1
     expert_parallel: int = 1
     latents: str | None = None  # of an image network; None: not asked for, so encoded in every epoch
+    reference: str | None = None  # of preference tuning; None: without one
+    tuning: str = "sft"  # what the job does with samples
     dora: bool = False  # adapters with magnitudes, as the job asks for them
     adapt_head: bool = False  # adapters at the output layer, as the job asks for them
     experts_16_bit: bool = False  # routed experts in 16 bits on a quantised base, as the job asks for them
@@ -77,11 +80,17 @@ class Recipe:
         return self.latents is not None and read_techniques().values.latents.values[self.latents].cached
 
     @property
+    def reference_row(self) -> Reference | None:
+        """What preference tuning compares with; None without one."""
+        return None if self.reference is None else read_techniques().values.reference.values[self.reference]
+
+    @property
     def uses_host_memory(self) -> bool:
         """Whether states or checkpoints lie in host memory, or may come to lie there."""
         values = read_techniques().values
         states = values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged
-        return bool(states or self.parks_checkpoints)
+        copied = self.reference_row is not None and self.reference_row.hosted
+        return bool(states or self.parks_checkpoints or copied)
 
     @property
     def offloads(self) -> bool:
@@ -162,14 +171,22 @@ def frameworks_of(job: Job, library: Library) -> tuple[str, ...]:
     if job.framework is not None:
         return job.framework
     family, profiles = library.architecture(job.architecture).family, library.techniques.frameworks
-    return tuple(name for name, profile in profiles.items() if profile.takes_part and profile.trains(job.kind, family))
+    return tuple(
+        name
+        for name, profile in profiles.items()
+        if profile.takes_part and profile.trains(job.kind, family, job.tuning)
+    )
 
 
 def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
     """Return the maintained frameworks that train such a job and that it does not use: their estimates are priors."""
     family, used = library.architecture(job.architecture).family, frameworks_of(job, library)
     profiles = {name: framework for name, framework in library.techniques.frameworks.items() if name not in used}
-    return tuple(name for name, profile in profiles.items() if profile.maintained and profile.trains(job.kind, family))
+    return tuple(
+        name
+        for name, profile in profiles.items()
+        if profile.maintained and profile.trains(job.kind, family, job.tuning)
+    )
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:
@@ -204,12 +221,15 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.context_parallel or _context_degrees(job, profile, multi_gpu, library),
             asked.expert_parallel or _expert_degrees(job, profile, multi_gpu, library),
             asked.latents or (None,),
+            _references(job, method, library),
         )
-        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, latents in options:
+        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, *last in options:
             found += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
-                    *(tp, pp, framework, offload, rank, cp, ep, latents),
+                    *(tp, pp, framework, offload, rank, cp, ep),
+                    **dict(zip(("latents", "reference"), last, strict=True)),
+                    tuning=job.tuning,
                     dora=method == "lora" and job.lora.dora,
                     adapt_head=method == "lora" and job.lora.adapt_head,
                     experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,
@@ -218,6 +238,14 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                 for rank in (job.lora.rank if method == "lora" else (None,))
             ]
     return found
+
+
+def _references(job: Job, method: str, library: Library) -> tuple[str | None, ...]:
+    """Return what a job may compare with; None of one that compares with nothing."""
+    if not job.tuning_row.reference:
+        return (None,)
+    copies = ("model",) if job.tuning_row.teacher else None
+    return job.techniques.reference or copies or library.techniques.tried("reference", method=method)
 
 
 def best_attention(card: GpuClass, precision: str, library: Library) -> str:
@@ -261,12 +289,35 @@ def head_refusal(architecture: Architecture) -> str | None:
     return "adapters at the output layer are not planned where it is the embedding itself" if tied else None
 
 
-def training_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield what a training job asks for that its model is not trained in: adapters at the head, published weights."""
+SAME_VOCABULARY = 0.01
+"""Difference of vocabularies that padding explains: 152,064 and 151,936 entries of Qwen2.5."""
+
+
+@functools.cache
+def teacher_card(name: str) -> Architecture:
+    """Return the card of a teacher, by name or path."""
+    (card,) = read_library([name]).architectures.values()
+    return card
+
+
+def training_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
+    """Yield what a training job asks for that its model or framework does not have.
+
+    Methods of preference tuning, adapters at the head, published weights.
+    """
     asked, place = job.techniques, f"jobs.{job.name}"
+    profiles, label = library.techniques.frameworks, job.tuning_row.words
+    for name in job.framework or ():
+        if not profiles[name].tunes(job.tuning):
+            able = ", ".join(other for other, profile in profiles.items() if profile.tunes(job.tuning))
+            lacks = f"{profiles[name].label} has no {label} here"
+            yield Fault(job.name, 0, f"{place}.framework", lacks, f"choose one of {able}, or leave it out")
     may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
     if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
         yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
+    if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
+        unlike = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
+        yield Fault(job.name, 0, f"{place}.teacher", unlike, "choose a teacher of the same family")
     kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]

@@ -137,7 +137,7 @@ def spread_of(
     What is not known of the tokens themselves, where a law decides them, is independent of the speed.
     """
     ways = physics.ways
-    tokens = ways.micro_batch * ways.sequence
+    tokens = ways.micro_batch * job.answers * ways.sequence
     recipes = [ways.recipes[index] for index in ways.recipe]
     unmeasured = _unmeasured_sigmas(physics, library)
     found = configuration_sigmas(recipes, architecture, ways.machines, ways.machine, tokens, library, unmeasured)

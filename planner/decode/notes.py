@@ -516,8 +516,8 @@ def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSam
     """Return what the sequences of a job do not hold of its samples; None where that is nothing, or negligible."""
     if shape.cut_share < NEGLIGIBLE_CUT:
         return None
-    work, context = job.work, architecture.max_sequence
-    whole = default_sequence(job.packing, work.tokens_per_sample, job.length_cv, context, work.sample_lengths)
+    context = architecture.max_sequence
+    whole = default_sequence(job.packing, job.tokens_per_sequence, job.length_cv, context, job.sequence_lengths)
     held = whole if whole > shape.sequence else None
     setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
     return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)

@@ -109,7 +109,7 @@ class Network:
 class Layout:
     """The distribution of the batch and the network over GPUs."""
 
-    micro_batch: Numbers  # sequences per GPU and micro-step
+    micro_batch: Numbers  # samples per GPU and micro-step: sequences, or pairs of them
     accumulation: Numbers  # micro-steps per optimizer step
     sequence: Numbers  # tokens per sequence as processed (time)
     longest_sequence: Numbers  # tokens of the longest sequence met (memory)
@@ -122,6 +122,7 @@ class Layout:
     expert: Numbers = 1
     zero_stage: Numbers = 0  # 0 none or ddp, 1, 2, 3 (= FSDP)
     hybrid: Numbers = 0  # 1: sharded inside each node, replicas across nodes (HSDP; ZeRO groups of one node)
+    answers: Numbers = 1  # sequences of one sample, which `micro_batch` counts: 2 of a pair (chosen and rejected)
     variable_length: Numbers = 0  # mean over longest length where batches differ in length (padded); 0: all alike
 
     @property
@@ -194,6 +195,8 @@ class States:
     # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
+    reference_bytes: Numbers = 0  # per weight of a frozen copy of the network, sharded as the weights are
+    host_reference: Numbers = 0  # 1: that copy lies in host memory
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
     steps_in_backward: Numbers = 0  # 1: each gradient is used up in the backward pass, as soon as it is whole
@@ -244,6 +247,7 @@ class Activations:
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
     token_share: Numbers = 1.0  # of a sequence's time what is computed: less where latents of images are read
+    further_forwards: Numbers = 0.0  # passes of a step without gradients: of a reference, or of other answers
     copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
 
 

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 # packed: sequences are filled with samples up to a share of 0.97.
 # padded: one sample is one sequence, padded to the longest of its micro-batch.
 # fixed: one sample is one sequence, padded to the sequence length.
+# padding_free: the sequences of a micro-batch lie end to end, without padding.
 
 
 _REACH, _CELLS = 8.5, 2000
 """Grid of standard normal values: both tails beyond it hold less than 1e-16."""
 PACKED_FILL = 0.97
 """Real tokens per position of a packed sequence: an assumption, common packers reach 0.95 to 0.99."""
-PACKINGS = ("packed", "padded", "fixed")
+PACKINGS = ("packed", "padded", "fixed", "padding_free")
+VARIABLE = ("padded", "padding_free")
+"""Packings whose batches differ in length."""
 USUAL_SEQUENCE = 2048
 """Tokens of a sequence where nothing is known of the samples."""
 NEGLIGIBLE_CUT = 0.001
@@ -47,7 +50,7 @@ def cut_share(packing: str, mean_length: float, cv: float, sequence: float, leng
     """
     if lengths:
         return max(0.0, 1.0 - kept_length(mean_length, sequence, lengths) / mean_length)
-    sigma = math.sqrt(math.log1p(cv * cv)) if packing == "padded" else 0.0
+    sigma = math.sqrt(math.log1p(cv * cv)) if packing in VARIABLE else 0.0
     if sigma < _LEAST_SIGMA:
         return max(0.0, 1.0 - sequence / mean_length)
     place = (math.log(sequence / mean_length) + sigma * sigma / 2.0) / sigma
@@ -108,7 +111,20 @@ def processed_length(
     _check(packing)
     if packing == "padded":
         return padded_length(mean_length, cv, micro_batch, sequence, lengths)
+    if packing == "padding_free":
+        return padded_length(mean_length, cv, 1.0, sequence, lengths)
     return np.asarray(sequence, dtype=float)
+
+
+def longest_length(packing: str, sequence: float, mean_length: float, answers: int) -> float:
+    """Return the tokens per sequence of the micro-batch that needs the most memory, one sample at a time.
+
+    Padded sequences are as long as the longest. Without padding a pair has one answer of that length, and one of the
+    mean: 2,048 and 512 tokens are 1,280 each. Several samples at once rarely have as many.
+    """
+    if packing != "padding_free" or answers == 1:
+        return float(sequence)
+    return (sequence + mean_length) / answers
 
 
 def padded_length(

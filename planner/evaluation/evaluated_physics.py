@@ -38,7 +38,7 @@ from planner.estimates.uncertainty import (
     student_2_deviations,
     time_sigmas,
 )
-from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
+from planner.estimates.work import PACKED_FILL, VARIABLE, kept_length, longest_length, processed_length, step_count
 from planner.evaluation.named_run import RunContext
 from planner.library.schema import Architecture, Library
 from planner.records import record
@@ -101,8 +101,8 @@ class Workload:
 
     sequence: int  # tokens per sequence, the cap where lengths differ
     longest: float  # tokens that set the memory peak
-    mean_length: float  # tokens per sample
-    real_per_sequence: float  # tokens (images) that one sequence counts as
+    mean_length: float  # tokens per sequence of a sample
+    real_per_sample: float  # tokens (images) that one sequence counts as, or one pair
     real: float  # tokens (images) in all
     steps: float
     ingested: float  # token ids that preparing the data makes; none of images
@@ -120,11 +120,11 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
         steps = float(math.ceil(real / job.global_batch))
     else:
         sequence = sequence_of(job, architecture)
-        mean = kept_length(work.tokens_per_sample or sequence, sequence, work.sample_lengths)
-        longest = float(sequence)
-        each = PACKED_FILL * sequence if job.packing == "packed" else mean
-        samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean
-        real = float(work.tokens if work.tokens is not None else samples * mean)
+        mean = kept_length(job.tokens_per_sequence or sequence, sequence, job.sequence_lengths)
+        longest = longest_length(job.packing, sequence, mean, job.answers)
+        each = job.answers * (PACKED_FILL * sequence if job.packing == "packed" else mean)
+        samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / (job.answers * mean)
+        real = float(work.tokens if work.tokens is not None else samples * job.answers * mean)
         steps = float(work.steps or step_count(job.packing, real, samples, sequence, job.global_batch))
         real = steps * job.global_batch * each if work.steps is not None else real
     ingested = float(ingest.tokens or real / work.epochs) if ingest and image is None else 0.0
@@ -158,7 +158,8 @@ def build_setup(
     """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
     library, work, (micro_batch, accumulation) = context.library, evaluate_work(job, context.architecture), batch
     length = processed_length(
-        job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch, job.work.sample_lengths
+        *(job.packing, work.sequence, work.mean_length, job.length_cv),
+        *(micro_batch * job.answers, job.sequence_lengths),
     )
     gpu = library.gpu(machine.gpu)
     layout = Layout(
@@ -174,7 +175,8 @@ def build_setup(
         expert=recipe.expert_parallel,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.is_hybrid),
-        variable_length=work.mean_length / work.longest if job.packing == "padded" else 0.0,
+        answers=job.answers,
+        variable_length=work.mean_length / work.longest if job.packing in VARIABLE else 0.0,
     )
     parts = recipe_coefficients(recipe, job, context.network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
@@ -222,7 +224,7 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
     image, work = context.architecture.image, setup.work
     resolution = (job.work.resolution or image.resolution) if image else 0
-    per_step = job.global_batch * (1 if image else work.sequence)
+    per_step = job.global_batch * (1 if image else job.answers * work.sequence)
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
@@ -260,7 +262,7 @@ def _report(context: RunContext, seen: ComparedRun) -> ObservedRun:
         techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
         assumed=seen.assumed,
         tokens_per_second=run.tokens_per_second,
-        predicted_tokens_per_second=batch * setup.work.real_per_sequence / setup.step_seconds(),
+        predicted_tokens_per_second=batch * setup.work.real_per_sample / setup.step_seconds(),
         peak_vram_gib=run.peak_vram_gib,
         predicted_peak_vram_gib=float(getattr(setup.memory(capped=False), KINDS[kind])) / GIB if kind else None,
         peak_kind=kind,
@@ -411,7 +413,7 @@ def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> S
         class_sigmas(values, context.gpu.name),
         machine.gpus,
         machine.instances,
-        float(layout.micro_batch * layout.sequence),
+        float(layout.micro_batch * layout.answers * layout.sequence),
         # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
         mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
         offload=int(np.any(setup.inputs.states.host_optimizer)),

@@ -453,7 +453,7 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
     job, image, offer, values = context.job, context.architecture.image, context.offer, context.stages
     seconds, training, saved = physics.step_seconds, stages.training, 0.0
     if image is None:
-        read = job.global_batch * physics.work.sequence * values.ingest_bytes_per_token
+        read = job.global_batch * job.answers * physics.work.sequence * values.ingest_bytes_per_token
     else:
         resolution = job.work.resolution or image.resolution
         each = resolution**2 * values.image_bytes_per_pixel

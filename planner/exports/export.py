@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import generation, services
+from planner import generation
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
@@ -28,7 +28,8 @@ from planner.exports.result_step import SCRIPT
 from planner.exports.run_script import Checklist, job_hourly, readme, result_script, run_script, stop_commands
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, refuse_rl
+from planner.scenario.scenario import Scenario
+from planner.subjects import planner_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +53,6 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 
     `InputError` where it is not clear which, or where it runs nothing.
     """
-    refuse_rl(scenario, "files that run it")
     names = [job.name for job in plan.jobs]
     if not plan.jobs:
         raise InputError(
@@ -90,7 +90,7 @@ def export(
 
     `on_task`: a task launches the files, also where none is among the targets.
     """
-    maps, launchers, job = field_maps(), launch_maps(), given.job
+    launchers, job = launch_maps(), given.job
     where = f"jobs.{job.name}"
     if job.inference is not None:
         return generation.export_generation(given, targets, wishes, file)
@@ -98,9 +98,10 @@ def export(
     if unknown:
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
-    trainers = [maps[name] for name in targets if name in maps]
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
+    maps = {name: tool.of(facts) for name, tool in field_maps().items()}
+    trainers = [maps[name] for name in targets if name in maps]
     launched = next((trainer for trainer in trainers if trainer.launch), None) or first_able(facts)
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
@@ -163,9 +164,9 @@ def checklist(
     parts = []
     for name, folder in folders.items():
         own = [path.removeprefix(f"{folder}/") for path in files if not folder or path.startswith(f"{folder}/")]
-        if name in [service.name for service in plan.services]:
-            served = services.choose_service(plan, scenario, file, name)
-            found = services.service_checklist(served, Wishes(wishes.model_id), file, own)
+        subject = next((planner_of(part) for part in plan.planned if part.name == name), None)
+        if subject is not None:
+            found = subject.checklist(plan, scenario, file, name, wishes, own)
         else:
             found = _job_checklist(choose_job(plan, scenario, file, name), wishes, own)
         parts.append(found.inside(folder, own))
@@ -182,7 +183,7 @@ def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Chec
         return generation.generation_checklist(given, wishes, files)
     facts, maps = job_facts(given, wishes, on_task=True), launch_maps()
     launched = [name for name, tool in maps.items() if tool.file in files]
-    started = next((tool for tool in field_maps().values() if tool.launch and tool.file in files), None)
+    started = next((tool for tool in _maps_of(facts) if tool.launch and tool.file in files), None)
     trainer, is_launched = started or first_able(facts), bool(launched) or "run.sh" in files
     needs = [trainer.file, *trainer.files_of(facts)] if is_launched else []
     needs += local_paths(facts) if is_launched or started else []
@@ -192,10 +193,15 @@ def _job_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Chec
     return Checklist(tuple(needs), tuple(_to_fill_in(given, facts, files, is_launched)), (hourly,))
 
 
+def _maps_of(facts: Facts) -> list[FieldMap]:
+    """Return the maps of trainers as they are for what the job does with samples."""
+    return [tool.of(facts) for tool in field_maps().values()]
+
+
 def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched: bool) -> list[str]:
     """Return what a user must still fill in or see to, of the files of a job of training."""
     found = []
-    for tool in field_maps().values():
+    for tool in _maps_of(facts):
         if tool.file in files:
             settings = tool.settings(facts)
             if tool.format == "python":

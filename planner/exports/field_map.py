@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, reduce
 from string import Template
 from typing import Any, Literal, TypeVar
 
@@ -207,6 +207,19 @@ class Checkpoints(Row):
     last: str = "trainer_state.json"
 
 
+class TunedTool(Row):
+    """What of a map differs where a tool does something else with samples than supervised fine-tuning."""
+
+    words: dict[str, str] = Field(default_factory=dict)
+    """Part of a command or of the name of a file -> what stands there instead."""
+    write: dict[str, Any] = Field(default_factory=dict)
+    """Fields that are written over those of the map; null takes one out."""
+    techniques: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    """Values of techniques in place of those of the map."""
+    notes: tuple[Remark, ...] = ()
+    defaults: dict[str, Any] = Field(default_factory=dict)
+
+
 class FieldMap(Tool):
     """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
 
@@ -241,6 +254,10 @@ class FieldMap(Tool):
     needs: dict[str, str] = Field(default_factory=dict)
     """Fields without which the tool does not start -> the option that gives them."""
     packages: tuple[str, ...] = ()
+    tuning: dict[str, TunedTool] = Field(default_factory=dict)
+    """What it does with samples besides supervised fine-tuning."""
+    last: dict[str, Any] = Field(default_factory=dict)
+    """Written over all others: of a map for preference tuning."""
     elsewhere: tuple[str, ...] = ()
     """Techniques that the script sets which is launched with this file."""
     read: Reading = Reading()
@@ -248,14 +265,20 @@ class FieldMap(Tool):
     def settings(self, facts: Facts) -> dict[str, Any]:
         """Return the fields that a plan decides; those whose fact is None are left out."""
         found: dict[str, Any] = {}
-        for part in self._parts(facts):
+        for part in self.of(facts)._parts(facts):
             _merge(found, _filled(part, facts))
         return found
+
+    def of(self, facts: Facts) -> FieldMap:
+        """Return the map of what is done with samples: itself for supervised fine-tuning."""
+        tuning = facts["tuning"]
+        return _tuned_map(self.target, tuning) if tuning in self.tuning else self
 
     def _parts(self, facts: Facts) -> Iterator[dict[str, Any]]:
         yield self.always
         yield from (values.get(str(facts[name]), {}) for name, values in self.techniques.items())
         yield from (row.write for row in self.rows if holds(row.when, facts))
+        yield self.last
 
     def packages_of(self, facts: Facts) -> tuple[str, ...]:
         """Return the packages that a run needs, with the releases that were checked."""
@@ -269,9 +292,11 @@ class FieldMap(Tool):
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
+        if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
+            yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["framework"] not in self.frameworks:
             yield "framework", f"{self.label} does not run {facts['framework']}", self.frameworks
-        for name, values in self.techniques.items():
+        for name, values in self.of(facts).techniques.items():
             if str(facts[name]) not in values:
                 yield name, f"{self.label} has no {name} {facts[name]}", tuple(values)
         yield from (("", f"{self.label}: {refusal.text}", ()) for refusal in self.refused if holds(refusal.when, facts))
@@ -460,6 +485,27 @@ def is_gated(repository: str | None) -> bool:
     return repository is not None and any(fnmatchcase(repository.casefold(), pattern) for pattern in _gated())
 
 
+@cache
+def _tuned_map(target: str, tuning: str) -> FieldMap:
+    """Return the map of a tool with what differs where it does something else with samples."""
+    tool = field_maps()[target]
+    own = tool.tuning[tuning]
+
+    def said(text: str) -> str:
+        return reduce(lambda so_far, pair: so_far.replace(*pair), own.words.items(), text)
+
+    commands = {name: said(getattr(tool, name)) for name in ("file", "run", "launch")}
+    update: dict[str, Any] = {
+        **commands,
+        "entry": tuple(map(said, tool.entry)),
+        "techniques": {**tool.techniques, **own.techniques},
+        "last": own.write,
+        "notes": (*tool.notes, *own.notes),
+        "defaults": {**tool.defaults, **own.defaults},
+    }
+    return tool.model_copy(update=update)
+
+
 def launch_maps() -> dict[str, LaunchMap]:
     """Return the maps of launchers by target."""
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
@@ -473,7 +519,7 @@ def first_able(facts: Facts, asked: Sequence[str] = ()) -> FieldMap:
     """Return what a task starts: of the trainers that are asked for (default: all) the first that can, or the first."""
     maps, names = field_maps(), asked or STARTING_ALL
     able = (maps[name] for name in names if next(maps[name].refusals(facts), None) is None)
-    return next(able, maps[names[0]])
+    return next(able, maps[names[0]]).of(facts)
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.

@@ -98,7 +98,9 @@ def _read_list(folder: Path) -> dict[str, Any]:
 
 def _tool_of(name: str) -> FieldMap | None:
     """Return the trainer whose settings a file has by its name."""
-    return next((tool for tool in field_maps().values() if tool.file == Path(name).name), None)
+    maps = field_maps().values()
+    tuned = (tool.of({"tuning": tuning}) for tool in maps for tuning in tool.tuning)
+    return next((tool for tool in (*maps, *tuned) if tool.file == Path(name).name), None)
 
 
 def check_folder(folder: str, plan: Plan | None = None) -> CheckedFolder:

@@ -25,13 +25,8 @@ def check_names(plan: Plan, path: str) -> None:
 def _unknown(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield place, name and what may have been meant of each unknown name."""
     gpus, engines, techniques = CardNames("gpus"), read_engines().engines, read_techniques()
-    named_gpus = [(f"jobs.{job.name}.gpu", job.gpu) for job in plan.jobs if job.gpus]
-    named_engines = [(f"jobs.{job.name}.inference.engine", job.inference.engine) for job in plan.jobs if job.inference]
-    for service in plan.services:
-        for index, kind in enumerate(service.fleet.kinds):
-            place = f"jobs.{service.name}.fleet.kinds.{index}"
-            named_gpus.append((f"{place}.gpu", kind.gpu))
-            named_engines.append((f"{place}.engine", kind.engine))
+    named_gpus = [(f"jobs.{part.name}.{place}", gpu) for part in plan.planned for place, gpu in part.gpus_named]
+    named_engines = [(f"jobs.{part.name}.{place}", name) for part in plan.planned for place, name in part.engines_named]
     yield from ((place, gpu, gpus.suggestion(gpu)) for place, gpu in named_gpus if gpus.canonical(gpu) is None)
     yield from ((place, name, name_fix(name, sorted(engines))) for place, name in named_engines if name not in engines)
     for job in plan.jobs:

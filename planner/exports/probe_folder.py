@@ -64,6 +64,9 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
     if job.inference is not None or not isinstance(asked, Job):
         fix = "measure it with the benchmark of its engine: planner export, then planner calibrate"
         raise InputError([Fault(file, 0, where, "a probe trains, and this job generates", fix)])
+    if asked.tuning != "sft":
+        fix = "train twenty steps, then planner calibrate"
+        raise InputError([Fault(file, 0, where, f"a probe is of supervised fine-tuning, not of {asked.tuning}", fix)])
     if unknown := unknown_values(job):
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])

@@ -568,7 +568,7 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         if request_class.input_tokens + request_class.output_tokens > architecture.max_sequence:
             longer = "input_tokens" if request_class.input_tokens >= request_class.output_tokens else "output_tokens"
             row = f"lengths.{index}.{longer}" if job.work.lengths else longer
-            where = f"{'load' if job.is_service else 'work'}.{row}"
+            where = f"{'work' if job.ends else 'load'}.{row}"
             tokens = f"{request_class.input_tokens:,} + {request_class.output_tokens:,} tokens"
             what = f"{tokens} exceed the context of {architecture.name}"
             yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")

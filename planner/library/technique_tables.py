@@ -137,6 +137,33 @@ class Latents(Value):
     cached: bool = False
 
 
+class Reference(Value):
+    """What preference tuning compares with: a copy of the model, or log-probabilities that are computed `once`."""
+
+    copied: bool = False
+    hosted: bool = False
+    once: bool = False
+
+
+class Tuning(Row):
+    """What a training job does with a sample of so many sequences."""
+
+    words: str
+    answers: int = 1
+    reference: bool = False
+    further: int = 0
+    scalar: bool = False
+    teacher: bool = False
+
+    def further_forwards(self, once: bool, epochs: float) -> float:
+        """Return the passes without gradients of a step: of the policy, and of its reference.
+
+        Those of log-probabilities that are computed `once` are spread over the epochs that read them.
+        """
+        passes = (1 + self.further) * self.reference
+        return self.further + (passes / max(1.0, epochs) if once else float(passes))
+
+
 class Default(Row):
     """Values that are tried where a job does not say, under a condition."""
 
@@ -202,6 +229,8 @@ class Values(Row):
     optimizer: Technique[str, Optimizer]
     offload: Technique[str, Offload]
     latents: Technique[str, Latents]
+    reference: Technique[str, Reference]
+    tuning: dict[str, Tuning]
     compute: dict[str, Compute]
     synonyms: dict[str, str]
 
@@ -386,6 +415,8 @@ class FrameworkProfile(Row):
     runs: int
     maintained: bool
     kinds: tuple[str, ...] = ("finetune", "pretrain")
+    tuning: tuple[str, ...] = ()  # what it does with samples, besides supervised fine-tuning
+    tuning_loss: str | None = None  # row of the loss there, where it is not `loss`
     families: tuple[str, ...] | None = None  # of architectures; None: all
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
     compiles_graphs: bool = False  # the whole step, before every start
@@ -429,9 +460,14 @@ class FrameworkProfile(Row):
         others_chips = "NVIDIA" not in self.vendors
         return self.maintained and (self.profiled or others_chips) and self.runs >= LEAST_RUNS
 
-    def trains(self, kind: str, family: str) -> bool:
+    def trains(self, kind: str, family: str, tuning: str = "sft") -> bool:
         """Return whether it trains such a job and family of architectures at all."""
-        return kind in self.kinds and (self.families is None or family in self.families)
+        own = kind in self.kinds and (self.families is None or family in self.families)
+        return own and self.tunes(tuning)
+
+    def tunes(self, tuning: str) -> bool:
+        """Return whether it has a method of `tuning` in values.yaml."""
+        return tuning == "sft" or tuning in self.tuning
 
 
 class Frameworks(Row):
@@ -452,6 +488,7 @@ TechniqueField = Literal[
     "optimizer",
     "offload",
     "latents",
+    "reference",
 ]
 """The keys of a job's `techniques` whose values are names; the parallel degrees are numbers."""
 TECHNIQUE_FIELDS: tuple[TechniqueField, ...] = get_args(TechniqueField)
@@ -482,9 +519,9 @@ class TechniqueTable(Row):
         return found
 
     def allowed(self, field: str) -> tuple[Any, ...]:
-        """Return the values that may be asked for, of a technique, of `framework` or of the 0/1 `names`."""
-        if field == "framework":
-            return tuple(self.frameworks)
+        """Return the values that may be asked for, of a technique, `framework`, `tuning` or the 0/1 `names`."""
+        if field in ("framework", "tuning"):
+            return tuple(self.frameworks if field == "framework" else self.values.tuning)
         return self.values.names if field == "names" else tuple(self.of(field).values)
 
     def planned(self, field: str) -> tuple[Any, ...]:
@@ -575,12 +612,16 @@ class TechniqueTable(Row):
         yield from (("quantised bytes", name, self.bytes.quantised) for name in self.values.quant.values)
         for name, profile in self.frameworks.items():
             yield f"{name}.loss", profile.loss, self.bytes.loss
+            yield f"{name}.tuning_loss", profile.tuning_loss or profile.loss, self.bytes.loss
+            yield from ((f"{name}.tuning", tuning, self.values.tuning) for tuning in profile.tuning)
             yield f"{name}.adapters", profile.adapters, self.bytes.adapters
             yield from ((f"{name}.allowed", sharding, self.values.sharding.values) for sharding in profile.allowed)
             yield from ((f"{name}.sharding", sharding, profile.allowed) for sharding in profile.sharding)
         yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
         for rule in self.rules:
-            known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]
+            known = [
+                (key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework", "tuning")
+            ]
             yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
 
 

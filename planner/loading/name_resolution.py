@@ -32,9 +32,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def _resolve_teachers(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """Return the data with the names of teachers resolved; unknown ones are faults."""
+    for path, wanted in list(texts_at(data, ("jobs", "*", "teacher"))):
+        card = names.canonical(wanted)
+        if card is None:
+            faults.append(source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted)))
+        elif card != wanted:
+            data = replace_value(data, path, card)
+    return data
+
+
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """Return the data with aliases and paths resolved; unknown names and unsuitable work are faults."""
     names, released = CardNames("architectures"), dict[Any, list[tuple[str, ...]]]()
+    data = _resolve_teachers(data, names, source, faults)
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture", "*"))):
         if is_config_path(wanted):
             found = os.path.abspath(source.folder(path, folder) / wanted)

@@ -1,6 +1,6 @@
 """Jobs that leave their model, tokens or batch open: the door of what is chosen for them, and of its text.
 
-Others import this package alone, and take names from it: `open_choices.solve_open`. A module is
+Others import this package alone, and take names from it: `open_choices.loss_frontier`. A module is
 loaded when a name of it is used for the first time.
 """
 
@@ -12,8 +12,6 @@ from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
     from planner.open_choices.audited_choice import decided_scenario as decided_scenario
-    from planner.open_choices.fixed_choice import FixedChoice as FixedChoice
-    from planner.open_choices.fixed_choice import definite_choices as definite_choices
     from planner.open_choices.fixed_choice import fix_choice as fix_choice
     from planner.open_choices.fixed_choice import scenario_as_chosen as scenario_as_chosen
     from planner.open_choices.loss_curve import loss_frontier as loss_frontier
@@ -23,12 +21,13 @@ if TYPE_CHECKING:
     from planner.open_choices.model_choice_text import model_lines as model_lines
     from planner.open_choices.model_choice_text import render_loss_calibration as render_loss_calibration
     from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
-    from planner.open_choices.open_solve import solve_open as solve_open
+    from planner.open_choices.open_questions import OPEN_CHOICES as OPEN_CHOICES
     from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
+    "planner.open_choices.open_questions": ("OPEN_CHOICES",),
     "planner.open_choices.audited_choice": ("decided_scenario",),
-    "planner.open_choices.fixed_choice": ("FixedChoice", "definite_choices", "fix_choice", "scenario_as_chosen"),
+    "planner.open_choices.fixed_choice": ("fix_choice", "scenario_as_chosen"),
     "planner.open_choices.loss_curve": ("loss_frontier",),
     "planner.open_choices.loss_figure": ("loss_picture",),
     "planner.open_choices.model_choice_text": (
@@ -38,7 +37,6 @@ _NAMES_BY_MODULE = {
         "render_loss_calibration",
         "render_loss_frontier",
     ),
-    "planner.open_choices.open_solve": ("solve_open",),
     "planner.open_choices.own_law": ("calibrate_losses",),
 }
 

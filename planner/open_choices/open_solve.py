@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,18 +35,15 @@ from planner.scenario.scenario import (
 )
 from planner.solving.infeasibility.relaxations import BUDGET
 from planner.solving.prepare import PreparedScenario
+from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from planner.open_choices.open_relaxations import Solved
 
 
 # Solve a scenario that leaves its model, its tokens or its batch open: decide them, then solve what is left.
-
-
-Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
-"""Solves a definite scenario; its seconds count from the last argument."""
 
 
 MOST_SMALLER_BUDGETS = 2
@@ -61,14 +57,9 @@ class ChoiceAuditError(PlannerError):
 
 
 def solve_open(
-    scenario: Scenario,
-    job: OpenJob,
-    options: SolveOptions | None,
-    library: Library | None,
-    started: float,
-    finish: Finish,
+    scenario: Scenario, options: SolveOptions | None, library: Library | None, started: float, explains: bool
 ) -> Plan:
-    """Return the plan of the best model, tokens and batch of an open job, audited.
+    """Return the plan of the best model, tokens and batch of the open jobs, audited.
 
     Every model is compared at every batch; a comparison solves all its candidates. Where nothing is feasible, the
     plan explains which smallest changes give any alternative a plan.
@@ -82,11 +73,12 @@ def solve_open(
     library = library or read_library(
         [name for scenario_job in scenario.jobs for name in architectures_of(scenario_job)]
     )
-    if len(scenario.jobs) > 1:
-        return _solve_several(scenario, options, library, started, finish)
+    if len(scenario.jobs) > 1:  # their search reads from the explanation how much room a budget lacks
+        return _solve_several(scenario, options, library, started)
+    (job,) = open_jobs(scenario)
     alternatives = open_alternatives(scenario, job, library)
     decision = decide_alone(alternatives, options)
-    plan = finish(decision.alternative.prepared(decision.tokens), options, started)
+    plan = solve_prepared(decision.alternative.prepared(decision.tokens), options, started, explains)
     if plan.infeasible is not None and len(alternatives) > 1:
         relax = tuple(smallest_changes(alternatives, options))
         plan = plan.model_copy(
@@ -95,7 +87,7 @@ def solve_open(
     return _with_choices(plan, scenario, {job.name: decision}, library, options)
 
 
-def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, started: float, finish: Finish) -> Plan:
+def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, started: float) -> Plan:
     """Return the plan of several jobs, some of which train the best models that the budget of all of them pays for.
 
     Jobs may take turns on machines of which there are few. Where deadlines leave no turns, they run at one time.
@@ -108,10 +100,10 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
         its = together(changed, library, options)
         if only_cheapest:
             return _reported(its, changed, least_starts(its, None))
-        other = _decide_several(its, changed, options, started, finish)
+        other = _decide_several(its, changed, options, started)
         return _reported(its, changed, other.decisions) if other.plan.jobs else None
 
-    found = _decide_several(jobs, scenario, options, started, finish)
+    found = _decide_several(jobs, scenario, options, started)
     plan = found.plan
     if plan.infeasible is not None:
         relax = tuple(smallest_changes_together(jobs, scenario, plan.infeasible.relax, solve_changed))
@@ -127,13 +119,11 @@ class _Several:
     decisions: Mapping[str, Decision]
 
 
-def _decide_several(
-    jobs: Together, scenario: Scenario, options: SolveOptions, started: float, finish: Finish
-) -> _Several:
+def _decide_several(jobs: Together, scenario: Scenario, options: SolveOptions, started: float) -> _Several:
     """Return the plan of the first decision that has one, the best first."""
 
     def solve(decisions: Mapping[str, Decision]) -> _Several:
-        return _Several(finish(_prepared(jobs, scenario, decisions), options, started), decisions)
+        return _Several(solve_prepared(_prepared(jobs, scenario, decisions), options, started), decisions)
 
     found = None
     for decisions in _attempts(jobs):

@@ -15,27 +15,20 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, Library
+from planner.library.technique_tables import Tuning, read_techniques
 from planner.loading.question import resolve_cards
-from planner.reinforcement.rl_estimate import refuse_following, shard_bytes
+from planner.reinforcement.rl_estimate import refuse_following
 from planner.reinforcement.rl_results import PreferenceEstimate
-from planner.reinforcement.rl_step import forward_share
 from planner.results.plan_parts import Spread
-from planner.scenario.techniques import WHERE, Configuration
-from planner.units import GIB, HOUR
+from planner.scenario.techniques import WHERE, Configuration, Reference
+from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.results.estimate import Estimate
 
-SEQUENCES = {"dpo": 2, "orpo": 2, "simpo": 2, "kto": 1}
-"""Answers of one example that are trained on: chosen and rejected ones in one batch; KTO judges each alone."""
-HAS_REFERENCE = {"dpo": True, "kto": True, "orpo": False, "simpo": False}
-"""Whether there is a reference: ORPO (arXiv:2403.07691) and SimPO (arXiv:2405.14734) do without."""
-ESTIMATING_PASSES = {"kto": 1}
-"""Further passes forward of policy and reference: KTO estimates the divergence on mismatched answers
-(arXiv:2402.01306, section 4.2)."""
-OBJECTIVES = tuple(SEQUENCES)
+OBJECTIVES = tuple(name for name, row in read_techniques().values.tuning.items() if name != "sft" and not row.teacher)
 LONGEST_OF_MEAN = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
 SPREAD_MORE = 0.15
@@ -45,6 +38,8 @@ PAIRS_DECIDE = {
     "sequence_length": "the lengths of prompts and answers",
     "tokens_per_sample": "the lengths of prompts and answers",
     "micro_batch": "pairs_at_once",
+    "tuning": "objective",
+    "reference": "compared_with",
 }
 """Settings of training that pairs decide, and what they follow from."""
 
@@ -57,7 +52,7 @@ class PreferenceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     objective: Annotated[Text, BeforeValidator(lambda word: find_name(word, OBJECTIVES) or word)] = "dpo"
-    """dpo, kto, orpo or simpo."""
+    """dpo, kto, orpo, simpo or reward."""
     pairs: _Count = 10_000
     """Examples in all: a prompt with a chosen and a rejected answer; for KTO one with a single answer."""
     pairs_at_once: Annotated[int, Field(ge=1, le=4096)] = 1
@@ -68,7 +63,7 @@ class PreferenceSettings(BaseModel):
     """Mean tokens of an answer."""
     longest_output: SequenceLength | None = None
     """Tokens of the longest answer; None: four times the mean."""
-    compared_with: Literal["model", "adapter", "precomputed", "none"] | None = None
+    compared_with: Literal["none"] | Reference | None = None
     """A copy of the model, the model with its adapter switched off, log-probabilities of an earlier pass, or none."""
     usd_per_gpu_hour: NotNegative | None = None
     """Price of a GPU; None: the least of the shipped market."""
@@ -105,20 +100,25 @@ def estimate_preference(
     longest = asked.longest_output or min(
         round(LONGEST_OF_MEAN * asked.output), network.max_sequence - int(asked.input)
     )
+    reference = asked.compared_with or ("model" if method == "full" else "adapter")
+    has_reference = _tuning(asked).reference and reference != "none"
     run = estimate_training(
         network, card.name, library,
-        **{"packing": "padded", "micro_batch": asked.pairs_at_once * SEQUENCES[asked.objective], **of_trainer},
-        sequence_length=int(asked.input) + longest, tokens_per_sample=asked.input + asked.output,
+        **{"packing": "padded", "micro_batch": asked.pairs_at_once, **of_trainer}, tuning=asked.objective,
+        reference=reference if has_reference else None, sequence_length=int(asked.input) + longest,
+        tokens_per_sample=_tuning(asked).answers * (asked.input + asked.output),
     )  # fmt: skip
-    return _answer(asked, run, network, longest, library)
+    return _answer(asked, run, longest, library)
 
 
 def _faults(asked: PreferenceSettings, method: str, network: Architecture) -> Iterator[tuple[str, str, str]]:
     """Yield place, fault and mend of what cannot be so."""
-    if asked.objective not in SEQUENCES:
+    if asked.objective not in OBJECTIVES:
         yield "objective", f"unknown objective {asked.objective!r}", name_fix(asked.objective, OBJECTIVES)
-    elif asked.compared_with not in (None, "none") and not HAS_REFERENCE[asked.objective]:
+    elif asked.compared_with not in (None, "none") and not _tuning(asked).reference:
         yield "compared_with", f"{asked.objective} has no reference", "leave it out"
+    elif asked.compared_with == "none" and _tuning(asked).reference:
+        yield "compared_with", f"{asked.objective} compares with a reference", "give adapter, model or precomputed"
     if asked.compared_with == "adapter" and method == "full":
         yield "compared_with", "full training has no adapter to switch off", "give model or precomputed"
     if asked.longest_output is not None and asked.longest_output < asked.output:
@@ -131,26 +131,16 @@ def _faults(asked: PreferenceSettings, method: str, network: Architecture) -> It
         yield "longest_output" if asked.longest_output else "output", what, f"at most {network.max_sequence:,} together"
 
 
-def _reference_of(asked: PreferenceSettings, method: str) -> Literal["model", "adapter", "precomputed", "none"]:
-    """Return what is compared with: an adapter is switched off where there is one, else a copy is held."""
-    if not HAS_REFERENCE[asked.objective]:
-        return "none"
-    return asked.compared_with or ("model" if method == "full" else "adapter")
+def _tuning(asked: PreferenceSettings) -> Tuning:
+    return read_techniques().values.tuning[asked.objective]
 
 
-def _answer(
-    asked: PreferenceSettings, run: Estimate, network: Architecture, longest: int, library: Library
-) -> PreferenceEstimate:
+def _answer(asked: PreferenceSettings, run: Estimate, longest: int, library: Library) -> PreferenceEstimate:
     techniques = run.techniques
-    reference = _reference_of(asked, techniques.method)
-    training = asked.pairs * SEQUENCES[asked.objective] * (asked.input + asked.output) / run.tokens_per_second
-    each = training * forward_share(techniques.method == "full", techniques.activation_checkpointing != "none")
-    more = ESTIMATING_PASSES.get(asked.objective, 0)
-    passes = more + (0 if reference == "none" else 1 + more)
-    seconds = training + passes * each
-    copy = 0.0
-    if reference == "model":
-        copy = shard_bytes(2.0 * network.parameters, run, library) / GIB
+    reference, answers = techniques.reference or "none", _tuning(asked).answers
+    seconds = asked.pairs * answers * (asked.input + asked.output) / run.tokens_per_second
+    further = run.step_seconds.parts.get("further_forwards", 0.0) / run.step_seconds.total
+    copy = run.vram_gib.parts.get("reference", 0.0)
     low, high = (float(factor) for factor in display_factors((run.sigma**2 + SPREAD_MORE**2) ** 0.5))
     price = asked.usd_per_gpu_hour
     basis = "given"
@@ -159,13 +149,12 @@ def _answer(
     hours = seconds / HOUR
     usd = None if price is None else price * run.gpus * hours
     vram = run.vram_gib
-    sum(vram.set_aside.values())
 
     def spread(value: float) -> Spread:
         return Spread(expected=value, low=value * low, high=value * high)
 
     return PreferenceEstimate(
-        architecture=network.name,
+        architecture=run.architecture,
         objective=asked.objective,
         method=techniques.method,
         gpu=run.gpu,
@@ -173,21 +162,21 @@ def _answer(
         reference=reference,
         pairs=asked.pairs,
         pairs_at_once=asked.pairs_at_once,
-        sequences_per_pair=SEQUENCES[asked.objective],
+        sequences_per_pair=answers,
         input_tokens=asked.input,
         output_tokens=asked.output,
         longest_output=longest,
         packing=run.packing,
-        peak_gib=vram.peak + copy,
+        peak_gib=vram.peak,
         usable_gib=vram.usable,
         reference_gib=copy,
-        fits=vram.peak + copy <= vram.usable,
+        fits=vram.fits,
         parts={
-            **{name: size for name, size in vram.parts.items() if size > 0},
+            **{name: size for name, size in vram.parts.items() if size > 0 and name != "reference"},
             "set aside": sum(vram.set_aside.values()),
         },
         hours=spread(hours),
-        shares={"training": training / seconds, "forward passes of the reference": passes * each / seconds},
+        shares={"training": 1.0 - further, "forward passes of the reference": further},
         usd=None if usd is None else spread(usd),
         price_basis="" if usd is None else basis,
         evidence="prior",
@@ -209,9 +198,9 @@ def _assumed(asked: PreferenceSettings, longest: int) -> tuple[str, ...]:
 
 
 def _notes(reference: str) -> tuple[str, ...]:
-    notes = []
-    if reference == "precomputed":
+    row, notes = read_techniques().values.reference.values.get(reference), []
+    if row is not None and row.once:
         notes.append("the pass that computes the log-probabilities once is in the hours; a second epoch needs none")
-    if reference == "model":
+    if row is not None and row.copied:
         notes.append("the copy takes no memory with --compared-with precomputed")
     return tuple(notes)

@@ -25,7 +25,7 @@ def render_rl_answer(plan: Plan) -> str:
     (run,) = plan.reinforcement
     return "\n".join(
         [
-            *words.wrap_lines(_first_line(plan, run), words.width(), 2),
+            *words.wrap_lines(f"{words.sanitise(plan.scenario)}: {rl_headline(plan)}", words.width(), 2),
             *(line for risk in _risks(run) for line in words.hang("! ", words.wrap_lines(risk, words.width() - 2, 2))),
             "",
             *_ways(run),
@@ -50,8 +50,9 @@ def _pool_words(pool: RlPool) -> str:
     return words.sanitise(f"{words.gpus(pool.gpus, pool.gpu)} at {place}{hosts}")
 
 
-def _first_line(plan: Plan, run: RlRun) -> str:
+def rl_headline(plan: Plan) -> str:
     """Return machines, how they share the work, dollars and the hours at the confidence."""
+    (run,) = plan.reinforcement
     first, *others = run.pools
     if others:
         machines = f"{_pool_words(first)} train, {_pool_words(others[0])} sample"
@@ -59,8 +60,7 @@ def _first_line(plan: Plan, run: RlRun) -> str:
         machines = f"{_pool_words(first)}, {run.training_gpus} train and {run.rollout_gpus} sample"
     else:
         machines = f"{_pool_words(first)}, all train and sample in turn"
-    figures = f"{words.usd(run.cost_usd)}, {words.by(run.hours.at_confidence)}"
-    return f"{words.sanitise(plan.scenario)}: {machines}, {figures}"
+    return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.hours.at_confidence)}"
 
 
 def _risks(run: RlRun) -> list[str]:

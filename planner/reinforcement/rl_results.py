@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from planner.results.plan_parts import EvidenceWord, Part, Spread
 from planner.results.result_tables import Result
 from planner.results.rl_run import PhaseMemory
@@ -90,7 +88,8 @@ class PreferenceEstimate(Result):
     method: str
     gpu: str
     gpus: int
-    reference: Literal["model", "adapter", "precomputed", "none"]
+    reference: str
+    """What is compared with: `none`, or a value of `techniques.reference`."""
     pairs: int
     pairs_at_once: int
     """Examples on one GPU in one pass."""

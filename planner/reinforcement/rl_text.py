@@ -149,6 +149,7 @@ REFERENCES = {
     "model": "a copy of the model",
     "adapter": "the model with its adapter switched off",
     "precomputed": "log-probabilities of an earlier pass",
+    "offloaded_model": "a copy of the model in host memory",
     "none": "none",
 }
 

@@ -45,6 +45,7 @@ PART_NAMES = {
     "bubble": "pipeline bubble",
     "fixed": "loader and logging",
     "node_loss": "loss across machines",
+    "further_forwards": "passes without gradients",
 }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
 from planner.report import words
 from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
 from planner.report.plan_sections import cut_lines
 from planner.report.words import line_room
 from planner.results.differences import device_noun
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,10 +32,8 @@ TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
 
 def render(explanation: Explanation) -> str:
     """Return the text of an explanation without a final newline."""
-    if explanation.parts:
-        return "\n".join(_of_both(explanation))
-    if explanation.service is not None:
-        return services.render_reasons(explanation)
+    if (subject := shown_by(explanation)) is not None:
+        return subject.text(explanation)
     if explanation.why_not is not None:
         head, lines = why_not(explanation, explanation.why_not)
     elif explanation.status == "infeasible":
@@ -50,25 +48,6 @@ def _halves(lines: list[str]) -> tuple[list[str], list[str]]:
     return lines[:1], lines[1:]
 
 
-def _of_both(explanation: Explanation) -> list[str]:
-    """Return what jobs and a service cost, why each part is as it is, and what a looser limit of both saves."""
-    jobs, service = explanation.parts
-    whole, served = explanation.cost_usd or 0.0, service.cost_usd or 0.0
-    of_jobs = words.usd(whole - served)  # of solve, which may wait less than least dollars do
-    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {words.usd(served)}"
-    text = f"{explanation.scenario}: {words.usd(whole)} in all: {costs}"
-    lines = words.wrap_lines(words.sanitise(text), words.width(), 2)
-    for part in explanation.parts:
-        lines += ["", *render(part).split("\n")]
-    steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
-    shared = explanation.model_copy(update={"alternatives": (), "compared_by": ""})
-    both = [
-        line for step in steps if step.setting for line in (*step_lines(step, shared), *settings([step.setting], 2))
-    ]
-    both += _next(shared.model_copy(update={"next_steps": tuple(step for step in steps if not step.setting)}))
-    return [*lines, "", *words.section("Both", both)]
-
-
 def plan(explanation: Explanation) -> list[str]:
     """Return why the plan is as it is."""
     lines = [_summary(explanation)]
@@ -78,7 +57,7 @@ def plan(explanation: Explanation) -> list[str]:
     lines.append("")
     binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
-    lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
+    lines += words.section("Next", next_lines(explanation)) if explanation.next_steps else []
     lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
@@ -156,7 +135,7 @@ def job_scope(explanation: Explanation) -> str:
     return jobs[0] if len(jobs) == 1 else explanation.scenario
 
 
-def _next(explanation: Explanation) -> list[str]:
+def next_lines(explanation: Explanation) -> list[str]:
     """Return one entry per limit whose relaxation pays; the others in one line."""
     paying = [step for step in explanation.next_steps if step.change_to is not None]
     lines = [line for step in paying for line in step_lines(step, explanation)]

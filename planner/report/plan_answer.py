@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from planner import generation, open_choices, reinforcement, services
+from planner import generation, open_choices
 from planner.report import plan_alternatives, plan_sections, plan_text, words
 from planner.report.jobs_answer import render_jobs_answer
 from planner.report.risks import risk_lines, risks_of
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
+from planner.subjects import shown_by
 
 MOST_WAYS = 6
 """Rows of the table of ways, the plan's among them."""
@@ -23,13 +24,11 @@ def render_answer(plan: Plan) -> str:
     """Return the answer of a plan without a final newline; of no plan its whole text."""
     if not plan.planned or plan.status in ("infeasible", "no_plan"):
         return plan_text.render_brief(plan)
-    if plan.reinforcement:
-        return reinforcement.render_rl_answer(plan)
-    if plan.services:
-        return services.render_fleet_answer(plan)
-    if len(plan.jobs) > 1 or plan.is_timetable:
+    if (subject := shown_by(plan)) is not None:
+        return subject.text(plan)
+    job = plan.only_job
+    if job is None:
         return render_jobs_answer(plan)
-    job = plan.jobs[0]
     chosen = open_choices.answer_lines(job.model) if job.model else []
     lines = [_first_line(plan, job), *chosen, *risk_lines(risks_of(plan, job))]
     ways = ways_of(plan, job)

@@ -144,7 +144,10 @@ def techniques(job: Run, brief: bool = False) -> str:
         first += ", adapters at the head" if how.adapt_head else ""
     else:
         first = table.words("method", how.method)
+    if how.tuning != "sft":
+        first = f"{table.values.tuning[how.tuning].words} with {first}"
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
+    parts += [table.words("reference", how.reference)] if how.reference else []
     if not brief:
         parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
         parts += [table.words("offload", how.offload)] if table.of("offload").values[how.offload].technique else []
@@ -182,7 +185,9 @@ def batch(job: Run) -> str:
     plural = "" if job.global_batch == 1 else "s"
     size = f"image{plural}"
     if job.unit == "tokens":
-        size = f"sequence{plural} of {job.sequence_length:,} tokens"
+        pairs = read_techniques().values.tuning[how.tuning].answers > 1
+        size = f"{'pair' if pairs else 'sequence'}{plural}{' of sequences' if pairs else ''}"
+        size += f" of {job.sequence_length:,} tokens"
     made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"
     return f"micro-batch {made} = {job.global_batch:,} {size}"
 

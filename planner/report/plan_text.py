@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from planner import generation, open_choices, reinforcement, services, timetable
+from planner import generation, open_choices, timetable
 from planner.report import plan_alternatives, plan_sections, words
 from planner.report.plan_sections import bill, render_notes
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
+from planner.subjects import shown_by
 
 LINES = 30
 """Most lines of a plan for several jobs."""
@@ -29,10 +30,8 @@ def render(plan: Plan) -> str:
 
 def render_brief(plan: Plan) -> str:
     """Return the text of a plan with its notes and rows as far as they fit a screen."""
-    if plan.reinforcement:
-        return reinforcement.render_rl_answer(plan)
-    if plan.services:
-        return _together(plan, services.render_services(plan)) if plan.jobs else services.render_services(plan)
+    if (subject := shown_by(plan)) is not None:
+        return subject.details(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         from planner.report.infeasible_text import render_infeasible
 
@@ -49,18 +48,6 @@ def render_brief(plan: Plan) -> str:
 def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
     """Return the text of a plan with what is cut of its samples below its first line."""
     return [*lines[:1], *plan_sections.cut_lines(plan.cut), *lines[1:]]
-
-
-def _together(plan: Plan, of_services: str) -> str:
-    """Return the text of a plan of jobs and services: what both cost, then each."""
-    from planner.results.service_results import jobs_alone
-
-    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {services.both_headline(plan)}", words.width(), 2)
-    jobs = jobs_alone(plan)
-    jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
-    cut, jobs = plan_sections.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
-    paid = plan_sections.outlay(plan)
-    return "\n".join([*first, *paid, *cut, *services.shared_lines(plan), "", render(jobs), "", of_services])
 
 
 def _single(plan: Plan) -> list[str]:

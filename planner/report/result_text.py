@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner import generation, open_choices, reinforcement, services
+from planner import generation, open_choices, reinforcement
 from planner.report import words
 from planner.report.catalog_text import render_market
 from planner.report.estimate_text import render_estimate
@@ -26,21 +26,27 @@ from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
 from planner.results.result_tables import Result
 from planner.results.run_results import CalibrationResult, ProbeVerdict, Tracking
-from planner.results.service_results import ServiceFrontier, ServiceSimulation
+from planner.results.service_results import SHOWN_BY_SUBJECTS
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def _text_of_subject(result: Result) -> str:
+    subject = shown_by(result)
+    assert subject is not None
+    return subject.text(result)
+
 
 TEXTS: dict[type[Result], Callable[[Any], str]] = {
     Plan: render_answer,
     Frontier: render_frontier,
     LossCalibration: lambda found: open_choices.render_loss_calibration(found),
     LossFrontier: lambda found: open_choices.render_loss_frontier(found),
-    ServiceFrontier: lambda found: services.render_service_frontier(found),
     Simulation: render_simulation,
-    ServiceSimulation: lambda found: services.render_service_simulation(found),
     WhatIf: render_what_if,
     Sweep: render_sweep,
     Tornado: render_tornado,
@@ -55,8 +61,14 @@ TEXTS: dict[type[Result], Callable[[Any], str]] = {
     CalibrationResult: render_calibration,
     Tracking: render_tracking,
     ProbeVerdict: render_probe,
+    **dict.fromkeys(SHOWN_BY_SUBJECTS, _text_of_subject),
 }
 """What writes the text of each result."""
+
+
+def render_result(result: Result) -> str:
+    """Return the text of a result in lines as wide as the terminal."""
+    return TEXTS[type(result)](result)
 
 
 def text(result: Result, width: int = words.WIDTH, *, details: bool = False) -> str:
@@ -70,4 +82,4 @@ def text(result: Result, width: int = words.WIDTH, *, details: bool = False) -> 
     with words.text_width(width):
         if details and isinstance(result, Plan):
             return render_details(result)
-        return TEXTS[type(result)](result)
+        return render_result(result)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
 from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.report.words import line_room
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ def render_simulation(found: Simulation) -> str:
     elif len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
     lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
-    if found.services:
-        lines += ["", *services.service_replays(found)]
+    if (subject := shown_by(found)) is not None:
+        lines += ["", *subject.replays(found)]
     return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
@@ -64,7 +64,8 @@ def format_summary(found: Simulation) -> list[str]:
         rate = format_frequency(found.deadline_hit_rate)
         met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
     name = words.shorten(words.sanitise(found.scenario), 40)
-    beside = "" if found.services_usd is None else f"; the service below costs {words.usd(found.services_usd)} more"
+    others = found.next_to_jobs_usd
+    beside = "" if others is None else f"; the service below costs {words.usd(others)} more"
     return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
 
 

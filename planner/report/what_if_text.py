@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import reinforcement, services
 from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
@@ -23,8 +22,8 @@ from planner.results.chosen_model import ModelChoice
 from planner.results.differences import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
-from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
+from planner.subjects import shown_by
 from planner.units import DAY_HOURS, count_text
 
 if TYPE_CHECKING:
@@ -37,22 +36,23 @@ ROW_LABEL, BEFORE, AFTER = 20, 29, 31
 
 def render_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if without a final newline."""
-    if answer.before.reinforcement or answer.after.reinforcement:
-        return reinforcement.render_rl_what_if(answer)
-    if answer.after.services and answer.after.jobs and not answer.unchanged:
-        lines = _both(answer)
-    elif answer.before.services or answer.after.services:
-        return services.render_service_what_if(answer)
-    elif not answer.after.jobs:
+    if (subject := shown_by(answer)) is not None:
+        return subject.text(answer)
+    if not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
-        lines = [_summary(answer, f"feasible after the change: {_figures(answer.after)}"), "", *_table_lines(answer)]
+        lines = [_summary(answer, f"feasible after the change: {_figures(answer.after)}"), "", *table_lines(answer)]
     elif answer.unchanged:
         lines = _unchanged(answer)
     else:
-        lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
+        lines = [_summary(answer, *describe_changes(answer)), "", *table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
+    return with_choice(answer, lines)
+
+
+def with_choice(answer: WhatIf, lines: list[str]) -> str:
+    """Return the lines with those below the first one: that what is open is chosen again, and what is cut."""
     below = [*_choice_line(answer), *cut_lines(answer.after.cut or answer.before.cut)]
     return "\n".join(line.rstrip() for line in [*lines[:1], *below, *lines[1:]])
 
@@ -61,40 +61,6 @@ def _choice_line(answer: WhatIf) -> list[str]:
     """Return that what is open is chosen again for the changed scenario; nothing where nothing is."""
     is_open = any(job.model is not None for plan in (answer.before, answer.after) for job in plan.jobs)
     return words.second_lines(CHOSEN_AGAIN if is_open else None)
-
-
-def _both(answer: WhatIf) -> list[str]:
-    """Return what jobs and services cost together, then the table of the jobs, and that of the services."""
-    before, after = answer.before, answer.after
-    old = jobs_alone(before) if before.jobs else before
-    jobs = answer.model_copy(update={"before": old, "after": jobs_alone(after), "services": ()})
-    lines = _both_summary(answer, jobs)
-    if before.jobs and all(_is_same(job) for job in answer.jobs):
-        lines += ["", *words.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", words.width(), 2)]
-    else:
-        name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
-        lines += ["", words.shorten(words.sanitise(name), words.width()), *_table_lines(jobs)]
-    return [*lines, "", *services.service_lines(answer), *services.shares_of_settings(answer)]
-
-
-def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
-    """Return the difference in all, and of it that of the jobs and that of the services."""
-    before, after = answer.before, answer.after
-    assert after.cost is not None
-    whole = words.usd(after.cost.expected)
-    if before.cost is None:
-        text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
-        return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
-    cost, hours = shown_differences(answer)
-    unmoved = abs(services_usd(after) - services_usd(before)) < 0.005  # a cent of rounding is then the jobs'
-    of_jobs = cost if unmoved else shown_differences(jobs)[0]
-    time = "" if abs(hours) < 0.05 else f", {words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}"
-    parts = [
-        f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
-        for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
-    ]
-    text = f"{words.usd(before.cost.expected)} -> {whole} in all ({format_difference(cost)}{time})"
-    return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", words.width(), 3)
 
 
 def _summary(answer: WhatIf, *texts: str) -> str:
@@ -158,7 +124,7 @@ def _no_plan_after(answer: WhatIf) -> list[str]:
     return [*lines, "", *render_infeasible(after)]
 
 
-def _table_lines(answer: WhatIf) -> list[str]:
+def table_lines(answer: WhatIf) -> list[str]:
     """Return the table: one job in full; for several jobs the totals, then a block for each that changed."""
     before, after = answer.before, answer.after
     lines = _row("", "before", "after")
@@ -172,7 +138,7 @@ def _table_lines(answer: WhatIf) -> list[str]:
     earlier = {job.name: job for job in before.jobs}
     same = []
     for delta in answer.jobs:
-        if _is_same(delta):
+        if is_same(delta):
             same.append(delta.name)
         else:
             lines += ["", words.shorten(words.sanitise(delta.name), words.width())]
@@ -186,7 +152,8 @@ def _table_lines(answer: WhatIf) -> list[str]:
     return lines
 
 
-def _is_same(delta: JobDelta) -> bool:
+def is_same(delta: JobDelta) -> bool:
+    """Return whether nothing of a job changed."""
     return not delta.changes and abs(delta.delta.cost_usd or 0) < 0.005 and abs(delta.delta.hours or 0) < 0.01
 
 
@@ -312,7 +279,7 @@ def render_tornado(answer: Tornado) -> str:
     visible = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)]
     share = f"{answer.by * 100:.3g} %"
     figures = words.usd(plan.cost.expected)
-    if plan.services:
+    if shown_by(plan) is not None:
         figures += f" for {plan.hours.expected / DAY_HOURS:,.4g} days"
     if answer.better == "sooner":
         figures = f"{words.likely(plan.hours.expected)}, {figures}"

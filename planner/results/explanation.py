@@ -200,6 +200,11 @@ class Explanation(Result):
     """Jobs whose samples are longer than their sequences."""
     seconds: float = 0.0
 
+    @property
+    def subject(self) -> str | None:
+        """Services explain themselves, and the jobs next to them."""
+        return "serve" if self.parts or self.service is not None else None
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks: relaxations that pay, or those that give a plan if there is none."""
         if self.status == "infeasible":

@@ -88,7 +88,7 @@ FIELD_WORDS = {
     "Estimate.unit": "What speed counts: tokens or images.",
     "Assignment.unit": "What speed counts: tokens or images.",
     "sequence_length": "Tokens of a sequence; for a diffusion model the tokens of an image.",
-    "global_batch": "Sequences of one optimizer step, over all GPUs.",
+    "global_batch": "Sequences (of preference tuning pairs) of one optimizer step, over all GPUs.",
     "packing": "How samples fill sequences.",
     "steps": "Optimizer steps.",
     "trials": "Runs of the job.",

@@ -1,6 +1,6 @@
 """What a plan says of a service: its fleet by the hour, its dollars, its latency."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from planner.results.inference import ApiPrice
 from planner.results.plan_parts import BillItem, Part, Relaxation
@@ -114,6 +114,8 @@ class Fleet(Part):
 class Service(Part):
     """One service of a plan."""
 
+    subject: ClassVar[str | None] = "serve"
+
     name: str
     kind: Literal["serve"] = "serve"
     architecture: str
@@ -152,6 +154,16 @@ class Service(Part):
     def machines_named(self) -> set[tuple[str, str]]:
         """Providers with their GPUs, as a job names them."""
         return {(kind.provider, kind.gpu) for kind in self.rented}
+
+    @property
+    def gpus_named(self) -> list[tuple[str, str]]:
+        """GPUs of its machines, each with its key in the JSON of a part."""
+        return [(f"fleet.kinds.{index}.gpu", kind.gpu) for index, kind in enumerate(self.fleet.kinds)]
+
+    @property
+    def engines_named(self) -> list[tuple[str, str]]:
+        """Engines that answer, each with its key."""
+        return [(f"fleet.kinds.{index}.engine", kind.engine) for index, kind in enumerate(self.fleet.kinds)]
 
     @property
     def offers_named(self) -> set[str]:

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import CoreSchema
@@ -114,6 +114,9 @@ SAME_HOUR = 1e-6
 
 class Assignment(Part):
     """The configuration, hours and cost of one job."""
+
+    subject: ClassVar[str | None] = None
+    """The core plans it."""
 
     name: str
     architecture: str
@@ -247,6 +250,16 @@ class Assignment(Part):
         """Providers with their GPUs, of the plan and of its other ways."""
         others = {(way.provider, way.gpu) for ways in (self.next_best, self.fallbacks) for way in ways}
         return {(self.provider, self.gpu), *others}
+
+    @property
+    def gpus_named(self) -> list[tuple[str, str]]:
+        """The GPU of its machines with its key in the JSON of a part; none of what is sold by the token."""
+        return [("gpu", self.gpu)] if self.gpus else []
+
+    @property
+    def engines_named(self) -> list[tuple[str, str]]:
+        """The engine that answers, with its key; none of training."""
+        return [("inference.engine", self.inference.engine)] if self.inference else []
 
     @property
     def offers_named(self) -> set[str]:
@@ -491,6 +504,16 @@ class Plan(TabledResult):
     def is_timetable(self) -> bool:
         """Whether jobs take turns: a job starts later, something is reserved, or a simple rule was compared with."""
         return bool(self.baseline or self.reservations or any(job.start_at_hours > job.lead_hours for job in self.jobs))
+
+    @property
+    def subject(self) -> str | None:
+        """That of the first part that the core does not plan."""
+        return next((part.subject for part in self.planned if part.subject is not None), None)
+
+    @property
+    def only_job(self) -> Assignment | None:
+        """Its job, where it has nothing else and takes no turns."""
+        return self.jobs[0] if len(self.planned) == 1 == len(self.jobs) and not self.is_timetable else None
 
     @property
     def planned(self) -> tuple[Planned, ...]:

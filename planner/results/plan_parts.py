@@ -99,6 +99,10 @@ class Techniques(Part):
     expert_parallel: int = 1
     latents: str | None = None
     """Of an image network whose job names them."""
+    tuning: str = "sft"
+    """What is done with samples: `sft`, `dpo` and so on, in the words of a job's `method`."""
+    reference: str | None = None
+    """What preference tuning compares with."""
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
     dora: bool = False

@@ -93,6 +93,11 @@ def pandas_package() -> Any:
 class Result(Part):
     """What a public function returns: `str` is the text of the command line, `repr` one line of it."""
 
+    @property
+    def subject(self) -> str | None:
+        """Key of the package that shows it in `planner.subjects.SUBJECTS`; None: the core does."""
+        return None
+
     def __str__(self) -> str:
         # By the name of the package: texts are made above results, and an import would close a circle.
         shown: str = import_module("planner").text(self)

@@ -1,6 +1,6 @@
 """What a plan says of a job of reinforcement learning: its pools of GPUs, a step by phase, dollars, other ways."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -64,6 +64,8 @@ class RlAlternative(Part):
 
 class RlRun(Part):
     """A job of reinforcement learning as a plan runs it."""
+
+    subject: ClassVar[str | None] = "rl"
 
     name: str
     kind: Literal["rl"] = "rl"
@@ -157,6 +159,16 @@ class RlRun(Part):
     def machines_named(self) -> set[tuple[str, str]]:
         """Providers with their GPUs, as a job names them."""
         return {(pool.provider, pool.gpu) for pool in self.pools}
+
+    @property
+    def gpus_named(self) -> list[tuple[str, str]]:
+        """GPUs of its machines, each with its key in the JSON of a part."""
+        return [(f"pools.{index}.gpu", pool.gpu) for index, pool in enumerate(self.pools)]
+
+    @property
+    def engines_named(self) -> list[tuple[str, str]]:
+        """The engine that samples, with its key."""
+        return [("engine", self.engine)]
 
     @property
     def offers_named(self) -> set[str]:

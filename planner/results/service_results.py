@@ -145,6 +145,11 @@ class ServiceFrontier(TabledResult):
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def subject(self) -> str | None:
+        """Services show it."""
+        return "serve"
+
     def table(self) -> Table:
         """Return a row per limit on the time per token, tightest first; `machines` are the kinds of its fleet."""
         rows = [{**flattened(point), "machines": "; ".join(point.machines)} for point in self.points]
@@ -282,6 +287,11 @@ class ServiceSimulation(Result):
     plan: Plan = Field(repr=False)
     """The plan that was simulated."""
 
+    @property
+    def subject(self) -> str | None:
+        """Services show it."""
+        return "serve"
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per service and limit; without a fleet why there is none."""
         if not self.services:
@@ -301,6 +311,10 @@ class ServiceSimulation(Result):
         ]
         header = ("service", "latency", "limit", "predicted", "simulated", "with losses")
         return html_table(f"{self.scenario}: {self.runs:,} requests of each hour", header, rows)
+
+
+SHOWN_BY_SUBJECTS = (ServiceFrontier, ServiceSimulation)
+"""Results that a subject alone shows: their text, and their picture."""
 
 
 # A plan of jobs and a service taken apart: the jobs alone, as their own plan would say it.
@@ -330,7 +344,12 @@ def sharing_of(plan: Plan) -> tuple[str, ...]:
 
 
 def jobs_alone(plan: Plan) -> Plan:
-    """Return a plan without its services: dollars, bound and budget less theirs, hours until the last job ends."""
+    """Return a plan without its services: dollars, bound and budget less theirs, hours until the last job ends.
+
+    A plan of jobs or of services alone is returned as it is.
+    """
+    if not (plan.jobs and plan.services):
+        return plan
     usd, least = services_usd(plan), services_bound_usd(plan)
     objective = None if plan.objective is None else plan.objective - usd
     bound = None if plan.bound is None else plan.bound - least

@@ -194,6 +194,16 @@ class Simulation(Result):
     plan: Plan = Field(repr=False)
     """The plan that was replayed."""
 
+    @property
+    def next_to_jobs_usd(self) -> float | None:
+        """Dollars of what is planned next to the jobs, part of no other figure; None where nothing is."""
+        return self.services_usd
+
+    @property
+    def subject(self) -> str | None:
+        """Services add their own replays."""
+        return "serve" if self.services else None
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per policy; without a plan why there is none."""
         if not self.jobs:

@@ -103,6 +103,11 @@ class WhatIf(Result):
     """If nothing changed: the values at which something would."""
 
     @property
+    def subject(self) -> str | None:
+        """That of either plan."""
+        return self.after.subject or self.before.subject
+
+    @property
     def unchanged(self) -> bool:
         """Whether the plan is the same, to the cent and the minute."""
         if (

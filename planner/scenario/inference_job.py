@@ -286,6 +286,8 @@ class InferenceJob(Job):
         framework: ClassVar[None] = None
         lora_given: ClassVar[None] = None
         early_stopping: ClassVar[float] = 1.0
+        tuning: ClassVar[str] = "sft"
+        teacher: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -18,11 +18,13 @@ from planner.documents.quantities import (
     Text,
     validation_error,
 )
+from planner.library.technique_tables import Tuning as TuningRow
+from planner.library.technique_tables import read_techniques
 from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
-from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, Techniques
+from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, Techniques, Tuning
 
 MAX_CONFIDENCE = 0.975
 """The errors of the estimates were measured on too few runs to say anything about rarer ones."""
@@ -84,13 +86,17 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     sequence_length: SequenceLength | None = None
     """Tokens per sequence; None: what a sample fits in."""
     global_batch: SequenceCount = 64
-    """Sequences or images per optimizer step."""
-    packing: Literal["packed", "padded", "fixed"] = "packed"
-    """`packed`: samples fill sequences; `padded`: one sample per sequence; `fixed`: always the full length."""
+    """Sequences, pairs or images per optimizer step."""
+    packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"
+    """`packed`: samples fill sequences; `padded`: one in each; `fixed`: of full length; `padding_free`: end to end."""
     length_cv: NotNegative = 0.8
     """Spread of the lengths of padded samples: standard deviation over mean."""
     kind: Literal["finetune", "pretrain"] = "finetune"
     """`finetune`, or `pretrain`: all weights, from random ones."""
+    tuning: Tuning = Field(default="sft", alias="method")
+    """`sft`, or preference tuning: `dpo`, `kto`, `orpo`, `simpo`, `reward`; or `distill` from a teacher."""
+    teacher: Text | None = None
+    """Model whose logits are learned, of `method: distill`."""
     deadline_hours: Hours | None = Field(default=None, alias="deadline")
     """Until when the job is done: a duration, or a day and time."""
     confidence_given: Annotated[Confidence, BeforeValidator(_confidence, json_schema_input_type=float | Confidence)] = (
@@ -131,13 +137,36 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
 
     trains: ClassVar[bool] = True
     """It trains a model on machines that need one another; otherwise it answers prompts on replicas that do not."""
-    is_service: ClassVar[bool] = False
-    """It answers requests as they come; otherwise it has an end."""
+    subject: ClassVar[str | None] = None
+    """Key of the package that plans it in `planner.subjects.SUBJECTS`; None: the core does."""
+    ends: ClassVar[bool] = True
+    """Its work has an end; otherwise it answers requests as they come."""
 
     @property
     def confidence(self) -> float:
         """The probability with which the deadline is kept."""
         return self.confidence_given.deadline
+
+    @property
+    def tuning_row(self) -> TuningRow:
+        """What the job does with its samples."""
+        return read_techniques().values.tuning[self.tuning]
+
+    @property
+    def answers(self) -> int:
+        """Sequences of a sample: a pair has two, chosen and rejected."""
+        return self.tuning_row.answers
+
+    @property
+    def tokens_per_sequence(self) -> float | None:
+        """Mean tokens of one sequence; None where none was given."""
+        mean = self.work.tokens_per_sample
+        return None if mean is None else mean / self.answers
+
+    @property
+    def sequence_lengths(self) -> tuple[tuple[float, int], ...]:
+        """Tokens of one sequence and number of the samples of each length; empty without a table."""
+        return tuple((tokens / self.answers, count) for tokens, count in self.work.sample_lengths)
 
     @property
     def planned_deadline_hours(self) -> float | None:
@@ -187,6 +216,8 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         work = self.work
+        self._check_teacher()
+        self._check_tuning()
         if work.lengths:
             spread = work.lengths_cv
             if "length_cv" in self.model_fields_set and abs(self.length_cv - spread) > 1e-6:
@@ -212,3 +243,33 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
             raise validation_error("lora is given twice, differently", "keep one", "lora")
         self.stages.check_work(work)
         return self
+
+    def _check_teacher(self) -> None:
+        """Raise where a teacher is missing, or is given to another method; one is always held as a copy."""
+        if self.teacher is not None and not self.tuning_row.teacher:
+            raise validation_error(f"{self.tuning} has no teacher", "leave it out, or method: distill", "teacher")
+        if self.tuning_row.teacher and self.teacher is None:
+            raise validation_error("distillation from no model", "give teacher, such as qwen2.5-72b", "teacher")
+        compared, asked = read_techniques().values.reference.values, self.techniques.reference or ()
+        if self.teacher is not None and any(not compared[name].copied for name in asked):
+            fix = "write model, or offloaded_model"
+            raise validation_error("a teacher is another model, held as a copy", fix, "techniques.reference")
+
+    def _check_tuning(self) -> None:
+        """Raise where preference tuning and its data do not agree; pairs are padded where nothing is said."""
+        if self.techniques.reference and not self.tuning_row.reference:
+            raise validation_error(f"{self.tuning} has no reference", "leave it out", "techniques.reference")
+        if self.tuning == "sft":
+            if self.packing == "padding_free":
+                raise validation_error("padding_free is for preference tuning", "write padded or packed", "packing")
+            return
+        if self.kind == "pretrain":
+            raise validation_error(f"{self.tuning} starts from a trained model", "leave kind out", "method")
+        if self.work.images is not None:
+            raise validation_error(f"{self.tuning} is planned for language models", "leave it out", "method")
+        if "packing" not in self.model_fields_set:
+            object.__setattr__(self, "packing", "padded")
+            self.model_fields_set.add("packing")  # what is built from the fields given keeps it
+        if self.packing == "packed":
+            fix = "write padded, or padding_free: tokens end to end without padding"
+            raise validation_error(f"{self.tuning} keeps samples apart", fix, "packing")

@@ -1,6 +1,6 @@
 """A job that leaves something open: which model, how many tokens, or which batch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -156,6 +156,8 @@ def _law_form(value: Any) -> str:
 class OpenJob(Job):
     """A job of which the best model, number of tokens or batch is to be found."""
 
+    subject: ClassVar[str | None] = "open"
+
     if not TYPE_CHECKING:  # a definite job has one model and one batch
         architecture: Annotated[
             Annotated[OneOrMany[Text], Tag("of names")] | Annotated[Family, Tag("of a family")],
@@ -165,6 +167,8 @@ class OpenJob(Job):
             Annotated[SequenceCount, Tag("a number")] | Annotated[BatchRange, Tag("a range")],
             Discriminator(_batch_form),
         ] = 64
+        teacher: ClassVar[None] = None
+        tuning: ClassVar[str] = "sft"  # laws of loss are of language modelling
 
     work: OpenWork
     """Amount of training, or what decides it."""

@@ -222,6 +222,8 @@ class RlJob(Job):
     techniques: RlTechniques = RlTechniques()
     """What may be chosen of the trainer."""
 
+    subject: ClassVar[str | None] = "rl"
+
     if not TYPE_CHECKING:  # settings of supervised training
         sequence_length: ClassVar[None] = None
         global_batch: ClassVar[int] = 1

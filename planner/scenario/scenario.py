@@ -33,7 +33,7 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.errors import Fault, ScenarioError, format_value
+from planner.errors import ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
@@ -298,7 +298,7 @@ class Scenario(_ScenarioBase):
         """
         if mine.commitment is None or mine.has_spot or any(job.trials.at_once > 1 for job in self.jobs):
             return None
-        most = math.inf if any(job.is_service for job in self.jobs) else mine.max_nodes * len(self.jobs)
+        most = math.inf if any(not job.ends for job in self.jobs) else mine.max_nodes * len(self.jobs)
         place = mine.provider, mine.region, mine.gpu, mine.gpus
         found = [
             (offer.usd_per_hour, label, offer)
@@ -411,9 +411,15 @@ def scenario_schema() -> dict[str, Any]:
 def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
     """Return the scenario without its services; what these cost is taken off the budget."""
     budget = scenario.limits.budget_usd
-    limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
-    jobs = tuple(job for job in scenario.jobs if not job.is_service)
-    written = tuple(job for job in scenario.jobs_written if not job.is_service)
+    names = {job.name for job in scenario.jobs if not job.ends}
+    return without_jobs(scenario, names, None if budget is None else budget - spent_usd)
+
+
+def without_jobs(scenario: Scenario, names: set[str], budget_usd: float | None) -> Scenario:
+    """Return the scenario without some of its jobs, and with the budget that the others have."""
+    jobs = tuple(job for job in scenario.jobs if job.name not in names)
+    written = tuple(job for job in scenario.jobs_written if job.name not in names)
+    limits = scenario.limits.model_copy(update={"budget_usd": budget_usd})
     return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
 
 
@@ -487,14 +493,6 @@ def services_of(scenario: Scenario | ScenarioFile) -> tuple[ServeJob, ...]:
 def rl_job_of(scenario: Scenario | ScenarioFile) -> RlJob | None:
     """Return the first job of reinforcement learning; None where there is none."""
     return next((job for job in scenario.jobs if isinstance(job, RlJob)), None)
-
-
-def refuse_rl(scenario: Scenario, what: str) -> Scenario:
-    """Return the scenario; raise ScenarioError, by its name, where what is asked is not modelled for kind rl."""
-    if (job := rl_job_of(scenario)) is not None:
-        fix = "planner solve plans it, and planner check checks its plan"
-        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}", f"not modelled for kind rl: {what}", fix)])
-    return scenario
 
 
 def architectures_of(job: Job) -> tuple[str, ...]:

@@ -273,7 +273,8 @@ class ServeJob(InferenceJob):
         description="From ordering a machine to its first answer; left out, estimated.",
     )
 
-    is_service: ClassVar[bool] = True
+    subject: ClassVar[str | None] = "serve"
+    ends: ClassVar[bool] = False
 
     if not TYPE_CHECKING:  # what a batch has and a service has not
         work: ClassVar[property] = property(lambda self: self.load.as_work)

@@ -53,6 +53,8 @@ class _OneOf:
                     return by_label[label]
                 raise validation_error(f"unknown framework {format_value(value)}", name_fix(value, allowed))
             fix = table.values.synonyms.get(value.casefold())
+            if self.field == "tuning" and find_name(value, ("qlora", *table.allowed("method"))) is not None:
+                fix = "write it below techniques, as techniques: {method: ...}"
             if fix is not None:
                 raise validation_error(f"{format_value(value)} is not one of {', '.join(map(str, allowed))}", fix)
             return value
@@ -71,6 +73,8 @@ Attention = Annotated[str, _OneOf("attention")]
 Optimizer = Annotated[str, _OneOf("optimizer")]
 Offload = Annotated[str, _OneOf("offload")]
 Latents = Annotated[str, _OneOf("latents")]
+Reference = Annotated[str, _OneOf("reference")]
+Tuning = Annotated[str, _OneOf("tuning")]
 TechniqueName = Annotated[str, _OneOf("names")]
 """Techniques with a 0/1 name, the ones that a penalty can be put on."""
 Framework = Annotated[str, _OneOf("framework")]
@@ -161,6 +165,8 @@ class Techniques(StrictModel):
     """Which states lie in host memory between their uses; a value or a list."""
     latents: OneOrMany[Latents] | None = None
     """Of image networks."""
+    reference: OneOrMany[Reference] | None = None
+    """What preference tuning compares with, such as `adapter`; a value or a list."""
     tensor_parallel: FewIntegers | None = None
     """GPUs that share a layer; a value or a list."""
     pipeline_parallel: FewIntegers | None = None
@@ -277,7 +283,13 @@ class Configuration(RunSettings):
     """Whether routed experts stay in 16 bits on a quantised base."""
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
-    packing: Literal["packed", "padded", "fixed"] = "packed"
+    tuning: Tuning = "sft"
+    """What is done with samples: `sft`, or preference tuning such as `dpo`, whose samples are pairs."""
+    reference: Reference | None = None
+    """What preference tuning compares with; None: the adapter switched off, or a copy of the model."""
+    teacher: Text | None = None
+    """Model whose logits are learned, of `distill`."""
+    packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"
     """How samples fill sequences."""
     tokens_per_sample: TokenMean | None = None
     """Mean tokens of a sample, where samples are not packed."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 
 from planner import generation
-from planner.report import words
+from planner.report import plan_text, words
 from planner.report.infeasible_text import limit_name
-from planner.report.plan_sections import old_prices, outlay, product, render_notes
+from planner.report.plan_sections import cut_lines, old_prices, outlay, product, render_notes
 from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.inference import ApiPrice
 from planner.results.plan import Plan
-from planner.results.service_results import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
+from planner.results.service_results import (
+    BINDING_WORDS,
+    jobs_alone,
+    replicas_text,
+    seconds_text,
+    services_usd,
+    sharing_of,
+)
 from planner.units import figure_text
 
 # Load, use, replicas and those on spot by the hour, as a strip of characters.
@@ -104,7 +111,21 @@ MOST_NOTE_LINES = 6
 
 
 def render_services(plan: Plan) -> str:
-    """Return the text of a plan of services."""
+    """Return the text of a plan of services, and of the jobs next to them."""
+    return _together(plan) if plan.jobs else _each_service(plan)
+
+
+def _together(plan: Plan) -> str:
+    """Return the text of a plan of jobs and services: what both cost, then each."""
+    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
+    jobs = jobs_alone(plan)
+    jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
+    cut, jobs = cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
+    paid = outlay(plan)
+    return "\n".join([*first, *paid, *cut, *shared_lines(plan), "", plan_text.render(jobs), "", _each_service(plan)])
+
+
+def _each_service(plan: Plan) -> str:
     lines = [] if len(plan.services) == 1 or plan.jobs else several_lines(plan)
     for service in plan.services:
         lines += [*([""] if lines else []), *_service(service, plan)]
@@ -205,6 +226,13 @@ def both_headline(plan: Plan) -> str:
     services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
     text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
     return f"{text}; {starts}" if starts else text
+
+
+def plan_headline(plan: Plan) -> str:
+    """Return the first line of a plan of services without names, or of what jobs and services cost."""
+    if plan.jobs:
+        return both_headline(plan)
+    return "; ".join(fleet_headline(service).partition(": ")[2] for service in plan.services)
 
 
 def _assumed(service: Service) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from planner.report import words
 from planner.report.infeasible_text import render_infeasible
-from planner.report.sweep_text import describe_setting, format_difference, shown_difference
+from planner.report.sweep_text import describe_setting, format_difference, shown_difference, shown_differences
+from planner.report.what_if_text import is_same, table_lines, with_choice
 from planner.results.fleet import Service
 from planner.results.plan import Plan
-from planner.results.service_results import FLEET_FEATURES, ServiceDelta
+from planner.results.service_results import FLEET_FEATURES, ServiceDelta, jobs_alone, services_usd
 from planner.results.what_if import WhatIf
 from planner.services.fleet_text import both_headline, fleet_headline, proven
 
@@ -18,6 +19,8 @@ SIDE_LABEL, LEFT_SIDE, RIGHT_SIDE = 12, 33, 35
 def render_service_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if with a service, without a final newline."""
     before, after = answer.before, answer.after
+    if after.services and after.jobs and not answer.unchanged:
+        return with_choice(answer, _both(answer))
     if after.cost is None:
         ends = "infeasible" if after.status == "infeasible" else "stopped without a plan"
         lines = [words.first_fitting(answer.scenario, f"{ends} after the change"), *_stays("before", before)]
@@ -33,6 +36,40 @@ def render_service_what_if(answer: WhatIf) -> str:
     else:
         lines = [*summary(answer), "", *_blocks(answer), *shares_of_settings(answer)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _both(answer: WhatIf) -> list[str]:
+    """Return what jobs and services cost together, then the table of the jobs, and that of the services."""
+    before, after = answer.before, answer.after
+    old = jobs_alone(before) if before.jobs else before
+    jobs = answer.model_copy(update={"before": old, "after": jobs_alone(after), "services": ()})
+    lines = _both_summary(answer, jobs)
+    if before.jobs and all(is_same(job) for job in answer.jobs):
+        lines += ["", *words.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", words.width(), 2)]
+    else:
+        name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
+        lines += ["", words.shorten(words.sanitise(name), words.width()), *table_lines(jobs)]
+    return [*lines, "", *service_lines(answer), *shares_of_settings(answer)]
+
+
+def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
+    """Return the difference in all, and of it that of the jobs and that of the services."""
+    before, after = answer.before, answer.after
+    assert after.cost is not None
+    whole = words.usd(after.cost.expected)
+    if before.cost is None:
+        text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
+        return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
+    cost, hours = shown_differences(answer)
+    unmoved = abs(services_usd(after) - services_usd(before)) < 0.005  # a cent of rounding is then the jobs'
+    of_jobs = cost if unmoved else shown_differences(jobs)[0]
+    time = "" if abs(hours) < 0.05 else f", {words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}"
+    parts = [
+        f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
+        for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
+    ]
+    text = f"{words.usd(before.cost.expected)} -> {whole} in all ({format_difference(cost)}{time})"
+    return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", words.width(), 3)
 
 
 def service_lines(answer: WhatIf) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner import generation
 from planner.report import words
+from planner.report.explanation_text import next_lines, render, step_lines
 from planner.report.infeasible_text import limit_name, limit_value, settings
 from planner.report.words import line_room
 from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
@@ -17,7 +18,9 @@ ALTERNATIVE_TITLES = {"gpu": "on one GPU alone", "provider": "at one provider al
 
 
 def render_reasons(explanation: Explanation) -> str:
-    """Return the text of an explanation of a service without a final newline."""
+    """Return the text of an explanation of a service, and of the jobs next to it, without a final newline."""
+    if explanation.parts:
+        return "\n".join(_of_both(explanation))
     service = explanation.service
     assert service is not None
     if explanation.why_not is not None:
@@ -34,6 +37,25 @@ def render_reasons(explanation: Explanation) -> str:
             lines += ["", f"  {title:<20}{'a month':>11}"]
             lines += [line for row in rows for line in _row(row, explanation)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _of_both(explanation: Explanation) -> list[str]:
+    """Return what jobs and a service cost, why each part is as it is, and what a looser limit of both saves."""
+    jobs, service = explanation.parts
+    whole, served = explanation.cost_usd or 0.0, service.cost_usd or 0.0
+    of_jobs = words.usd(whole - served)  # of solve, which may wait less than least dollars do
+    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {words.usd(served)}"
+    text = f"{explanation.scenario}: {words.usd(whole)} in all: {costs}"
+    lines = words.wrap_lines(words.sanitise(text), words.width(), 2)
+    for part in explanation.parts:
+        lines += ["", *render(part).split("\n")]
+    steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
+    shared = explanation.model_copy(update={"alternatives": (), "compared_by": ""})
+    both = [
+        line for step in steps if step.setting for line in (*step_lines(step, shared), *settings([step.setting], 2))
+    ]
+    both += next_lines(shared.model_copy(update={"next_steps": tuple(step for step in steps if not step.setting)}))
+    return [*lines, "", *words.section("Both", both)]
 
 
 def _kinds(service: ServiceReasons) -> list[str]:

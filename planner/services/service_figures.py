@@ -10,7 +10,7 @@ from planner import generation
 from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Scene, joined
+from planner.drawing.scene import SERIES, Caption, Scene, headed, joined
 from planner.report import words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
@@ -31,7 +31,7 @@ from planner.results.service_results import (
     span,
 )
 from planner.results.simulation import Simulation
-from planner.services.fleet_text import DAYS, pays_from, proven_in_short
+from planner.services.fleet_text import DAYS, fleet_headline, pays_from, proven_in_short
 from planner.services.service_explanation_text import month_usd, times_text
 from planner.services.service_frontier_text import service_frontier_summary
 from planner.services.service_simulation_text import busiest_hour, refused
@@ -73,6 +73,17 @@ def load_figure(service: Service) -> Figure:
     return Figure(
         "load", "Load and replicas", f"{lead}.", functools.partial(_week, fleet, caption), Table(head, tuple(rows))
     )
+
+
+def load_scenes(plan: Plan) -> list[Scene]:
+    """Return load and machines of each service by the hour, named where anything else is planned."""
+    charts = [(service, load_figure(service).draw) for service in plan.services]
+    is_alone = len(plan.planned) == 1
+    return [
+        chart(PICTURE) if is_alone else headed(chart(PICTURE), fleet_headline(service))
+        for service, chart in charts
+        if chart is not None
+    ]
 
 
 def _hour(hour: int, hours: int) -> str:

@@ -10,14 +10,53 @@ from planner.results.fleet import Service
 from planner.results.plan import Plan
 from planner.results.service_results import FLEET_FEATURES, ServiceFrontier, ServicePoint, replicas_text
 from planner.results.what_if import WhatIf
+from planner.scenario.scenario import Scenario, SolveOptions, services_alone
+from planner.services.fleet_refusals import ServiceTrial
 from planner.services.fleet_text import proven
 from planner.services.service_comparison_text import summary
+from planner.services.service_curve import SERVICE_POINTS, service_frontier
 from planner.services.service_figures import service_frontier_figure
+from planner.subjects import SubjectCurve
 from planner.units import MILLISECONDS
 from planner.web.app_page import figure_data, scene_data
+from planner.web.page_parts import machines_of, totals
 
 Row = tuple[str, ...]
 """A label, before, after, and the difference."""
+
+
+def chips(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return what is proven of each service: tone (`good` or `attention`), text, and its name."""
+    return [proof_chip(service.gap, service.name) for service in plan.services]
+
+
+def proof_chip(gap: float | None, name: str) -> tuple[str, str, str]:
+    """Return what is proven of a service."""
+    if gap is not None and gap < NO_GAP:
+        return "good", "proven optimal", words.sanitise(name)
+    text = "no bound" if gap is None else f"within {words.percent(gap)} of the bound"
+    return "attention", text, words.sanitise(name)
+
+
+NO_GAP = 0.0005
+"""A gap that is none on the screen."""
+
+
+def change_of_services(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
+    """Return what changed and what it cost; None for `answer` where the plans alone are compared."""
+    said = service_summary(answer) if answer is not None else [""]
+    return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
+
+
+def _joint_rows(before: Plan, after: Plan) -> list[Row]:
+    """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
+    rows = service_rows(before, after)
+    if not (before.jobs or after.jobs):
+        return rows
+    old, new = ({job.name: machines_of(job) for job in plan.jobs} for plan in (before, after))
+    machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
+    of_jobs = [(f"{words.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
+    return [("jobs and service", *totals(before, after)[0][1:]), *rows, *of_jobs]
 
 
 def service_rows(before: Plan, after: Plan) -> list[Row]:
@@ -62,8 +101,9 @@ def service_summary(answer: WhatIf) -> list[str]:
 
 
 def service_compared(plan: Plan) -> list[tuple[str, str]]:
-    """Return the rows of a pinned plan with a service; none without one."""
-    return [row for service in plan.services for row in _compared(service)]
+    """Return the rows of a pinned plan with a service: what jobs and service cost, then those of each service."""
+    whole = [("jobs and service", words.usd(plan.cost.expected))] if plan.jobs and plan.cost else []
+    return [*whole, *(row for service in plan.services for row in _compared(service))]
 
 
 def _compared(one: Service) -> list[tuple[str, str]]:
@@ -76,6 +116,27 @@ def _compared(one: Service) -> list[tuple[str, str]]:
     told = {"load", "per token", "first token", "spot", "fleet"}
     rows += [(name, describe(one)) for name, describe in FLEET_FEATURES if name in told]
     return [(label, words.sanitise(text)) for label, text in rows]
+
+
+class ServiceCurve(SubjectCurve):
+    """The curve of a service as far as it is computed, and the fleets behind it by their limit."""
+
+    def __init__(self) -> None:
+        self.fleets: dict[float | None, ServiceTrial] = {}
+        self.found: ServiceFrontier | None = None
+        self.points = 0
+        """That were asked for."""
+
+    def answer(self, scenario: Scenario, options: SolveOptions, points: int | None, width: float) -> dict[str, Any]:
+        """Return dollars of a month against the limit on the time per token, each point solved."""
+        points = SERVICE_POINTS if points is None else int(points)
+        if self.found is None or self.points < points:
+            self.found = service_frontier(services_alone(scenario), options, points=points, known=self.fleets)
+            self.points = points
+        if not self.found.points:
+            return {"empty": "no fleet at any limit on the time per token, within the other limits"}
+        is_whole = self.points >= SERVICE_POINTS or self.found.solved < self.points
+        return {**steps_data(self.found, width), "whole": is_whole}
 
 
 def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:

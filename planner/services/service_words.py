@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from planner.report import words
 from planner.report.figures.plan_figures import Table
+from planner.report.html import plan_words
 from planner.report.html.plan_words import Fact
 from planner.report.infeasible_text import limit_name
 from planner.results.explanation import Explanation
 from planner.results.plan import Plan
-from planner.results.service_results import BINDING_WORDS, KindBasis, seconds_text, span
+from planner.results.report_data import Overview
+from planner.results.service_results import BINDING_WORDS, KindBasis, jobs_alone, seconds_text, span
 from planner.services.fleet_text import EQUAL_GAP, percent_up, proven, sections
 from planner.services.service_explanation_text import month_usd, relaxed
 from planner.units import MONTH_HOURS
@@ -80,6 +82,15 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     if idle:
         found.append(("No gain", f"from relaxing {', '.join(idle)}"))
     return [(label, words.sanitise(text)) for label, text in found]
+
+
+def reasons_of_all(found: Overview) -> list[Fact]:
+    """Return why a plan with services is as it is, that of the jobs first."""
+    plan = found.plan
+    if not plan.jobs:
+        return reasons(plan, found.explanation)
+    of_jobs, of_service = parts_explained(found.explanation)
+    return [*plan_words.reasons(jobs_alone(plan), of_jobs), *reasons(plan, of_service)]
 
 
 def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Explanation | None]:

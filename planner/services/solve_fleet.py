@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -42,7 +41,8 @@ from planner.services.fleet_refine import has_passed, latest_moment
 from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
 from planner.services.shared_fleets import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solvers.registry import solver_versions
-from planner.solving.prepare import PreparedScenario, check_is_definite, prepare
+from planner.solving.prepare import check_is_definite, prepare
+from planner.solving.solve import solve_prepared
 from planner.watch import WHY_NONE, finishing, if_time
 
 if TYPE_CHECKING:
@@ -298,18 +298,11 @@ def _share_faults(job: ServeJob, scenario: Scenario) -> list[Fault]:
 # not take of the budget is left to the jobs.
 
 
-SolvePrepared = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
-
 _SOLVED = ("optimal", "feasible")
 
 
 def solve_together(
-    scenario: Scenario,
-    library: Library,
-    options: SolveOptions,
-    started: float,
-    solve_prepared: SolvePrepared,
-    explains: bool = True,
+    scenario: Scenario, library: Library, options: SolveOptions, started: float, explains: bool = True
 ) -> Plan:
     """Return the plan of a scenario with a service, not yet audited; its seconds count from `started`.
 
@@ -330,11 +323,11 @@ def solve_together(
         usd = math.fsum(
             service.cost_usd for service in solve_services(without, library, options, started, False).services
         )
-        return _with_budget(scenario, served, usd, options, started, solve_prepared)
+        return _with_budget(scenario, served, usd, options, started)
     usd = math.fsum(service.cost_usd for service in served.services)
     plan = solve_prepared(prepare(without_services(scenario, usd)), options, started)
     if plan.status not in _SOLVED:
-        return _with_budget(scenario, plan, usd, options, started, solve_prepared)
+        return _with_budget(scenario, plan, usd, options, started)
     return joined(scenario, plan, served)
 
 
@@ -410,9 +403,7 @@ def _joint_check(scenario: Scenario) -> None:
     raise_faults(faults, ScenarioError)
 
 
-def _with_budget(
-    scenario: Scenario, plan: Plan, usd: float, options: SolveOptions, started: float, solve_prepared: SolvePrepared
-) -> Plan:
+def _with_budget(scenario: Scenario, plan: Plan, usd: float, options: SolveOptions, started: float) -> Plan:
     """Return the plan of what has none on one budget; if the budget is why, with the one that suffices for all.
 
     `usd` is what the services cost.

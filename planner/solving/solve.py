@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import open_choices, reinforcement, services, timetable
+from planner import timetable
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -20,14 +20,13 @@ from planner.decode.chosen import ChosenCandidate, build_inputs
 from planner.decode.notes import budget_probability, budget_warnings, cut_samples, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.quality import facts_on
-from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.loading.building import Question, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.peak_limits import unknown_notes
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, rl_job_of, services_of
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
@@ -45,6 +44,7 @@ from planner.solving.optimise_choice import best_side_by_side, first_better_step
 from planner.solving.plan_evidence import find_evidence
 from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
 from planner.solving.winners_curse import with_flattery
+from planner.subjects import subject_of
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
 if TYPE_CHECKING:
@@ -100,18 +100,8 @@ def _solve(
 ) -> Plan:
     """Return the plan of a scenario; TimeIsUpError where nothing is found in time."""
     started = perf_counter()
-    if (rl_job := rl_job_of(scenario)) is not None:
-        library = library or read_library([rl_job.architecture])
-        plan = reinforcement.solve_rl(scenario, library, options, started, explains)
-        return _audited(plan, scenario, library, options)
-    if services_of(scenario):
-        library = library or read_library([job.architecture for job in scenario.jobs])
-        plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
-        return _audited(plan, scenario, library, options)
-    if (job := open_job(scenario)) is not None:
-        several = len(scenario.jobs) > 1  # their search reads from the explanation how much room a budget lacks
-        finish = partial(solve_prepared, explains=explains or several)
-        return open_choices.solve_open(scenario, job, options, library, started, finish)
+    if (subject := subject_of(scenario)) is not None:
+        return subject.solve(scenario, options, library, started, explains)
     return solve_prepared(prepare(scenario, library, executor=executor, only_plan=True), options, started, explains)
 
 
@@ -145,7 +135,7 @@ def solve_prepared(
     if plan.status not in SOLVED:
         return plan
     plan = with_further_ways(prepared, plan, partial(_solve_way, options), explains)
-    return _audited(
+    return audited(
         plan.model_copy(update={"seconds": perf_counter() - started}), prepared.scenario, prepared.library, options
     )
 
@@ -180,7 +170,7 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
         return solve_over_time(_uncut(prepared), options, started, explains)
     with finishing():
         plan = _plan(prepared, solved, options, perf_counter() - started, explains)
-        return _audited(plan, prepared.scenario, prepared.library, options)
+        return audited(plan, prepared.scenario, prepared.library, options)
 
 
 def _uncut(prepared: PreparedScenario) -> PreparedScenario:
@@ -217,10 +207,10 @@ def solve_built(
         if least is not None and explains:
             costs = if_time("what limits cost", lambda: timetable.shared_limit_costs(built.problem, least), ())
             plan = plan.model_copy(update={"shared_limits": costs})
-        return _audited(plan, prepared.scenario, prepared.library, options)
+        return audited(plan, prepared.scenario, prepared.library, options)
 
 
-def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOptions) -> Plan:
+def audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOptions) -> Plan:
     """Return the plan; AuditError if the independent audit finds a fault."""
     violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:

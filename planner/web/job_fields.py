@@ -125,7 +125,7 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
     is_known = not isinstance(job, OpenJob)
     if is_known:
         yield fields.make("model", "Model", "model", "architecture", job.architecture)
-    if job.is_service:
+    if not job.ends:
         yield from _of_service(job, fields)
         return
     if not job.trains:

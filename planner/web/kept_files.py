@@ -10,7 +10,7 @@ import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner import open_choices, services
+from planner import open_choices
 from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
 from planner.documents.overrides import override
@@ -24,8 +24,8 @@ from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
 from planner.results.plan import Plan, plan_text
-from planner.results.service_results import jobs_alone, services_usd
-from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.subjects import jobs_of_plan, planner_of
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
 
@@ -71,17 +71,16 @@ def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], 
     """Return files by path, and lines on what is left out, for each job of a plan."""
     scenario = open_choices.scenario_as_chosen(plan, scenario)
     wishes, found = Wishes(), {}
-    jobs, asked = plan, scenario
-    if plan.services and plan.jobs:
-        jobs, asked = jobs_alone(plan), without_services(scenario, services_usd(plan))
+    jobs, asked = jobs_of_plan(plan, scenario)
     policies = policy_tables(asked, jobs) if any(job.spot is not None for job in plan.jobs) else {}
-    names: list[str | None] = [job.name for job in plan.jobs]
-    for name in names or ([] if plan.services else [None]):
-        chosen = choose_job(jobs, asked, PLAN_FILE, name)
-        found[chosen.job.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(chosen.job.name))
-    for service in plan.services:
-        served = services.choose_service(plan, scenario, PLAN_FILE, service.name)
-        found[service.name] = services.export_all_services(served, wishes, PLAN_FILE)
+    if not plan.planned:
+        choose_job(jobs, asked, PLAN_FILE, None)  # says that there is nothing to run
+    for part in plan.planned:
+        if (subject := planner_of(part)) is not None:
+            found[part.name] = subject.files(plan, scenario, PLAN_FILE, part.name, wishes, None)
+        else:
+            chosen = choose_job(jobs, asked, PLAN_FILE, part.name)
+            found[part.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(part.name))
     return found
 
 
@@ -120,7 +119,7 @@ class OpenedScenario:
     @property
     def serves(self) -> bool:
         """Whether there is a service, whose curve is dollars against the time per token."""
-        return bool(services_of(self.scenario))
+        return not all(job.ends for job in self.scenario.jobs)
 
     @cached_property
     def axis(self) -> Control | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner import services
 from planner.report import plan_answer, words
 from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
@@ -22,8 +21,9 @@ from planner.report.what_if_text import describe_changes
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 from planner.results.report_data import Overview
-from planner.results.service_results import KindBasis, jobs_alone
+from planner.results.service_results import KindBasis
 from planner.results.what_if import JobDelta, WhatIf
+from planner.subjects import shown_by
 from planner.web.app_page import drawn
 
 if TYPE_CHECKING:
@@ -36,18 +36,19 @@ Row = tuple[str, ...]
 def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dict[str, Any]:
     """Return what the page shows of a plan; pictures in a width in pixels, memory of replicas where `bases` say it."""
     groups = groups_of(Overview(plan=plan, bases=tuple(bases)))
-    jobs = plan_words.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
+    subject = shown_by(plan)
+    own = [] if subject is None else subject.facts(plan)
     has_plan = bool(plan.planned)
     return {
         "status": plan.status,
         "headline": plan_words.headline(plan),
         "warnings": plan_words.warnings(plan),
-        "tiles": services.tiles(plan)[:MOST_TILES] if plan.services else answer_tiles(plan),
+        "tiles": answer_tiles(plan),
         "chips": chips(plan),
-        "machine": _machines(plan.jobs[0]) if len(plan.jobs) == 1 else "",
+        "machine": machines_of(plan.jobs[0]) if len(plan.jobs) == 1 else "",
         "others": other_rows(plan),
         "changes": possible_changes(plan),
-        "jobs": services.service_facts(plan) + jobs,
+        "jobs": [*own, *plan_words.job_facts(plan)],
         "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
         "relaxations": [] if has_plan else plan_words.relaxations(plan),
@@ -65,8 +66,6 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
 
 MOST_TILES = 5
 """Figures in the bar."""
-NO_GAP = 0.0005
-"""A gap that is none on the screen."""
 METHOD_SETTINGS = {
     "full": "method=full",
     "LoRA": "weight_bits=[16]",
@@ -78,7 +77,7 @@ METHOD_SETTINGS = {
 
 def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the figures of the bar: name, figure, and what it is measured against."""
-    if len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
+    if plan.subject is not None or len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
         return plan_words.tiles(plan)[:MOST_TILES]
     job, cost, hours = plan.jobs[0], plan.cost, plan.hours
     found = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
@@ -103,28 +102,19 @@ def chips(plan: Plan) -> list[tuple[str, str, str]]:
     """Return proof and risks in a few words: tone (`good` or `attention`), text, and the whole sentence."""
     if not plan.planned:
         return []
-    if plan.services:
-        return [proof_chip(service.gap, service.name) for service in plan.services]
+    if (subject := shown_by(plan)) is not None:
+        return subject.chips(plan)
     proof = format_optimality(plan)
     of = f"{plan.candidates.made:,} candidates of {plan.candidates.offers:,} offers"
     proven = ("good", "proven optimal", of) if proof == "optimal" else ("attention", proof, of)
-    risks = risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 and not plan.is_timetable else []
+    risks = risks_of(plan, plan.only_job) if plan.only_job is not None else []
     return [proven, *(("attention", risk.kind, words.sanitise(risk.text)) for risk in risks)]
-
-
-def proof_chip(gap: float | None, name: str) -> tuple[str, str, str]:
-    """Return what is proven of a service."""
-    if gap is not None and gap < NO_GAP:
-        return "good", "proven optimal", words.sanitise(name)
-    text = "no bound" if gap is None else f"within {words.percent(gap)} of the bound"
-    return "attention", text, words.sanitise(name)
 
 
 def other_rows(plan: Plan) -> list[dict[str, Any]]:
     """Return the plan and the other ways to run its job that it names; none of several jobs."""
-    if len(plan.jobs) != 1 or plan.services or plan.is_timetable:
+    if (job := plan.only_job) is None:
         return []
-    job = plan.jobs[0]
     ways = plan_answer.ways_of(plan, job)
     return [
         {
@@ -187,9 +177,8 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
     """
     if not plan.planned:
         return [{"text": text, "gain": "", "setting": setting} for text, setting in plan_words.relaxations(plan)]
-    if len(plan.jobs) != 1 or plan.services or plan.is_timetable:
+    if (job := plan.only_job) is None:
         return []
-    job = plan.jobs[0]
     own = next(way for way in plan_answer.ways_of(plan, job) if way.name == "plan")
     where, found = f"jobs.{job.name}", list[tuple[str, float, str]]()
     for option in job.safer:
@@ -220,13 +209,12 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
 
 
 def _compared(plan: Plan) -> list[tuple[str, str]]:
-    """Return the rows of a pinned plan: names and figures, those of a service before those of jobs."""
-    rows = services.service_compared(plan)
+    """Return the rows of a pinned plan: names and figures."""
     if plan.cost is None or plan.hours is None:
         return [("cost", "no plan")]
-    if plan.services:
-        return rows if not plan.jobs else [("jobs and service", words.usd(plan.cost.expected)), *rows]
-    machines = _machines(plan.jobs[0]) if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
+    if (subject := shown_by(plan)) is not None:
+        return subject.compared(plan)
+    machines = machines_of(plan.jobs[0]) if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     hours = plan.hours
     return [
         ("cost", words.usd(plan.cost.expected)),
@@ -238,10 +226,9 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
 
 def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
     """Return what changed and what it cost; `answer` is the comparison, None where the plans alone are compared."""
-    if before.services or after.services:
-        said = services.service_summary(answer) if answer is not None else [""]
-        return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
-    rows = _totals(before, after)
+    if (subject := shown_by(after) or shown_by(before)) is not None:
+        return subject.change_parts(before, after, answer)
+    rows = totals(before, after)
     if answer is None:
         return {"summary": "", "rows": rows, "reasons": []}
     single = len(after.jobs) <= 1
@@ -254,17 +241,6 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
     return {"summary": words.sanitise(summary), "rows": rows, "reasons": [words.sanitise(reason) for reason in reasons]}
 
 
-def _joint_rows(before: Plan, after: Plan) -> list[Row]:
-    """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
-    rows = services.service_rows(before, after)
-    if not (before.jobs or after.jobs):
-        return rows
-    old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))
-    machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
-    of_jobs = [(f"{words.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
-    return [("jobs and service", *_totals(before, after)[0][1:]), *rows, *of_jobs]
-
-
 def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
@@ -272,7 +248,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     return (label, *("" if hours is None else words.hours(hours) for hours in (old, new)), change)
 
 
-def _totals(before: Plan, after: Plan) -> list[Row]:
+def totals(before: Plan, after: Plan) -> list[Row]:
     """Return the rows of cost, hours and machines of the whole plans."""
     usd, new_usd = (plan.cost.expected if plan.cost else None for plan in (before, after))
     cost = ""
@@ -284,12 +260,13 @@ def _totals(before: Plan, after: Plan) -> list[Row]:
         _time_row("ends by", before, after, "at_confidence"),
     ]
     if len(before.jobs) <= 1 and len(after.jobs) <= 1:
-        machines = [_machines(plan.jobs[0]) if plan.jobs else "" for plan in (before, after)]
+        machines = [machines_of(plan.jobs[0]) if plan.jobs else "" for plan in (before, after)]
         rows.append(("machines", *machines, "" if machines[0] == machines[1] else "changed"))
     return rows
 
 
-def _machines(job: Assignment) -> str:
+def machines_of(job: Assignment) -> str:
+    """Return the machines of a job, where they are and how they are paid."""
     return f"{format_place(job)}, {format_market(job.spot_share, job.tier)}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.library.reading import is_config_path
 from planner.scenario.limits import AllowForbid
-from planner.scenario.scenario import Scenario, services_of
+from planner.scenario.scenario import Scenario
 from planner.web.job_fields import Control, job_controls, plain_text
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _of_all(scenario: Scenario) -> Iterator[Control]:
     """Yield the fields that all jobs share."""
     limits = scenario.limits
     shared = "Limits"
-    if scenario.objective in OFFERED_GOALS and not services_of(scenario):
+    if scenario.objective in OFFERED_GOALS and all(job.ends for job in scenario.jobs):
         goals = tuple(OFFERED_GOALS.items())
         yield Control("objective", shared, "I want it", "one", "objective", scenario.objective, choices=goals)
     value, hint = plain_text(limits.budget_usd), "dollars for everything; empty: none"

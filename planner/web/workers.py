@@ -12,11 +12,10 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
-from planner import services
 from planner.analysis.what_if_question import compare_solved
 from planner.analysis.what_if_sweep import difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
@@ -24,12 +23,12 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan import Plan
-from planner.results.service_results import ServiceFrontier
 from planner.results.what_if import WhatIf
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_alone, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
 from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
+from planner.subjects import SubjectCurve, shown_by, subject_of
 from planner.web.app_page import figure_data, scene_data
 from planner.web.ended_folders import remove_when_ended
 from planner.web.page_parts import change_parts, option_rows, plan_parts
@@ -58,23 +57,13 @@ class Solved:
     plan: Plan
 
 
-@dataclass
-class Curve:
-    """The curve of a service as far as it is computed, and the fleets behind it by their limit."""
-
-    fleets: dict[float | None, services.ServiceTrial]
-    found: ServiceFrontier | None = None
-    points: int = 0
-    """That were asked for."""
-
-
 class Engine:
     """Answers about one scenario and changes of it; each solve starts from the candidates of the last one."""
 
     def __init__(self, scenario: Scenario, options: SolveOptions):
         self.base, self.options = scenario.on_day(options.as_of), options
         self.kept: OrderedDict[tuple[str, ...], Solved] = OrderedDict()
-        self.curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
+        self.curves: OrderedDict[tuple[str, ...], SubjectCurve] = OrderedDict()
         self.last: PreparedScenario | None = None
         self.library: Library | None = None
 
@@ -95,10 +84,9 @@ class Engine:
         """Return the plan of the scenario with settings applied, from those kept or solved now."""
         if settings not in self.kept:
             scenario = change_scenario(self.base, settings) if settings else self.base
-            if serves(scenario):
-                self.kept[settings] = Solved(scenario, None, self._service_plan(scenario))
-            elif open_jobs(scenario):
-                self.kept[settings] = Solved(scenario, None, solve(scenario, self.options))
+            if (subject := subject_of(scenario)) is not None:
+                library = self._library(scenario) if serves(scenario) else None
+                self.kept[settings] = Solved(scenario, None, subject.page_plan(scenario, self.options, library))
             else:
                 prepared = prepare(scenario, self._library(scenario), before=self.last)
                 self.last = prepared
@@ -107,12 +95,6 @@ class Engine:
                 self.kept.popitem(last=False)
         self.kept.move_to_end(settings)
         return self.kept[settings]
-
-    def _service_plan(self, scenario: Scenario) -> Plan:
-        """Return the plan of a service, without what a looser limit saves: the curve shows that, and it is as slow."""
-        library = self._library(scenario)
-        plan = solve(scenario, self.options, library, explains=False)
-        return plan if plan.services else solve(scenario, self.options, library)
 
     def _library(self, scenario: Scenario) -> Library:
         """Return the library of the last scenario where it has the models of this one: candidates are shared by it."""
@@ -135,7 +117,8 @@ class Engine:
             return self._brief(settings, self.kept[reference].plan, float(request["width"]))
         before, after = self.solved(reference), self.solved(settings)
         width = float(request["width"])
-        bases = services.kind_bases(after.scenario, after.plan, self.library) if after.plan.services else ()
+        subject = shown_by(after.plan)
+        bases = () if subject is None else subject.bases(after.scenario, after.plan, self.library)
         parts = plan_parts(after.plan, width, bases)
         change = change_parts(before.plan, after.plan, self._compared(before, after, settings if not reference else ()))
         delta = difference(before.plan, after.plan).model_dump()
@@ -144,8 +127,8 @@ class Engine:
     def _compared(self, before: Solved, after: Solved, settings: tuple[str, ...]) -> WhatIf | None:
         """Return the comparison of `what-if`; None where that command compares no such scenarios."""
         if serves(self.base):
-            is_alone = len(self.base.jobs) == 1
-            return services.compare_services_solved(before.plan, after.plan, settings) if is_alone else None
+            subject = subject_of(self.base)
+            return subject.compare(before.plan, after.plan, settings) if subject and len(self.base.jobs) == 1 else None
         if before.prepared is None or after.prepared is None:
             return None
         return compare_solved(before.prepared, after.prepared, before.plan, after.plan, settings)
@@ -170,7 +153,7 @@ class Engine:
 
         scenario = change_scenario(self.base, request["settings"]) if request["settings"] else self.base
         if serves(scenario):
-            return self._steps(scenario, request)
+            return self._curve(scenario, request)
         try:
             found = trace(scenario, self.options, library=None)
         except NoPlanError as error:
@@ -182,29 +165,23 @@ class Engine:
         scene = scene_data(figure.draw(float(request["width"])))
         return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(found), "exact": found.exact}
 
-    def _steps(self, scenario: Scenario, request: dict[str, Any]) -> dict[str, Any]:
-        """Return dollars of a month against the limit on the time per token, each point solved.
+    def _curve(self, scenario: Scenario, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the curve of what has no end, whose jobs are no part of it.
 
         The page asks for a few points first, and then for more of the same curve, which go on from there.
         """
-        settings, points = tuple(request["settings"]), int(request.get("points", services.SERVICE_POINTS))
-        curve = self.curves.pop(settings, None) or Curve({})
-        if curve.found is None or curve.points < points:
-            alone = services_alone(scenario)
-            curve.found = services.service_frontier(alone, self.options, points=points, known=curve.fleets)
-            curve.points = points
+        subject, settings = subject_of(scenario), tuple(request["settings"])
+        assert subject is not None, "the core plans jobs that end"
+        curve = self.curves.pop(settings, None) or subject.new_curve()
         self.curves[settings] = curve
         while len(self.curves) > KEPT:
             self.curves.popitem(last=False)
-        if not curve.found.points:
-            return {"empty": "no fleet at any limit on the time per token, within the other limits"}
-        is_whole = curve.points >= services.SERVICE_POINTS or curve.found.solved < curve.points
-        return {**services.steps_data(curve.found, float(request["width"])), "whole": is_whole}
+        return curve.answer(scenario, self.options, request.get("points"), float(request["width"]))
 
     def others(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the best of each GPU at each provider as rows of a table; none where there is not one job alone."""
         solved = self.solved(tuple(request["settings"]))
-        if solved.prepared is None or len(solved.plan.jobs) != 1 or solved.plan.is_timetable:
+        if solved.prepared is None or solved.plan.only_job is None:
             return {"rows": []}
         return {"rows": option_rows(solved.plan, best_by_place(solved.prepared, 0))}
 
@@ -222,7 +199,7 @@ class Engine:
 
         solved = self.solved(tuple(request["settings"]))
         scenario, plan = solved.scenario, solved.plan
-        if plan.services:  # a file has what the page leaves out
+        if plan.subject is not None:  # a file has what the page leaves out
             plan = solve(scenario, self.options, self._library(scenario))
         if request["file"] == "plan":
             return {"text": plan_file(plan)}
@@ -232,8 +209,8 @@ class Engine:
 
 
 def serves(scenario: Scenario) -> bool:
-    """Return whether there is a service."""
-    return bool(services_of(scenario))
+    """Return whether something has no end, such as a service: its curve is of its own."""
+    return not all(job.ends for job in scenario.jobs)
 
 
 # Processes that solve: one for the plan and one for the curve of each open page, stopped when superseded.

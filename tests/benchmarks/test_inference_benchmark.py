@@ -116,6 +116,16 @@ def test_a_closed_loop_whose_figures_leave_it_idle_is_not_judged(tmp_path: Path)
     assert next(iter(reasons)).endswith("(Little's law)")
 
 
+@pytest.mark.parametrize("mode", ["single-stream", "fixed-batch"])
+def test_answers_shorter_than_stated_contradict_their_seconds(mode: str, tmp_path: Path) -> None:
+    """One request alone, 2 s + 10 ms a token: 31 tokens/s are of 90 tokens, those of 8,192 need 97 tokens/s."""
+    alone = {"mode": mode, "batch": "" if mode == "single-stream" else 1, "ttft_ms": 2000, "tpot_ms": 10}
+    speeds = [{**alone, "output_tokens": 8192, "output_tokens_per_s_total": speed} for speed in (31, 97)]
+    rows, reasons = collected(tmp_path / "t.csv", *speeds)
+    assert [row.figures["throughput"] for row in rows] == [97]
+    assert next(iter(reasons)).endswith("(Little's law)")
+
+
 def test_a_label_without_a_method_means_what_its_engine_does(tmp_path: Path) -> None:
     """int8 rounds the weights alone in gpt-fast, is LLM.int8() in Transformers, and 8-bit products elsewhere."""
     engines = ("gpt-fast", "hf", "litgpt", "vllm")
@@ -175,10 +185,10 @@ def test_the_largest_llama_keeps_attention_in_16_bit() -> None:
 
 def test_engines_without_a_profile_launch_as_what_they_build_on(tmp_path: Path) -> None:
     """AutoGPTQ is Transformers with other linear layers; an engine that nothing is known of keeps what all share."""
-    engines = ("autogptq", "optimum-nvidia", "somebody-else")
+    engines = ("autogptq", "optimum-nvidia", "fastertransformer", "somebody-else")
     rows, _ = collected(tmp_path / "t.csv", *({"engine": engine, "batch": 1, "ttft_ms": 1} for engine in engines))
-    assert [row.serving.keys["step_seconds"][1].partition(".")[2] for row in rows] == ["hf", "trt-llm", "other"]
-    assert [row.engine for row in rows] == ["other"] * 3
+    assert [row.serving.keys["step_seconds"][1].partition(".")[2] for row in rows] == ["hf", *["trt-llm"] * 2, "other"]
+    assert [row.engine for row in rows] == ["other"] * 4
 
 
 def test_weights_in_host_memory_come_through_the_slot(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ class Setup:
     mean_length: float = 0.0
     length_cv: float = 0.8
     headroom: float | None = None
+    epochs: float = 1.0
+    teacher: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,15 @@ class Facts:
         self.spread, self.folded = self.ep * etp / self.tp, etp < self.tp
         self.copies = setup.gpus / (self.tp * self.pp)  # that hold the same weights, or a shard of them each
         self.dp = self.copies / self.cp
-        self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
         values = read("techniques/values.yaml")
+        self.does = values["tuning"][t["tuning"]]
+        self.compared = values["reference"]["values"].get(t["reference"], {})
+        self.teacher = read(f"architectures/{setup.teacher}.yaml") if setup.teacher else {}
+        self.n = self.does.get("answers", 1)  # sequences of a sample
+        self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
+        self.mean = min((setup.mean_length or self.n * setup.sequence) / self.n, setup.sequence)
+        pairs_end_to_end = setup.packing == "padding_free" and self.n == 2  # one answer is the longest, one the mean
+        self.longest = (setup.sequence + self.mean) / 2 if pairs_end_to_end else setup.sequence
         precision = values["precision"]["values"][t["precision"]]
         self.mixed = precision.get("autocast", False)
         # Rounding in the forward pass: bytes kept per weight and per input element of a linear layer.
@@ -184,23 +193,24 @@ def answer(setup: Setup) -> Answer:
     """Memory and speed of a setup."""
     facts = Facts(setup)
     need, allocated, chance, away = memory(facts)
-    length = longest_of(setup, facts.mb) if setup.packing == "padded" else setup.sequence
+    draws = {"padded": facts.mb * facts.n, "padding_free": 1}.get(setup.packing)
+    length = longest_of(facts, draws) if draws else setup.sequence
     seconds = step(facts, length, away)
-    mean = min(setup.mean_length or setup.sequence, setup.sequence)
-    real = {"packed": PACKED_FILL * setup.sequence, "padded": mean, "fixed": mean}[setup.packing]
-    each = 1.0 if "image" in facts.arch else real
+    real = PACKED_FILL * setup.sequence if setup.packing == "packed" else facts.mean
+    each = 1.0 if "image" in facts.arch else facts.n * real
     return Answer(need / GIB, allocated / GIB, chance, seconds, facts.mb * facts.m * facts.dp * each / seconds)
 
 
-def longest_of(setup: Setup, draws: float) -> float:
+def longest_of(x: Facts, draws: float) -> float:
     """Mean of the longest of so many log-normal lengths, each cut at the sequence length, by its distribution."""
+    setup, mean = x.s, x.s.mean_length / x.n
     sigma = math.sqrt(math.log(1.0 + setup.length_cv**2))
     normal, cells = NormalDist(), 20_000
     total, last = 0.0, 0.0
     for cell in range(1, cells + 1):
         at = -8.0 + 16.0 * cell / cells
         below = normal.cdf(at) ** draws
-        length = setup.mean_length * math.exp(sigma * (at - 8.0 / cells) - sigma * sigma / 2.0)
+        length = mean * math.exp(sigma * (at - 8.0 / cells) - sigma * sigma / 2.0)
         total, last = total + (below - last) * min(length, setup.sequence), below
     return total
 
@@ -231,6 +241,10 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     # Experts spread over ep ranks are cut over the larger of ep and the ranks that share a state.
     full, mine = not x.lora, x.E * layers / x.L / x.tp
     lacks = {over: mine / over - mine / (max(over, x.spread) if over > 1 else x.spread) for over in {1, s1, s2, s3}}
+    copy = (stage / x.tp / s3 - lacks[s3]) * weight if x.compared.get("copied") else 0.0  # of the type that is trained
+    if x.teacher:  # in 16 bits, and as large as it is
+        copy *= 2.0 / weight * x.teacher["parameters"] / x.P
+    copy *= k["host_resident"] if x.compared.get("hosted") else 1.0
     W, states = whole / s3 - lacks[s3] * weight, (trained / x.tp / s1 - full * lacks[s1]) * optimizer
     each -= lacks[1] * x.tp / layers
     stage -= lacks[1] * x.tp
@@ -279,7 +293,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
-    B = W + A + states
+    B = W + A + states + copy
     # Bytes of each phase: states, and all else.
     phases = [
         (B + AMP + early, at_loss + last + Lg + bucket + ahead_of_time),
@@ -345,7 +359,7 @@ def spread_of_memory(x: Facts, k: dict[str, float]) -> tuple[float, float]:
 def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]:
     """Bytes of a micro-batch: stored on the first and the last stage, working set, logits, fragments (section 3)."""
     image = x.arch.get("image")
-    t = x.mb * (image["memory_tokens_per_image"] if image else x.s.sequence) / x.cp
+    t = x.mb * x.n * (image["memory_tokens_per_image"] if image else x.longest) / x.cp
     # Language models without gates have LayerNorms.
     hu = min(x.frame["norm_units"], 8 if x.arch["gated"] or image else 6)
     hu = min(hu, 5) if x.arch["parallel_residual"] else hu
@@ -355,7 +369,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     layer = (4 if x.wide else 2) * t * (hu * x.h / sp + (rope * (x.q + 2 * x.kv) + x.q + fu) / x.tp)
     compiled = (k["k_comp"] if x.frame.get("compiled") else 1.0) * layer
     inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * t if x.lora else 0.0
-    eager = x.arch["heads"] * t * x.s.sequence / x.tp if x.t["attention"] == "eager" else 0.0
+    eager = x.arch["heads"] * t * x.longest / x.tp if x.t["attention"] == "eager" else 0.0
     # Autocast over fp32 weights on one replica: the embedding is fp32, and so is what is added to it.
     autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
     boundary = x.h * (4 if x.prepared or x.wide or autocast else 2) * t / sp
@@ -391,14 +405,15 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     fsdp_adapters = x.lora and x.z == 3 and not x.deepspeed and x.frame.get("fsdp_adapters_keep_gradients")
     if fsdp_adapters and x.checkpoints in ("full", "attention", "offloaded"):
         working += layers * boundary
-    kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
-    loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp
-    logits = k["k_log"] * loss["bytes"] * entries
+    kernel = x.frame["loss"] if x.t["tuning"] == "sft" else x.frame.get("tuning_loss", x.frame["loss"])
+    kernel = "hf-prepared" if x.prepared and kernel == "hf" else kernel
+    loss, entries = x.bytes["loss"][kernel], 0.0 if x.does.get("scalar") else t * x.V / x.tp
+    logits = k["k_log"] * loss["bytes"] * entries * (2 if x.teacher else 1)
     fragments = k["f_dyn"] * (stored + logits + working)
     if loss["materialised"] and x.checkpoints not in ("none", "all_offloaded"):
         fragments += k["f_log"] * entries
-    if x.s.packing == "padded":
-        typical = min(x.s.mean_length or x.s.sequence, x.s.sequence) / x.s.sequence
+    if x.s.packing in ("padded", "padding_free"):
+        typical = x.mean / x.longest
         fragments += (
             k["f_var"] * typical * (logits + working + (stored if x.checkpoints in ("full", "attention") else 0.0))
         )
@@ -435,7 +450,7 @@ def step(x: Facts, sequence: float, away: float) -> float:
     hybrid = x.t["sharding"] == "hsdp"
 
     rc = RECOMPUTED[x.checkpoints][0]
-    tokens = x.mb * sequence / x.cp
+    tokens = x.mb * x.n * sequence / x.cp
     work, attention = micro_batch(x, sequence, tokens)
     if x.cp > 1:
         link = across if x.tp * x.cp > s.gpus_per_node else inside
@@ -490,6 +505,7 @@ def step(x: Facts, sequence: float, away: float) -> float:
     modules = 10 + x.g + (4 * x.adapted_linears if x.lora else 0)
     hook = coefficients("kernels").get(f"{x.frame['kernels']}.hook_seconds", 0.0)
     each += hook * modules * (2 + rc) * x.L / x.pp * coefficients("gpu_efficiency").get(f"host.{s.gpu}", 1.0)
+    each += without_gradients(x, each, rc, k["host_copy_utilisation"] * PCI)
     copies = x.group * cut if hybrid else s.gpus if x.z else cut
     traffic = (x.adapters if x.lora else x.row)["traffic"]
     if x.own_states and not x.lora:
@@ -499,6 +515,24 @@ def step(x: Facts, sequence: float, away: float) -> float:
     rounds = x.m + x.pp - 1
     seconds = rounds * each + reduction + optimizer + k["fixed_seconds"]
     return seconds * (1 + k["node_loss_per_doubling"] * math.log2(nodes))
+
+
+def without_gradients(x: Facts, each: float, rc: float, slot: float) -> float:
+    """Seconds of the passes forward of a reference, and of a policy on answers that do not match, per micro-batch.
+
+    A training pass is one forward, one for the gradients of inputs, one for those of weights, and what runs again.
+    """
+    own = x.does.get("further", 0)
+    compared = (1 + own) if x.does.get("reference") else 0
+    passes = own + compared / (x.s.epochs if x.compared.get("once") else 1)
+    if x.teacher:
+        mine = x.arch.get("active_parameters", x.P)
+        passes *= x.teacher.get("active_parameters", x.teacher["parameters"]) / mine
+    one = each / ((2 if x.lora else 3) + rc)
+    if x.compared.get("hosted"):
+        weights = 2.0 if x.lora else x.row["w"]
+        one = max(one, weights * x.P / (x.s.gpus if x.z == 3 else x.tp * x.pp) / slot)
+    return passes * one
 
 
 def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]:
@@ -540,6 +574,7 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     entries = share * tokens * x.V / x.tp
     head = entries * 2 * x.h * (3 - frozen) * saturation / (peak * E)
     head += entries * kernels[f"{profile}.logit_traffic_bytes"] / BW
+    head *= 0.0 if x.does.get("scalar") else 1.0
     plain = f"{profile}.plain_element_traffic"
     key = plain if not x.arch["gated"] and "image" not in x.arch and plain in kernels else f"{profile}.element_traffic"
     moved = kernels[key] * (12 * x.h + 4 * x.g * ffn / x.tp)

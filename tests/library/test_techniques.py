@@ -155,7 +155,10 @@ def test_the_schema_lists_the_values_of_the_table() -> None:
         assert properties[field]["anyOf"][0]["enum"] == list(read_techniques().allowed(field))
 
 
-COMMON = {"optimizer", "none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"}
+COMMON = {
+    *("optimizer", "none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"),
+    *("model", "adapter"),
+}
 """Values that are words of other things too."""
 NAMES_TOOLS = {
     "analysis/probe_row.py",
@@ -180,6 +183,7 @@ MAY_NAME = {
     "generation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
     "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
+    "reinforcement/rl_text.py": {"precomputed", "offloaded_model"},  # their words in the text of an estimate
     "candidates/export_placement.py": {"gptq"},
     "exports/script_parts.py": {"adamw_4bit"},  # what a compiler is needed for
     "configurations/coefficients.py": {"mem_efficient", "sparse"},

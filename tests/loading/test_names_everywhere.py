@@ -33,6 +33,10 @@ SERVICE = {
     **{"name": "s", "kind": "serve", "architecture": "mistral-7b"},
     "load": {"per_second": 1, "input_tokens": 100, "output_tokens": 100},
 }
+DISTILLED = {
+    **{"name": "d", "method": "distill", "architecture": "mistral-7b"},
+    "work": {"samples": 100, "tokens_per_sample": 500},
+}
 CHOICE = {"name": "c", "kind": "pretrain", "architecture": "gpt2", "work": {"tokens": "best"}}
 OFFERS: list[dict[str, Any]] = [
     {"provider": "runpod-secure", "region": "eu-west-1", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 2.0},
@@ -47,6 +51,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "jobs.*.architecture": (TRAINING, {"Mistral 7B": "mistral-7b", "LLAMA_3.1_8b": "llama-3.1-8b"}),
     "jobs.*.architecture.*": (CHOICE, {"GPT2": "gpt2"}),
     "jobs.*.architecture.family": (CHOICE, {"LLaMA": "llama"}),
+    "jobs.*.teacher": (DISTILLED, {"Mixtral 8x7B": "mixtral-8x7b"}),
     "jobs.*.framework.*": (TRAINING, {"LitGPT": "litgpt", "TorchTitan": "torchtitan", "Megatron-LM": "megatron"}),
     "jobs.*.techniques.engine.*": (GENERATION, {"vLLM": "vllm", "TensorRT LLM": "trt-llm"}),
     "jobs.*.techniques.weight_format.*": (GENERATION, {"AWQ": "awq", "GGUF_Q4_K_M": "gguf-q4_k_m"}),
@@ -211,7 +216,9 @@ def test_another_spelling_and_a_group_are_what_they_mean(key: str, word: str, me
         assert set(found) >= set(meant)
     else:
         assert found == meant
-    if not key.startswith(("jobs.*.architecture", "offers.*.managed")):  # which a library of one's own may have
+    if not key.startswith(
+        ("jobs.*.architecture", "jobs.*.teacher", "offers.*.managed")
+    ):  # which a library of one's own may have
         assert _value(planner.Scenario(**_scenario(key, word)), key) == found
     again = change_scenario(read, [])
     assert _value(again, key) == found and scenario_data(again) == scenario_data(read)

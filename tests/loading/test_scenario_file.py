@@ -153,10 +153,16 @@ def test_a_file_whose_list_of_jobs_is_misspelt_is_told_its_name(tmp_path: Path, 
     assert any("jobs.0.architecture: is missing" in fault for fault in faults)
 
 
+def test_how_weights_are_trained_is_no_method_of_a_job() -> None:
+    """`full` and `lora` are a technique; `dpo` and others are what is done with samples."""
+    (found,) = told(changed("deadline: 36h", "deadline: 36h\n    method: lora"))
+    assert "jobs.0.method: 'lora' is not one of sft, dpo, " in found
+    assert found.endswith("write it below techniques, as techniques: {method: ...}")
+
+
 @pytest.mark.parametrize(
     ("written", "fix"),
     [
-        ("method: lora", "write it below techniques, as techniques: {method: ...}"),
         ("r: 8", "write it below lora, as lora: {rank: ...}"),
         ("epochs: 2", "write it below work, as work: {epochs: ...}"),
         ("budget: 3", "write it as limits.budget_usd"),

@@ -36,22 +36,38 @@ def test_a_pair_is_trained_as_two_sequences_of_supervised_tuning() -> None:
 
 
 def test_the_reference_is_one_pass_forward_more() -> None:
-    """Worked: LoRA with recomputation has three passes a step: 4/3 of the hours; KTO has three further passes: 6/3."""
+    """Worked: LoRA with recomputation has three passes a step: 4/3 of the hours; KTO has three further passes: 6/3.
+
+    What is done once a step, such as the optimizer, is not repeated: a hundredth here.
+    """
     none, dpo = estimate(objective="simpo"), estimate(objective="dpo")
-    assert dpo.hours.expected == pytest.approx(none.hours.expected * 4 / 3)
+    assert dpo.hours.expected == pytest.approx(none.hours.expected * 4 / 3, rel=0.01)
+    assert dpo.hours.expected < none.hours.expected * 4 / 3
     kto = estimate(objective="kto")
-    assert kto.shares["training"] == pytest.approx(0.5)
+    assert kto.shares["training"] == pytest.approx(0.5, rel=0.03)
 
 
 def test_full_training_holds_a_copy_unless_its_log_probabilities_are_there() -> None:
     """7.6e9 weights of 2 bytes over four GPUs are 3.55 GiB each; without shards a GPU holds all 14.2 GiB."""
-    full = {"method": "full", "sharding": "zero3"}
+    full = {"method": "full", "sharding": "zero3", "framework": "deepspeed"}
     held, computed = estimate(**full), estimate(**full, compared_with="precomputed")
     assert held.reference_gib == pytest.approx(7_615_616_512 * 2 / 4 / 2**30)
-    assert held.peak_gib - computed.peak_gib == pytest.approx(held.reference_gib)
+    assert held.peak_gib - computed.peak_gib == pytest.approx(held.reference_gib, rel=0.05)
     assert estimate(method="lora", compared_with="model", sharding="ddp").reference_gib == pytest.approx(
         14.185, abs=0.001
     )
+
+
+def test_a_copy_has_the_type_of_the_weights_that_are_trained() -> None:
+    """Under FSDP they are kept in fp32, and so is the copy that TRL loads: twice 3.55 GiB."""
+    found = estimate(method="full", sharding="zero3")
+    assert found.reference_gib == pytest.approx(7_615_616_512 * 4 / 4 / 2**30)
+
+
+def test_a_reward_model_has_a_score_in_place_of_logits() -> None:
+    reward, orpo = (estimate(objective=name).parts for name in ("reward", "orpo"))
+    assert "logits" in orpo
+    assert "logits" not in reward
 
 
 def test_dollars_are_hours_times_price() -> None:
@@ -65,7 +81,8 @@ def test_dollars_are_hours_times_price() -> None:
 @pytest.mark.parametrize(
     ("given", "where"),
     [
-        ({"objective": "reward"}, "objective"),
+        ({"objective": "grpo"}, "objective"),
+        ({"objective": "dpo", "compared_with": "none"}, "compared_with"),
         ({"objective": "orpo", "compared_with": "model"}, "compared_with"),
         ({"method": "full", "compared_with": "adapter"}, "compared_with"),
         ({"longest_output": 100}, "longest_output"),

@@ -13,6 +13,7 @@ from benchmarks.mutations.catalogue.tests import (
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
+PAIRS = "tests/configurations/test_preference_tuning.py"
 
 AREA.of("planner/configurations/memory_margin.py", PHYSICS)
 AREA.add("the margin follows no confidence", "offload).sigma, confidence", "offload).sigma, 0.8")
@@ -25,6 +26,13 @@ AREA.add(
     "fit_nccl_gib=0.0 if megatron",
     "fit_nccl_gib=1.0 if megatron",
     equivalent="the estimate itself adds no communicators to a Megatron context",
+)
+AREA.add("a reward model has logits", "0.0 if job.tuning_row.scalar else loss.logit_bytes", "loss.logit_bytes", PAIRS)
+AREA.add(
+    "log-probabilities computed once are computed in every epoch",
+    "job.tuning_row.further_forwards(once, job.work.epochs)",
+    "job.tuning_row.further_forwards(False, job.work.epochs)",
+    PAIRS,
 )
 AREA.add("states have the whole margin", "recipe_spread(recipe, library).known_share * margin", "margin")
 AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
@@ -49,12 +57,25 @@ AREA.of("planner/configurations/grid.py", PHYSICS)
 AREA.add("hybrid shards are plain ones", "float(r.is_hybrid)", "0.0")
 AREA.add(
     "padded batches are of one length",
-    'return shape.mean_length / shape.longest if job.packing == "padded" else 0.0',
+    "return shape.mean_length / shape.longest if job.packing in VARIABLE else 0.0",
     "return 0.0",
 )
+AREA.add("the work of a pair is that of one answer", "    each = job.answers * mean\n", "    each = mean\n", PAIRS)
 AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
 
 AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
+AREA.add(
+    "a copy of the model is whole on every GPU",
+    "shards = np.where(np.greater_equal(layout.zero_stage, 3), _shards(layout), 1.0)",
+    "shards = np.where(np.greater_equal(layout.zero_stage, 9), _shards(layout), 1.0)",
+    PAIRS,
+)
+AREA.add(
+    "a copy in host memory takes none there",
+    "moved = moved + np.not_equal(states.host_reference, 0) * here.reference",
+    "moved = moved + 0.0 * here.reference",
+    PAIRS,
+)
 AREA.add(
     "no buckets beside the gradients of DDP",
     "np.greater(layout.data_parallel, 1), states.reducer_copies, 0.0)",
@@ -90,6 +111,12 @@ AREA.add("the root unit is freed", "np.where(keeps_full, all_of_it, at_loss)", "
 AREA.add("every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0")
 
 AREA.of("planner/estimates/memory/activations.py", PHYSICS)
+AREA.add(
+    "a pair is stored as one answer",
+    "tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)  # t at b = 1",
+    "tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1",
+    PAIRS,
+)
 AREA.add(
     "stored activations of one micro-batch in flight",
     "stored_first = stored_last * _in_flight(layout)",
@@ -130,6 +157,13 @@ AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_byt
 AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 
 AREA.of("planner/estimates/time/device.py", HEAD, ADAPTERS, PHYSICS)
+AREA.add(
+    "a micro-batch of pairs is timed as one of answers",
+    "layout.micro_batch * layout.answers * layout.sequence / layout.context",
+    "layout.micro_batch * layout.sequence / layout.context",
+    PAIRS,
+)
+AREA.add("a pass forward is half a step", "1.0 / (3.0 - frozen + recomputed)", "1.0 / (2.0 + 0.0 * frozen)", PAIRS)
 AREA.add(
     "the head of LoRA has a weight gradient",
     "(entries * 2.0 * network.hidden * passes)",

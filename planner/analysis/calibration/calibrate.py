@@ -34,9 +34,10 @@ from planner.results.run_results import (
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured, ServedRun
-from planner.scenario.scenario import Scenario, SolveOptions, refuse_rl
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
+from planner.subjects import check_supported
 from planner.units import round_digits
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def calibrate(
     """
     card = _card(gpu)
     if scenario is not None:
-        refuse_rl(scenario, "observed runs")
+        check_supported(scenario, "calibrate")
     measured, exported = read_measurements(logs)
     if measured is not None:
         found = _job_of(scenario, job) if scenario is not None else None

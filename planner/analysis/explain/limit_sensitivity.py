@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner import open_choices, services, timetable
+from planner import timetable
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND
 from planner.documents.validation import meant_name
-from planner.errors import Fault, InputError, NoPlanError, ScenarioError, raise_faults
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
 from planner.library.quality import published_techniques
-from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.loading.price_files import read_earlier_day
@@ -27,7 +26,7 @@ from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.peak_limits import PEAK_LIMITS
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, refuse_rl, services_of
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
@@ -45,6 +44,7 @@ from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
+from planner.subjects import check_supported, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -302,19 +302,10 @@ def explain(
     True
     """
     scenario = as_scenario(scenario)
-    refuse_rl(scenario, "what binds, and why not another way")
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
-    if services_of(scenario):
-        if len(services_of(scenario)) < len(scenario.jobs):
-            return services.explain_together(scenario, why_not, options, library, explain)
-
-        return services.explain_service(scenario, why_not, options, library)
-    if open_jobs(scenario):
-        if why_not is not None:  # its faults come first: to choose a model takes seconds
-            parse_query(why_not, scenario, library or read_library(()))
-        found = _explain_choice(open_choices.fix_choice(scenario, options, library), why_not, options, library)
-        return found.model_copy(update={"seconds": perf_counter() - started})
+    if (subject := subject_of(scenario)) is not None:
+        return subject.explain(scenario, why_not, options, library)
     prepared = prepare(scenario, library)
     if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})
@@ -337,19 +328,6 @@ def explain(
         today = (options or SolveOptions()).as_of or datetime.date.today()
         details = dict(diagnose(prepared)) if plan is None else _explain_plan(plan, today)
     return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
-
-
-def _explain_choice(
-    fixed: open_choices.FixedChoice, why_not: str | None, options: SolveOptions | None, library: Library | None
-) -> Explanation:
-    """Return why the plan of what was chosen is as it is, or why there is none of any choice."""
-    plan = fixed.plan
-    if plan.jobs:
-        return explain(fixed.scenario, why_not, options, library).model_copy(update={"fixed": fixed.lines})
-    if plan.infeasible is None:
-        raise NoPlanError(f"{plan.scenario}: the search stopped without a plan")
-    found = Explanation(scenario=plan.scenario, status=plan.status, notes=plan.warnings, cut=plan.cut)
-    return found.model_copy(update=dict(plan.infeasible))
 
 
 def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanation:
@@ -433,7 +411,7 @@ def explain_technique(
     one = known[technique]
     paths = {}
     if technique in OF_DATA:
-        refuse_rl(scenario, "what a plan reads")
+        check_supported(scenario, "technique")
         plan = solve(scenario, options, library)
         paths = {job.name: job.data_path for job in plan.jobs if job.data_path is not None}
     found = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in one.found)

@@ -31,7 +31,7 @@ from planner.scenario.job import Job
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, services_of
+from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
@@ -50,12 +50,12 @@ TIME_KEYS = ("start", "end")
 """Latest start and latest end of a job that takes turns with others: why not earlier?"""
 KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TIME_KEYS, *RECIPE_KEYS)
 SERVED_KEYS = ("engine", "weight_bits", "weight_format", "kv_bits")
-SERVICE_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
+FLEET_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
-SERVICE_ALIASES = {**ALIASES, "framework": "engine", "quant": "weight_format"}
+FLEET_ALIASES = {**ALIASES, "framework": "engine", "quant": "weight_format"}
 SPOT_MAJORITY = 0.5
 """Share of the work from which on a job counts as run on spot: policies keep on-demand machines to fall back on."""
 MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0.0, 0.0)}
@@ -114,8 +114,8 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
     def fault(key: str, what: str, fix: str = "") -> None:
         faults.append(Fault(name, 0, key, what, fix))
 
-    serves = bool(services_of(scenario))
-    keys, aliases = (SERVICE_KEYS, SERVICE_ALIASES) if serves else (KEYS, ALIASES)
+    serves = any(not job.ends for job in scenario.jobs)
+    keys, aliases = (FLEET_KEYS, FLEET_ALIASES) if serves else (KEYS, ALIASES)
     given: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))

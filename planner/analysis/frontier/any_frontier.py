@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from planner import open_choices, services
 from planner.documents.validation import meant_name
 from planner.errors import Fault, ScenarioError
 from planner.loading.building import Question, as_scenario
 from planner.results.frontier import DEFAULT_POINTS
-from planner.scenario.scenario import refuse_rl
+from planner.subjects import Subject, subject_of
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -18,32 +17,26 @@ if TYPE_CHECKING:
     from planner.results.service_results import ServiceFrontier
     from planner.scenario.scenario import Scenario, SolveOptions
 
-Subject = Literal["jobs", "service", "loss"]
-"""What a frontier is of."""
 
+def traces_its_own(scenario: Scenario, job: str | None, by: str | None = None) -> Subject | None:
+    """Return what traces a frontier of its own for a scenario; None where the frontier is of cost against time.
 
-def subject_of(scenario: Scenario, job: str | None, by: str | None = None) -> Subject:
-    """Return what the frontier of a scenario is of; `job` is whose it shall be, where jobs stand next to a service.
+    `job` is whose it shall be, where jobs stand next to a service.
 
     Raises
     ------
     ScenarioError
         No job has the name, there is no service to tell jobs from, or curves are asked for where there are none.
     """
-    found: Subject
-    if scenario.objective == "loss":
-        found = "loss"
-    else:
-        served = {one.name for one in scenario.jobs if one.kind == "serve"}
+    found = subject_of(scenario)
+    if scenario.objective != "loss":
+        endless = {one.name for one in scenario.jobs if not one.ends}
         names = [one.name for one in scenario.jobs]
-        if job is None:
-            found = "service" if len(served) == len(names) else "jobs"
-        elif not served:
+        if job is not None and not endless:
             raise ScenarioError([Fault("--job", 0, "", "is for jobs next to a service", "leave it out")])
-        else:
-            name = meant_name(job, names, "--job", "the scenario has no job")
-            found = "service" if name in served else "jobs"
-    if by is not None and found != "jobs":
+        asked = names if job is None else [meant_name(job, names, "--job", "the scenario has no job")]
+        found = found if endless.issuperset(asked) else None
+    if by is not None and found is not None:
         raise ScenarioError([Fault("--by", 0, "", "divides a frontier of cost against time", "leave it out")])
     return found
 
@@ -86,16 +79,11 @@ def frontier(
     'ServiceFrontier'
     """
     scenario = as_scenario(scenario)
-    refuse_rl(scenario, "a frontier of cost against time")
-    subject = subject_of(scenario, job, by)
+    own = traces_its_own(scenario, job, by)
     if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 2):
         raise ScenarioError([Fault("--points", 0, "", f"{points!r} is no number of points", "give 2 or more")])
-    if subject == "service":
-        alone = all(one.kind == "serve" for one in scenario.jobs)
-        trace = services.service_frontier if alone else services.frontier_of_service
-        return trace(scenario, options, library, points or services.SERVICE_POINTS)
-    if subject == "loss":
-        return open_choices.loss_frontier(scenario, options, library, points or DEFAULT_POINTS)
+    if own is not None:
+        return own.own_frontier(scenario, options, library, points)
     # Late: numpy and the solvers, which a wrong question does not need.
     from planner.analysis.frontier.frontier_question import frontier as frontier_of_jobs
 

@@ -5,38 +5,34 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import replace
-from functools import partial
-from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner import open_choices, services
 from planner.analysis.frontier.lower_envelope import build_segments
-from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier, with_knee
+from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.errors import Fault, ScenarioError
-from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
-from planner.results.differences import describe_job_differences
-from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit, Point, Segment
+from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, refuse_rl, services_of
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.joint_budget import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
+from planner.subjects import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
@@ -74,16 +70,12 @@ def frontier(
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation. What is open is chosen again at each point; next to other jobs it is fixed.
     """
-    scenario = refuse_rl(as_scenario(scenario), "a frontier of cost against time")
+    scenario = as_scenario(scenario)
     _check_curves(by)
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
-    again = partial(frontier, by=by, points=points)
-    if services_of(scenario):
-        return services.frontier_of_jobs(scenario, options, library, again)
-    if open_jobs(scenario):
-        found = _of_choices(scenario, library, options, again)
-        return found or _of_choice(open_choices.fix_choice(scenario, options, library), library, options, again)
+    if (subject := subject_of(scenario)) is not None:
+        return subject.frontier(scenario, options, library, by, points)
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -117,96 +109,6 @@ def frontier(
         keeps_typical_stock=main.keeps_typical,
         notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
-    )
-
-
-def _of_choices(
-    scenario: Scenario, library: Library | None, options: SolveOptions, trace: Callable[..., Frontier]
-) -> Frontier | None:
-    """Return the cost for every deadline, with the best model and batch at each point; None where they are fixed.
-
-    The frontier of each model and batch is traced; what another one undercuts is left out.
-    """
-    started = perf_counter()
-    library = library or read_library([name for job in open_jobs(scenario) for name in architectures_of(job)])
-    choices = open_choices.definite_choices(scenario, library)
-    traced = [found for one in choices if (found := trace(one, options, library)).points]
-    if not traced:
-        return None
-    points, knee = with_knee(_undercut_by_none(traced))
-    segments = sorted(
-        (
-            segment
-            for number, found in enumerate(traced)
-            for segment in found.segments
-            if not _is_undercut(segment, [*traced[:number], *traced[number + 1 :]])
-        ),
-        key=attrgetter("hours_from"),
-    )
-    # Where a curve crosses another one between its ends, which of both is lower is known at the points alone.
-    exact = all(found.exact and all(one.saved_per_hour == 0 for one in found.segments) for found in traced)
-    numbers, of_all = ("made", "rejected", "dominated"), [found.candidates for found in traced]
-    counts = {name: sum(getattr(one, name) for one in of_all) for name in numbers}
-    first = points[0].jobs[0]
-    at_first = f"{first.architecture}, {first.global_batch:,} sequences per step"
-    return traced[0].model_copy(
-        update={
-            "exact": exact,
-            "points": points,
-            "segments": tuple(segments),
-            "knee": knee,
-            "seconds": perf_counter() - started,
-            "separate": (),
-            "curves": (),
-            "by": None,
-            "candidates": of_all[0].model_copy(update=counts),
-            "notes": tuple(dict.fromkeys(note for found in traced for note in found.notes)),
-            "fixed": (f"what is open is chosen again at each point, of {len(choices)}: first {at_first}",),
-        }
-    )
-
-
-def _undercut_by_none(traced: Sequence[Frontier]) -> tuple[Point, ...]:
-    """Return the points of several frontiers, earliest first, without those that an earlier one costs less than."""
-    points: list[Point] = []
-    for point in sorted((point for found in traced for point in found.points), key=attrgetter("hours", "cost_usd")):
-        if not points or point.cost_usd < points[-1].cost_usd - NOTICEABLE_USD:
-            earlier = point.before or (points[-1].jobs if points else ())
-            change = describe_job_differences(earlier, point.jobs)
-            points.append(point.model_copy(update={"change": change, "knee": ""}))
-    return tuple(points)
-
-
-def _is_undercut(segment: Segment, others: Sequence[Frontier]) -> bool:
-    """Return whether a plan of another frontier is no later and costs no more than either end of a segment."""
-    ends = (segment.hours_from, segment.cost_from_usd), (segment.hours_to, segment.cost_to_usd)
-    return any(
-        all(point.hours <= hours and point.cost_usd <= usd + NOTICEABLE_USD for hours, usd in ends)
-        for found in others
-        for point in found.points
-    )
-
-
-def _of_choice(
-    fixed: open_choices.FixedChoice, library: Library | None, options: SolveOptions, trace: Callable[..., Frontier]
-) -> Frontier:
-    """Return the cost for every deadline of the model, tokens and batch that `solve` chooses."""
-    plan = fixed.plan
-    if plan.jobs:
-        found = trace(fixed.scenario, options, library)
-        return found.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + found.seconds})
-    return Frontier(
-        scenario=plan.scenario,
-        status=plan.status,
-        exact=True,
-        confidence=None,
-        candidates=plan.candidates,
-        solver=plan.solver,
-        seconds=plan.seconds,
-        as_of=plan.as_of,
-        budget_usd=plan.budget_usd,
-        infeasible=plan.infeasible,
-        cut=plan.cut,
     )
 
 

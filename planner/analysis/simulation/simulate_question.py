@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from planner import open_choices, services, timetable
+from planner import timetable
 from planner.analysis.market_fit_question import rarely_available
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
@@ -38,14 +38,14 @@ from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import SPEED_RANK_BOUNDS
-from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.building import Question, as_scenario
 from planner.results.plan import Plan, require_plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs, refuse_rl, services_of
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+from planner.subjects import subject_of
 from planner.watch import tell
 
 SPOT_ONLY_PATHS = 3.0
@@ -99,36 +99,26 @@ def simulate(
     >>> planner.simulate("quickstart", runs=100, seed=1).runs
     100
     """
-    scenario = refuse_rl(as_scenario(scenario), "replays of a run")
+    scenario = as_scenario(scenario)
     if plan is not None:
         require_plan(plan)
-    if services_of(scenario):
-        run = partial(simulate, options=options, library=library, progress=progress, **arguments)
-        return services.simulate_together(scenario, plan, options, library, arguments, run)
+    if (subject := subject_of(scenario)) is not None:
+        return subject.simulate(scenario, plan, options, library, progress, arguments)
     started = perf_counter()
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
-    if open_jobs(scenario):
-        if plan is not None:
-            _check_plan(plan, scenario, library or read_library(_models(scenario)))
-        fixed = open_choices.fix_choice(scenario, options, library, plan)
-        if not fixed.plan.jobs:
-            return _without_runs(fixed.plan, settings, perf_counter() - started)
-        run = partial(simulate, options=options, library=library, progress=progress, **arguments)
-        found = run(fixed.scenario, fixed.definite)
-        return found.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines})
     prepared = prepare(scenario, library)
     if plan is None:
         plan = solve_prepared(prepared, options)
     else:
-        _check_plan(plan, scenario, prepared.library)
+        check_plan(plan, scenario, prepared.library)
     if not plan.jobs:
-        return _without_runs(plan, settings, perf_counter() - started)
+        return without_runs(plan, settings, perf_counter() - started)
     return _simulation(prepared, plan, settings, progress, started)
 
 
-def _without_runs(plan: Plan, settings: SimulationSettings, seconds: float) -> Simulation:
+def without_runs(plan: Plan, settings: SimulationSettings, seconds: float) -> Simulation:
     """Return the simulation of a scenario that has no plan."""
     return Simulation(
         scenario=plan.scenario,
@@ -143,11 +133,7 @@ def _without_runs(plan: Plan, settings: SimulationSettings, seconds: float) -> S
     )
 
 
-def _models(scenario: Scenario) -> list[str]:
-    return [name for job in scenario.jobs for name in architectures_of(job)]
-
-
-def _check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
+def check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
     """Refuse a plan of another scenario, or one that was changed by hand."""
     faults = [
         Fault(

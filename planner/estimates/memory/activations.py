@@ -72,9 +72,9 @@ class _Layer:
 def activation_terms(
     network: Network, layout: Layout, states: States, activations: Activations, coefficients: MemoryCoefficients
 ) -> ActivationTerms:
-    """Return the activation terms of a micro-batch of one sequence."""
+    """Return the activation terms of a micro-batch of one sample."""
     k = coefficients
-    tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1
+    tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)  # t at b = 1
     layer = _layer(network, layout, states, activations, k, tokens)
     code = np.asarray(activations.checkpointing)
     none = (code == CHECKPOINT_NONE) | (code == CHECKPOINT_ALL_OFFLOADED)
@@ -114,7 +114,7 @@ def parked_bytes(
 
     Those are the inputs of layers that checkpointing keeps, or all that the backward pass needs.
     """
-    tokens = np.divide(layout.longest_sequence, layout.context)
+    tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)
     layer = _layer(network, layout, states, activations, coefficients, tokens)
     code = np.asarray(activations.checkpointing)
     parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary

@@ -246,6 +246,7 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
 def _known_parts(static: StaticTerms) -> tuple[Parts, ...]:
     """Return the states of each phase: known once sharding, precision and framework are."""
     base = {"weights": static.weights, "adapters": static.adapters, "optimizer": static.optimizer}
+    base["reference"] = static.reference
     early, late = {"gradients": static.early_gradients}, {"gradients": static.gradients}
     busy = {**base, "cast_weights": static.cast_weights}
     return (
@@ -377,6 +378,7 @@ PARTS = (
     "weights",
     "adapters",
     "optimizer",
+    "reference",  # a frozen copy of the weights, of preference tuning
     "gradients",
     "step_temporary",  # of a non-fused optimizer step, and DeepSpeed's copies of gradients
     "cast_weights",  # 16-bit copies under autocast

@@ -115,6 +115,16 @@ def recompute_shares(checkpointing: Numbers) -> Recompute:
     return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
 
 
+def forward_share(frozen: Numbers, recomputed: Numbers) -> Any:
+    """Return what one pass forward takes of a training step, by its matrix products.
+
+    Backward takes two such passes, for the gradients of inputs and of weights (arXiv:2001.08361, section 2.1); frozen
+    weights need the first alone. `recomputed`: the share of the layers that run forward again. LoRA with full
+    checkpointing: 1 / (1 + 1 + 1) = 1/3.
+    """
+    return 1.0 / (3.0 - frozen + recomputed)
+
+
 def stack_parameters(network: Network) -> float:
     """Return the matmul parameters of the layer stack that one token meets (N; no embedding, no head)."""
     if network.experts or network.uneven_layers:
@@ -162,7 +172,7 @@ def _windowed(sequence: Numbers, tokens: float) -> Any:
 
 def micro_batch_tokens(layout: Layout) -> Any:
     """Return the tokens that one GPU works on per micro-batch (M)."""
-    return layout.micro_batch * layout.sequence / layout.context
+    return layout.micro_batch * layout.answers * layout.sequence / layout.context
 
 
 def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime:
@@ -197,6 +207,7 @@ def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime
     head_speed = _cap_at_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
     head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
+    head = head * np.not_equal(activations.logit_bytes, 0)  # a score in its place costs nothing
 
     # A backward pass moves twice the bytes of a forward pass; in elements of two bytes.
     moved = 0.5 * _PASSES * states.adapter_pass_bytes * states.adapted_linears * network.hidden

@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from planner import open_choices, services
+from planner import open_choices
 from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.image import check_drawable, draw_scene
-from planner.drawing.scene import Caption, Scene, framed, headed, joined, to_svg
+from planner.drawing.scene import Caption, Scene, framed, joined, to_svg
 from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
@@ -34,9 +34,10 @@ from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
 from planner.results.result_tables import Result
 from planner.results.run_results import CalibrationResult, Tracking
-from planner.results.service_results import ServiceFrontier, ServiceSimulation
+from planner.results.service_results import SHOWN_BY_SUBJECTS
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -261,10 +262,8 @@ def _plan_scene(plan: Plan) -> Scene | None:
     parts = []
     if plan.jobs and (chart := timetable_figure(plan).draw) is not None:
         parts.append(chart(PICTURE))
-    for service in plan.services:
-        if (chart := services.load_figure(service).draw) is not None:
-            is_alone = len(plan.services) == 1 and not plan.jobs
-            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), services.fleet_headline(service)))
+    if (subject := shown_by(plan)) is not None:
+        parts += subject.plan_scenes(plan)
     if not parts:
         return None
     title = _first_line(render, plan)
@@ -289,11 +288,15 @@ def _first_line(text: Callable[[Any], str], result: Any) -> str:
         return text(result).partition("\n")[0]
 
 
+def _scene_of_subject(result: Any) -> Scene | None:
+    subject = shown_by(result)
+    return None if subject is None else subject.scene(result)
+
+
 SCENES: dict[type, Callable[[Any], Scene | None]] = {
     Plan: _plan_scene,
     Frontier: _frontier_scene,
     LossFrontier: lambda found: open_choices.loss_picture(found),
-    ServiceFrontier: lambda found: services.service_frontier_scene(found),
     Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs and found.cost_usd else None,
     WhatIf: _titled(bills_scene, render_what_if),
     Sweep: _titled(sweep_scene, render_sweep),
@@ -305,7 +308,7 @@ SCENES: dict[type, Callable[[Any], Scene | None]] = {
     CalibrationResult: calibration_scene,
     Tracking: tracking_scene,
     ManyVariants: variants_scene,
-    ServiceSimulation: lambda found: services.service_simulation_scene(found),
+    **dict.fromkeys(SHOWN_BY_SUBJECTS, _scene_of_subject),
 }
 """Results with a picture; None where there is nothing to draw."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import generation, services
+from planner import generation
 from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
@@ -12,6 +12,9 @@ from planner.report.infeasible_text import format_near_miss, format_relaxation
 from planner.report.risks import risks_of
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
+from planner.results.report_data import Overview
+from planner.results.service_results import jobs_alone
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,10 +27,8 @@ MOST_BLOCKS = 12
 
 def headline(plan: Plan) -> str:
     """Return the plan in one sentence: what to rent, for how long, for how much."""
-    if plan.services and plan.jobs:
-        return services.both_headline(plan)
-    if plan.services:
-        return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
+    if (subject := shown_by(plan)) is not None:
+        return subject.headline(plan)
     if not plan.jobs or plan.cost is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
     cost, proof = words.usd(plan.cost.expected), plan_sections.format_optimality(plan)
@@ -43,14 +44,16 @@ def warnings(plan: Plan) -> list[str]:
     cut = [plan_sections.cut_text(cut) for cut in plan.cut]
     priors = [(job.name, text) for job in plan.jobs if (text := plan_sections.prior_text(job))]
     named = [text if len(plan.jobs) == 1 else f"{name}: {text}" for name, text in priors]
-    if len(plan.jobs) == 1 and not plan.services and not plan.is_timetable:
-        return [words.sanitise(risk.text) for risk in risks_of(plan, plan.jobs[0])]
+    if plan.only_job is not None:
+        return [words.sanitise(risk.text) for risk in risks_of(plan, plan.only_job)]
     others = plan_sections.outlay_text(plan), plan_sections.assumed_market_text(plan)
     return [words.sanitise(text) for text in (*cut, *named, *filter(None, others))]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and range or probability."""
+    if (subject := shown_by(plan)) is not None:
+        return subject.tiles(plan)
     if plan.cost is None or plan.hours is None:
         return []
     cost, hours = plan.cost, plan.hours
@@ -79,10 +82,17 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     return found
 
 
+def facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
+    """Return the name of each part of a plan with its sections: jobs first."""
+    subject = shown_by(plan)
+    return job_facts(plan) if subject is None else [*job_facts(plan), *subject.facts(plan)]
+
+
 def job_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
     """Return each job's name with its sections, as in the text of `solve`."""
     with words.unwrapped():
-        return [(words.sanitise(job.name), list(_sections(plan, job))) for job in plan.jobs[:MOST_BLOCKS]]
+        jobs = jobs_alone(plan)
+        return [(words.sanitise(job.name), list(_sections(jobs, job))) for job in jobs.jobs[:MOST_BLOCKS]]
 
 
 def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
@@ -108,6 +118,13 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
     for label, lines in found:
         if text := "; ".join(line.strip() for line in lines if line.strip()):
             yield label, words.sanitise(text)
+
+
+def reasons_of(found: Overview) -> list[Fact]:
+    """Return why the plan of a report is as it is; nothing where there is none."""
+    if (subject := shown_by(found.plan)) is not None:
+        return subject.reasons(found)
+    return reasons(found.plan, found.explanation) if found.plan.jobs else []
 
 
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:

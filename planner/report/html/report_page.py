@@ -10,7 +10,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import services
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.records import record
@@ -31,6 +30,7 @@ from planner.report.words import sanitise
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,15 +39,13 @@ if TYPE_CHECKING:
 # The figures of a report under their headings, of jobs and of services.
 
 
-SECTION_NAMES = {
+SECTION_NAMES: dict[Section, str] = {
     "frontier": "Cost against time",
     "reasons": "Reasons and alternatives",
     "tornado": "What the plan depends on",
     "simulation": "Simulated cost and finish",
     "prices": "Price history",
 }
-SERVICE_SECTIONS = {"frontier": "Dollars against the time per token", "simulation": "Simulated latency"}
-"""Names of analyses that are others of a service without jobs."""
 
 
 @record(frozen=True)
@@ -62,8 +60,8 @@ class Group:
 def groups_of(found: Overview) -> list[Group]:
     """Return the figures of a report in their order."""
     plan = found.plan
-    if plan.services:
-        return services.groups_of_services(found)
+    if (subject := shown_by(plan)) is not None:
+        return subject.groups(found)
     if not plan.jobs:
         return []
     groups = []
@@ -89,24 +87,25 @@ def analysis_groups(found: Overview) -> list[Group]:
         "tornado": (swing,) if swing is not None else (),
         "simulation": (
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
-            *(
-                figure
-                for simulation in (found.simulation, found.service_simulation)
-                if simulation
-                for figure in services.latency_figures(simulation)
-            ),
+            *(subject.replay_figures(found) if (subject := shown_by(found.plan)) is not None else ()),
         ),
         "prices": tuple(price_figures(found.prices)),
     }
-    titles = SECTION_NAMES if found.plan.jobs else SECTION_NAMES | SERVICE_SECTIONS
+    titles = section_titles(found.plan)
     return [Group(key, titles[key], each) for key, each in figures.items() if each]
+
+
+def section_titles(plan: Plan) -> dict[Section, str]:
+    """Return the headings of the analyses of a plan."""
+    subject = shown_by(plan)
+    return SECTION_NAMES if subject is None else SECTION_NAMES | subject.section_titles(plan)
 
 
 def find_figure(found: Overview, name: str) -> Figure | None:
     """Return a figure by its name on the command line; None where the report has none."""
-    of_services = {"timetable": "load"} if found.plan.services else {}
-    of_services |= {"frontier": "latency", "memory": "replica-memory"} if not found.plan.jobs else {}
-    key = {"cost": "cost-runs", "finish": "hours-runs", **of_services}.get(name, name)
+    subject = shown_by(found.plan)
+    own = {} if subject is None else subject.figure_keys(found.plan)
+    key = {"cost": "cost-runs", "finish": "hours-runs", **own}.get(name, name)
     return next((figure for group in groups_of(found) for figure in group.figures if figure.key == key), None)
 
 
@@ -166,7 +165,7 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     if found.of_file:
         made += ". The plan was read from a file: the analyses know only the offers that it carries"
     counts = sorted(plan.candidates.reasons.items(), key=lambda item: (-item[1], item[0]))[:12]
-    titles = SECTION_NAMES | (SERVICE_SECTIONS if plan.services and not plan.jobs else {})
+    titles = section_titles(plan)
     missing = {titles[name]: sanitise(why) for name, why in found.skipped.items()}
     if solved and not found.prices and "prices" not in found.skipped:
         missing[SECTION_NAMES["prices"]] = (
@@ -177,15 +176,15 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "headline": plan_words.headline(plan),
         "warnings": plan_words.warnings(plan),
         "fixed": [sanitise(line) for line in found.fixed],
-        "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
+        "tiles": plan_words.tiles(plan),
         "made": made,
         "infeasible": not solved,
         "relaxations": plan_words.relaxations(plan),
         "misses": plan_words.near_misses(plan),
         "rejected": [(sanitise(reason), f"{count:,}") for reason, count in counts],
-        "jobs": _blocks(plan),
+        "jobs": plan_words.facts(plan),
         "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
-        "reasons": _reasons(found),
+        "reasons": plan_words.reasons_of(found),
         "groups": [
             {"key": group.key, "title": group.title, "figures": [_drawn(figure, most_rows) for figure in group.figures]}
             for group in groups
@@ -194,24 +193,6 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "contents": contents + [(group.key, group.title) for group in groups],
         "data": json_block(_data(found)),
     }
-
-
-def _blocks(plan: Plan) -> list[tuple[str, list[plan_words.Fact]]]:
-    """Return the name of each job and service with its sections."""
-    if not plan.services:
-        return plan_words.job_facts(plan)
-    return [*(plan_words.job_facts(jobs_alone(plan)) if plan.jobs else []), *services.service_facts(plan)]
-
-
-def _reasons(found: Overview) -> list[plan_words.Fact]:
-    """Return why the plan is as it is."""
-    plan, explanation = found.plan, found.explanation
-    if plan.services and plan.jobs:
-        of_jobs, of_service = services.parts_explained(found.explanation)
-        return [*plan_words.reasons(jobs_alone(plan), of_jobs), *services.reasons(plan, of_service)]
-    if plan.services:
-        return services.reasons(plan, explanation)
-    return plan_words.reasons(found.plan, found.explanation) if found.plan.jobs else []
 
 
 def _drawn(figure: Figure, most_rows: int) -> dict[str, Any]:
@@ -232,9 +213,9 @@ def _drawn(figure: Figure, most_rows: int) -> dict[str, Any]:
 
 def _data(found: Overview) -> dict[str, Any]:
     """Return the data of the script."""
-    plan = jobs_alone(found.plan) if found.plan.jobs and found.plan.services else found.plan
+    plan = jobs_alone(found.plan)
     setting = ""
-    if len(plan.jobs) == 1 and not plan.is_timetable:
+    if plan.only_job is not None:
         setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"
     usd = plan.cost.expected if plan.cost else None
     hours = plan.hours.at_confidence if plan.hours else None
