@@ -15,19 +15,13 @@ from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.estimates.time.device import forward_share
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_results import RlEstimate, RlWay
-from planner.reinforcement.rl_step import (
-    AnswerLengths,
-    RlPhases,
-    Rollout,
-    forward_share,
-    rollout_seconds,
-    transfer_seconds,
-)
+from planner.reinforcement.rl_step import AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
 from planner.results.estimate import Estimate
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
@@ -365,7 +359,7 @@ class RlStep:
     def scoring_seconds(self) -> float:
         """Seconds of passes forward over a step's answers: policy, reference, values."""
         told = self.speed.techniques
-        share = forward_share(told.method == "full", told.activation_checkpointing != "none")
+        share: float = forward_share(told.method != "full", told.activation_checkpointing != "none")
         each = self.training_seconds / (2.0 if self.criticises else 1.0) * share
         return each * (1 + self.compares + self.criticises)
 

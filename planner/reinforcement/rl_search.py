@@ -32,7 +32,7 @@ from planner.estimates.generation import (
 from planner.estimates.latency import columns, rows
 from planner.estimates.memory.memory_fit import estimate_memory, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients
+from planner.estimates.time.device import TimeCoefficients, forward_share
 from planner.estimates.time.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
 from planner.library.known_machines import typical_ram_gb
@@ -40,7 +40,7 @@ from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
 from planner.reinforcement.rl_estimate import ENGINE_GPUS, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
-from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout, forward_share
+from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
@@ -219,7 +219,7 @@ def _trainers_of(
         inputs = [replace(each, stack=each.stack.with_margin(headroom)) for each in inputs]
     best = _best_batches(one, inputs, runs[1].shape.sequence, recipes, machines, library)
     r, h = np.nonzero(np.isfinite(best["training"]))
-    share = [forward_share(recipe.method == "full", recipe.activation_checkpointing != "none") for recipe in recipes]
+    share = [forward_share(recipe.method != "full", recipe.activation_checkpointing != "none") for recipe in recipes]
     passes = (1 + one.compares + one.criticises) / (2.0 if one.criticises else 1.0)
     chosen = {name: values[r, h] for name, values in best.items()}
     scoring = chosen["training"] * np.asarray(share)[r] * passes

@@ -228,15 +228,6 @@ def spot_rollout_seconds(seconds: Numbers, availability: Numbers, mean_up_hours:
 # The other phases, and the step.
 
 
-def forward_share(all_weights: bool, recomputes: bool) -> float:
-    """Return what one pass forward takes of a training step, by its matrix products.
-
-    Backward takes two such passes, for the gradients of inputs and of weights (arXiv:2001.08361, section 2.1); frozen
-    weights of a LoRA base need the first alone. Recomputed activations are one more pass forward.
-    """
-    return 1.0 / (1.0 + (2.0 if all_weights else 1.0) + (1.0 if recomputes else 0.0))
-
-
 @dataclass(frozen=True)
 class RlPhases:
     """Seconds of the phases of one step."""

@@ -91,5 +91,5 @@ class Reinforcement(Subject):
         return rl_headline(plan)
 
 
-REINFORCEMENT = Reinforcement()
+REINFORCEMENT: Reinforcement = Reinforcement()
 """What answers for jobs of `kind: rl`."""

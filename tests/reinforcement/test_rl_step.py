@@ -14,7 +14,6 @@ from planner.estimates.generation import decode_step_seconds, prompt_seconds, se
 from planner.reinforcement.rl_step import (
     AnswerLengths,
     RlPhases,
-    forward_share,
     rollout_seconds,
     spot_rollout_seconds,
     transfer_seconds,
@@ -136,14 +135,6 @@ def test_phases_add_up_in_turn_and_the_longer_side_decides_where_they_overlap() 
     assert phases.idle(True, apart=True) == ("trainer", pytest.approx(20.0 / 70.0))
     assert phases.idle(False, apart=True) == ("trainer", pytest.approx(60.0 / 110.0))
     assert phases.idle(False, apart=False) == ("", 0.0)
-
-
-@pytest.mark.parametrize(
-    ("all_weights", "recomputes", "passes"), [(True, False, 3), (True, True, 4), (False, False, 2), (False, True, 3)]
-)
-def test_a_pass_forward_is_one_of_the_passes_of_a_step(all_weights: bool, recomputes: bool, passes: int) -> None:
-    """Forward one, backward two (one on frozen weights), recomputation one."""
-    assert forward_share(all_weights, recomputes) == pytest.approx(1 / passes)
 
 
 def test_new_weights_of_a_7b_model_take_seconds_and_more_through_a_slow_network() -> None:
