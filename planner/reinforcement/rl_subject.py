@@ -69,7 +69,7 @@ class Reinforcement(Subject):
             "probe": ("a probe of reinforcement learning is not modelled", _FIX),
             "calibrate": ("a measurement of reinforcement learning is not modelled", _FIX),
             "tornado": ("a tornado of reinforcement learning is not modelled", _FIX),
-            "technique": ("how data of reinforcement learning are read is not modelled", _FIX),
+            "technique": ("reading the data of reinforcement learning is not modelled", _FIX),
         }
     )
 

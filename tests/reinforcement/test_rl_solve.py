@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 import planner
+from planner.cli import main
 from planner.documents.files import data_folder
 from planner.errors import InputError, ScenarioError
 from planner.evaluation.comparison import Tolerance
@@ -20,6 +23,7 @@ from planner.scenario.rl_job import RlJob
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Iterator
+    from pathlib import Path
 
     from planner.results.rl_run import RlRun
     from planner.scenario.scenario import Scenario
@@ -254,6 +258,43 @@ def test_a_question_that_is_not_modelled_is_refused_by_name(question: str) -> No
     said = rf"{question}: (not supported for kind: rl|.* of reinforcement learning is not modelled)"
     with pytest.raises(InputError, match=said):
         getattr(planner, question)(scenario())
+
+
+def test_a_command_that_has_no_answer_for_a_plan_is_one_line_and_ends_with_2(tmp_path: Path) -> None:
+    """Files, probe, log, measurement, page and picture: each is refused by name, none with a wrong reason."""
+    one, log, saved = scenario(), tmp_path / "steps.csv", tmp_path / "plan.json"
+    log.write_text("step,elapsed_seconds\n" + "".join(f"{step},{20 * step}\n" for step in range(1, 9)))
+    plan = solved(one)
+    saved.write_text(plan.model_dump_json())
+    for words in (
+        ("export", "--to", "trl"),
+        ("probe",),
+        ("track", str(log)),
+        ("report", "-o", str(tmp_path / "r.html")),
+    ):
+        name, *others = words
+        said = CliRunner().invoke(main, [name, str(saved), *others])
+        assert said.exit_code == 2, said.output
+        assert re.search(r"not supported for (kind: )?rl|of reinforcement learning is not modelled", said.output)
+        assert len(said.output.strip().splitlines()) == 1
+    asked = {
+        "track": lambda: planner.track(plan, one, [str(log)]),
+        "calibrate": lambda: planner.calibrate([str(log)], "H100-80GB", scenario=one),
+        "technique": lambda: planner.explain_technique(one, "caching"),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(ScenarioError, match=f"{name}: .*reinforcement learning (is|are) not modelled"):
+            ask()
+
+
+def test_values_of_a_sweep_are_plans_of_their_own() -> None:
+    """More answers cost more; the cell has the machines of the run."""
+    found = planner.sweep(scenario({"max_gpus": 4}), ["jobs.0.work.answers=4:8:4"])
+    less, more = found.cells
+    assert less.cost_usd is not None
+    assert more.cost_usd is not None
+    assert less.cost_usd < more.cost_usd
+    assert less.jobs[0].name == "math"
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
 AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
 AREA.add("a budget allows anything", "ways.late_usd <= (", "ways.late_usd * 0.0 <= (")
-AREA.add("pools that cost more are kept alone", "(points[kept] <= points[index])", "(points[kept] >= points[index])")
+AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()")
 
 AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)
 AREA.add("what is trained stays for nothing", "sent = 0.0 if is_rollout else self.result_gb", "sent = 0.0")
