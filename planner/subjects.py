@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from planner import open_choices, services
+from planner import open_choices, reinforcement, services
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Subject:
         raise lacking(self, "export")
 
     not_supported: ClassVar[Mapping[str, tuple[str, str]]] = MappingProxyType({})
-    """By the name of a command that takes a plan, why it takes none of its parts, and what to do."""
+    """By the name of a command that has no question here, why it takes none of its jobs, and what to do."""
 
     # Questions about results that hold parts of its own: plans, comparisons, reasons, frontiers.
 
@@ -242,6 +242,7 @@ class Subject:
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "rl": lambda: reinforcement.REINFORCEMENT,
     "serve": lambda: services.SERVICES,
     "open": lambda: open_choices.OPEN_CHOICES,
 }
@@ -262,6 +263,13 @@ def planner_of(part: Planned) -> Subject | None:
 def shown_by(result: Result) -> Subject | None:
     """Return what shows a result; None where the core does."""
     return SUBJECTS[result.subject]() if result.subject is not None else None
+
+
+def check_supported(scenario: Scenario, command: str) -> None:
+    """Raise ScenarioError where a command that has no question here takes no such scenario."""
+    subject = subject_of(scenario)
+    if subject is not None and command in subject.not_supported:
+        raise ScenarioError([Fault(scenario.name, 0, command, *subject.not_supported[command])])
 
 
 def jobs_of_plan(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:

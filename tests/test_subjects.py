@@ -92,7 +92,8 @@ def test_each_subject_answers_for_the_key_under_which_it_stands(name):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "name"), [("serve-office-hours", "serve"), ("tune-then-serve", "serve"), ("best-for-200", "open")]
+    ("scenario", "name"),
+    [("serve-office-hours", "serve"), ("tune-then-serve", "serve"), ("best-for-200", "open"), ("rl-8b-grpo", "rl")],
 )
 def test_a_scenario_is_answered_for_by_what_it_holds(scenario, name):
     found = subject_of(read_scenario(scenario))

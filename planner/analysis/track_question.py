@@ -47,6 +47,7 @@ from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
+from planner.subjects import check_supported
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
@@ -337,6 +338,8 @@ def track(
     """
     require_plan(plan)
     scenario = as_scenario(scenario)
+    if not plan.jobs:
+        check_supported(scenario, "track")
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]

@@ -22,6 +22,7 @@ from planner.results.chosen_model import ModelChoice
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
+from planner.results.rl_run import RlRun
 from planner.results.service_results import CellService, describe_kinds
 from planner.results.what_if import (
     PRICES,
@@ -43,7 +44,7 @@ from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, 
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
-from planner.subjects import subject_of
+from planner.subjects import check_supported, subject_of
 from planner.units import MILLISECONDS, figure_text
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
         cost_usd=plan.cost.expected,
         hours=plan.hours.expected,
         hours_at_confidence=plan.hours.at_confidence,
-        jobs=tuple(_job(job) for job in plan.jobs),
+        jobs=(*(_job(job) for job in plan.jobs), *(_rl(run) for run in plan.reinforcement)),
         services=tuple(_service(service) for service in plan.services),
         cut=plan.cut,
     )
@@ -272,6 +273,24 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
 def _job(job: Assignment) -> CellJob:
     same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours", "model"})
     return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected, model=_model(job.model))
+
+
+def _rl(run: RlRun) -> CellJob:
+    """Return a job of reinforcement learning by the machines of its trainer, and all its GPUs."""
+    first, *others = run.pools
+    on_spot = sum(pool.gpus for pool in run.pools if pool.market == "spot")
+    gpus = sum(pool.gpus for pool in run.pools)
+    return CellJob(
+        name=run.name,
+        provider=" + ".join(dict.fromkeys(pool.provider for pool in run.pools)),
+        gpu=" + ".join([first.gpu, *(f"{pool.gpus} x {pool.gpu}" for pool in others)]),
+        gpus=first.gpus,
+        method=f"{run.method}, {run.placement}",
+        spot_share=on_spot / gpus,
+        cost_usd=run.cost_usd,
+        hours=run.hours.expected,
+        start_hours=max(pool.start_hours for pool in run.pools),
+    )
 
 
 def _model(chosen: ModelChoice | None) -> CellModel | None:
@@ -335,6 +354,7 @@ def tornado(
     True
     """
     scenario = as_scenario(scenario)
+    check_supported(scenario, "tornado")
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = scenario.on_day(options.as_of if options else None)

@@ -108,6 +108,9 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     asked = shlex.join(["planner", *typed])
     export = _export_words(plan, path or "plan.json")
     first = [] if path else [f"{asked} -o plan.json"]
+    if plan.reinforcement:
+        words = ["planner", "what-if", *without_options(typed[1:], OF_SOLVE), "--set", "jobs.0.work.answers=16"]
+        return [" && ".join([*first, shlex.join(["planner", "check", path or "plan.json"])]), shlex.join(words)]
     run = " && ".join([*first, *export]) if export else ""
     others = (_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu)
     other = next((query for query in others if query), "")

@@ -455,7 +455,7 @@ SHORT_FORMS: tuple[tuple[KeyPath, tuple[type, ...], str], ...] = (
 
 REPLACED: tuple[KeyPath, ...] = (
     ("objective",),
-    *(("jobs", "*", key) for key in ("architecture", "global_batch", "loss_law")),
+    *(("jobs", "*", key) for key in ("architecture", "global_batch", "loss_law", "reward")),
 )
 """Places where a mapping says something else than a word or number: nothing of these is left to keep."""
 

@@ -108,15 +108,15 @@ def evaluate_bill(
     if term is not None and offer.commitment is not None:  # whole terms of every instance, however little is used
         months = offer.commitment.months
         unit = f"machine for {months} month{'s' if months > 1 else ''}"
-        lines.append(_line("commitment", machines * groups * term.terms, unit, offer.committed_usd))
+        lines.append(bill_line("commitment", machines * groups * term.terms, unit, offer.committed_usd))
         after = term.billed_after(term.late_hours if is_late else term.expected_hours)
-        lines.append(_line(AFTER_TERM, machines * after, "h", term.after_usd_per_hour))
+        lines.append(bill_line(AFTER_TERM, machines * after, "h", term.after_usd_per_hour))
     for stage in stages.separate:
         lines += _separate_lines(context, stage, every, is_late)
     paid_hours = math.fsum(hours for pair in uses.values() for hours in pair)
     lines += [
-        *_fee_lines(offer, {"machine hours": paid_hours}),
-        *_fee_lines(offer, {"GB on disk": stages.disk_gb * groups * rented / MONTH_HOURS}),
+        *fee_lines(offer, {"machine hours": paid_hours}),
+        *fee_lines(offer, {"GB on disk": stages.disk_gb * groups * rented / MONTH_HOURS}),
         *_transfer_lines(
             context,
             *(stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
@@ -125,7 +125,7 @@ def evaluate_bill(
     ]
     if policy is not None and len(offer.regions) > 1:
         moved = policy.point.interruptions * policy.moved_gb * every * longer
-        lines.append(_line("moves between regions", moved, "GB", fee_rate(offer.fees, "GB out")))
+        lines.append(bill_line("moves between regions", moved, "GB", fee_rate(offer.fees, "GB out")))
     return tuple(line for line in lines if line.quantity)
 
 
@@ -140,7 +140,7 @@ def _separate_lines(context: RunContext, stage: SeparateStage, every: float, is_
     for fee in fees_that_count("machine hours"):
         if rate := fee.rate(fees):
             paid = billed[is_late] * every
-            lines.append(_line(f"{fee.item} at {provider}", paid, FEE_UNITS[fee.counts], rate))
+            lines.append(bill_line(f"{fee.item} at {provider}", paid, FEE_UNITS[fee.counts], rate))
     if stage.moved_usd:
         moved_item = f"{_MOVED_ITEMS[stage.machine.stage]} at {provider}"
         lines.append(BillItem(item=moved_item, usd=stage.moved_usd * every, quantity=1.0))
@@ -239,10 +239,10 @@ def _machine_lines(context: RunContext, uses: Uses) -> list[BillItem]:
         parts = own_parts(offer.own)
         # A what-if on the price of the hour moves both alike.
         factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
-        return [_line(item, hours, "h", part * factor) for item, part in parts.items() if part]
+        return [bill_line(item, hours, "h", part * factor) for item, part in parts.items() if part]
     price, spot = 0.0 if offer.commitment else offer.usd_per_hour, offer.spot_usd_per_hour
     name = "gpu on demand" if offer.tier != "committed" else "gpu committed"
-    lines = [_line(name, uses["gpu"][0], "h", price), _line("gpu spot", uses["gpu"][1], "h", spot)]
+    lines = [bill_line(name, uses["gpu"][0], "h", price), bill_line("gpu spot", uses["gpu"][1], "h", spot)]
     for item, (on_demand, on_spot) in uses.items():
         if item != "gpu":
             quantity, usd = on_demand + on_spot, on_demand * (price or 0.0) + on_spot * (spot or 0.0)
@@ -261,9 +261,9 @@ def evaluate_service_bill(
     per_token, per_run = managed.usd_per_million_tokens, managed.usd_per_run
     lines = []
     if per_token is not None:
-        lines.append(_line("tokens trained", tokens / MILLION, "M tokens", per_token))
+        lines.append(bill_line("tokens trained", tokens / MILLION, "M tokens", per_token))
     if per_run is not None:
-        lines.append(_line("training runs", runs, "runs", per_run))
+        lines.append(bill_line("training runs", runs, "runs", per_run))
     due = service_usd(tokens, runs, per_token or 0.0, per_run or 0.0, managed.minimum_usd)
     missing = due - math.fsum(line.usd for line in lines)
     if missing > 1e-9:
@@ -284,23 +284,24 @@ def _transfer_lines(context: RunContext, gb: float, own_gb: float, sent_gb: floa
     offer, months = context.offer, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
     leaving = context.leaving_usd_per_gb(offer)
     return [
-        *_fee_lines(offer, {"GB kept": kept_gb * months}),
-        _line("data leaving", own_gb if leaving > 0 else 0.0, "GB", leaving),
-        *_fee_lines(offer, {"GB in": gb, "GB out": sent_gb}),
+        *fee_lines(offer, {"GB kept": kept_gb * months}),
+        bill_line("data leaving", own_gb if leaving > 0 else 0.0, "GB", leaving),
+        *fee_lines(offer, {"GB in": gb, "GB out": sent_gb}),
     ]
 
 
-def _fee_lines(offer: Offer, amounts: Mapping[Count, float]) -> list[BillItem]:
+def fee_lines(offer: Offer, amounts: Mapping[Count, float]) -> list[BillItem]:
     """Return the lines of all fees of the offer that count one of the amounts, in their order."""
     return [
-        _line(fee.item, amount, FEE_UNITS[count], fee.rate(offer.fees))
+        bill_line(fee.item, amount, FEE_UNITS[count], fee.rate(offer.fees))
         for count, amount in amounts.items()
         for fee in fees_that_count(count)
         if fee.is_shown(offer.fees)
     ]
 
 
-def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
+def bill_line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
+    """Return a line of the bill; without dollars where the rate is unknown."""
     if rate is None:
         return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=_UNKNOWN_FEE)
     return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from planner.generation.answered_evaluation import generation_hours as generation_hours
     from planner.generation.audited_choices import choices_of_replicas as choices_of_replicas
     from planner.generation.engine_recipes import ALL_BITS as ALL_BITS
+    from planner.generation.engine_recipes import ServingColumns as ServingColumns
     from planner.generation.engine_recipes import ServingRecipe as ServingRecipe
+    from planner.generation.engine_recipes import coefficient_factors as coefficient_factors
     from planner.generation.engine_recipes import generation_faults as generation_faults
     from planner.generation.engine_recipes import request_faults as request_faults
     from planner.generation.engine_recipes import serving_recipe as serving_recipe
@@ -64,7 +66,9 @@ _NAMES_BY_MODULE = {
     "planner.generation.audited_choices": ("choices_of_replicas",),
     "planner.generation.engine_recipes": (
         "ALL_BITS",
+        "ServingColumns",
         "ServingRecipe",
+        "coefficient_factors",
         "generation_faults",
         "request_faults",
         "serving_recipe",

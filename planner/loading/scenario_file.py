@@ -457,7 +457,7 @@ def _beside_book(read: Sequence[Offer]) -> tuple[Offer, ...]:
 def shipped_scenarios() -> dict[str, Path]:
     """Return the shipped scenarios by name: those of the folder, then those of each subject."""
     folder = data_folder("scenarios")
-    subjects = ("whole-job", "timetable", "decisions", "generation", "choices", "serving", "tuning")
+    subjects = ("whole-job", "timetable", "decisions", "generation", "choices", "serving", "tuning", "reinforcement")
     patterns = ("*.yaml", *(f"{subject}/*.yaml" for subject in subjects))
     files = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     return {path.stem: path for path in files}

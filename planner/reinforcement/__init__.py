@@ -1,4 +1,4 @@
-"""Reinforcement learning and preference tuning: the door of their estimates and of their text.
+"""Reinforcement learning and preference tuning: the door of their estimates, of their text, and of jobs of `kind: rl`.
 
 Others import this package alone, and take names from it: `reinforcement.estimate_rl`. A module is loaded when a name of
 it is used for the first time.
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from planner.reinforcement.rl_estimate import estimate_rl as estimate_rl
     from planner.reinforcement.rl_results import PreferenceEstimate as PreferenceEstimate
     from planner.reinforcement.rl_results import RlEstimate as RlEstimate
+    from planner.reinforcement.rl_subject import REINFORCEMENT as REINFORCEMENT
     from planner.reinforcement.rl_text import render_preference as render_preference
     from planner.reinforcement.rl_text import render_rl as render_rl
 
 _NAMES_BY_MODULE = {
     "planner.reinforcement.rl_estimate": ("estimate_rl",),
+    "planner.reinforcement.rl_subject": ("REINFORCEMENT",),
     "planner.reinforcement.preference_estimate": ("estimate_preference",),
     "planner.reinforcement.rl_results": ("PreferenceEstimate", "RlEstimate"),
     "planner.reinforcement.rl_text": ("render_preference", "render_rl"),

@@ -15,22 +15,17 @@ from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.estimates.time.device import forward_share
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
-from planner.reinforcement.rl_results import PhaseMemory, RlEstimate, RlWay
-from planner.reinforcement.rl_step import (
-    LENGTH_CV,
-    AnswerLengths,
-    RlPhases,
-    Rollout,
-    forward_share,
-    rollout_seconds,
-    transfer_seconds,
-)
+from planner.reinforcement.rl_results import RlEstimate, RlWay
+from planner.reinforcement.rl_step import AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
 from planner.results.estimate import Estimate
 from planner.results.plan_parts import Spread
+from planner.results.rl_run import PhaseMemory
+from planner.scenario.rl_job import ALGORITHMS, CRITIC, LENGTH_CV, REFERENCE
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
@@ -40,10 +35,6 @@ if TYPE_CHECKING:
 # What is known of the algorithms, and the priors of a step.
 
 
-REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
-"""Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
-CRITIC = {"ppo"}
-"""Algorithms that train a network of values next to the policy (arXiv:1707.06347); as large as the policy here."""
 SAMPLED_PER_KEPT = {"dapo": 3.0}
 """Answers sampled for each that is trained on: DAPO drops prompts whose answers are all right or all wrong, and verl's
 recipe draws three times the prompts (verl-project/verl, recipe/dapo: gen_prompt_bsz = 3 * train_prompt_bsz)."""
@@ -57,7 +48,6 @@ LONGER = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
 KEPT_SHARE = 0.9
 """Of a GPU's memory that the engine may have while it samples: vLLM's default."""
-ALGORITHMS = tuple(REFERENCE)
 ENGINE_GPUS = (1, 2, 4, 8)
 """GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
 WHOLE_SHARDS = 3
@@ -241,6 +231,10 @@ class RlStep:
     card: GpuSpec
     engines_card: GpuSpec
     library: Library
+    engines_link: str | None = None  # between the GPUs of an engine; None: that of the GPU
+    engine_share: float = KEPT_SHARE  # of a GPU's memory for the engine
+    between: float | None = None  # bytes per second from trainer to engines; None: that of the trainer, or no network
+    shares_machine: bool = False  # engines have GPUs of their own in the trainer's machine
 
     @property
     def sequences(self) -> int:
@@ -365,7 +359,7 @@ class RlStep:
     def scoring_seconds(self) -> float:
         """Seconds of passes forward over a step's answers: policy, reference, values."""
         told = self.speed.techniques
-        share = forward_share(told.method == "full", told.activation_checkpointing != "none")
+        share: float = forward_share(told.method != "full", told.activation_checkpointing != "none")
         each = self.training_seconds / (2.0 if self.criticises else 1.0) * share
         return each * (1 + self.compares + self.criticises)
 
@@ -375,11 +369,12 @@ class RlStep:
         asked, found, refused = self.asked, list[EngineChoice](), ""
         counts = [asked.rollout_parallel] if asked.rollout_parallel else ENGINE_GPUS
         for count in (count for count in counts if self.rollout_gpus % count == 0):
+            link = self.engines_link if count > 1 else None
             try:
                 setup, _ = generation.resolve_replica(
                     self.network, self.engines_card.name, self.library, gpus=count,
                     input=max(round(asked.input), 1), output=max(round(asked.output), 1),
-                    use="offline", memory_share=KEPT_SHARE,
+                    use="offline", memory_share=self.engine_share, interconnect=link,
                 )  # fmt: skip
                 if setup.memory.kv_tokens >= asked.input + self.longest:
                     found.append(self._with(setup, self.rollout_gpus // count))
@@ -405,8 +400,9 @@ class RlStep:
     def new_weights(self) -> float:
         """Seconds until the engines have the weights of this step."""
         gbps = self.trainer.network_gbps
-        network = gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND
-        return transfer_seconds(self.weight_bytes, network if self.asked.rollout_gpus else None)
+        network = self.between or (gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND)
+        is_apart = bool(self.asked.rollout_gpus) and not self.shares_machine
+        return transfer_seconds(self.weight_bytes, network if is_apart else None)
 
     @cached_property
     def phases(self) -> RlPhases:
@@ -419,7 +415,7 @@ class RlStep:
 # Memory of each phase, other ways, dollars, and the answer.
 
 
-def _memory(step: RlStep) -> tuple[PhaseMemory, ...]:
+def phase_memory(step: RlStep) -> tuple[PhaseMemory, ...]:
     """Return the memory of both phases; on the same GPUs each has them while the other's states are elsewhere."""
     sampling = {name: size for name, size in step.engine.setup.memory.parts.items() if size > 0}
     peak, usable = sum(sampling.values()), step.engines_card.usable_gib
@@ -471,7 +467,7 @@ def _ways(step: RlStep) -> tuple[RlWay, ...]:
     for training, rollout, overlap in divisions:
         try:
             other = _divided(step, training, rollout, overlap)
-            if (training, rollout, overlap) == own or not all(phase.fits for phase in _memory(other)):
+            if (training, rollout, overlap) == own or not all(phase.fits for phase in phase_memory(other)):
                 continue
             seconds, price = other.phases.step_seconds(overlap), _price(other)
         except ScenarioError:
@@ -537,7 +533,7 @@ def _notes(step: RlStep) -> tuple[str, ...]:
     return (*notes, *step.speed.notes)
 
 
-def _sigma(step: RlStep) -> float:
+def step_sigma(step: RlStep) -> float:
     """Return the standard deviation of ln(seconds): a prior, and where the trainer is less sure that of its share."""
     phases = step.phases
     whole = phases.step_seconds(False)
@@ -548,7 +544,7 @@ def _sigma(step: RlStep) -> float:
 def _build(step: RlStep) -> RlEstimate:
     asked, phases = step.asked, step.phases
     seconds = phases.step_seconds(asked.overlap)
-    sigma = _sigma(step)
+    sigma = step_sigma(step)
     low, high = (float(factor) for factor in display_factors(sigma))
     price = _price(step)
     idle, share = phases.idle(asked.overlap, asked.rollout_gpus is not None)
@@ -575,13 +571,7 @@ def _build(step: RlStep) -> RlEstimate:
         output_tokens=asked.output,
         longest_output=step.longest,
         step_seconds=spread(seconds),
-        phases={
-            "rollout": phases.rollout,
-            "log_probabilities": phases.log_probabilities,
-            "training": phases.training,
-            "new_weights": phases.new_weights,
-            "fixed": phases.fixed,
-        },
+        phases=phases.by_name,
         tail_seconds=step.engine.rollout.tail_seconds,
         tail_ended_share=step.engine.rollout.tail_share,
         idle=idle,
@@ -591,7 +581,7 @@ def _build(step: RlStep) -> RlEstimate:
         usd_per_100_steps=price and spread(price[0] * seconds / HOUR * 100.0),
         price_basis=price[1] if price else "",
         changes=_changes(step),
-        memory=_memory(step),
+        memory=phase_memory(step),
         ways=_ways(step),
         evidence="prior",
         sigma=sigma,

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from planner.results.plan_parts import EvidenceWord, Part, Spread
 from planner.results.result_tables import Result
-
-
-class PhaseMemory(Part):
-    """GiB of one GPU in one phase; `parts` sum to `peak`."""
-
-    phase: Literal["rollout", "training"]
-    gpu: str
-    peak: float
-    usable: float
-    parts: dict[str, float]
-    fits: bool
+from planner.results.rl_run import PhaseMemory
 
 
 class RlWay(Part):

@@ -8,7 +8,9 @@ the policy, rollout and training overlap.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +24,13 @@ from planner.estimates.generation import (
     prompt_seconds,
     seen_tokens,
 )
-from planner.units import GB
+from planner.estimates.inputs import Numbers
+from planner.scenario.rl_job import LENGTH_CV
+from planner.units import GB, HOUR
 
 # Lengths of answers: a lognormal distribution, cut at the longest answer that the engine gives.
 
 
-LENGTH_CV = 0.8
-"""Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
 POINTS = 400
 """Stretches of equal length, up to the longest answer, in which the ages of answers are counted."""
 LIKE_FROM_ROUND = 3.0
@@ -65,6 +67,19 @@ class AnswerLengths:
         z = (math.log(self.longest) - scale) / self.sigma
         below = math.exp(scale + self.sigma**2 / 2.0) * _normal(z - self.sigma)
         return below + self.longest * (1.0 - _normal(z))
+
+    @cached_property
+    def mean_age(self) -> float:
+        """Mean tokens of an answer that an engine works on at any moment: long ones are met more often."""
+        tokens = (np.arange(POINTS) + 0.5) * self.longest / POINTS
+        share = self.longer_than(tokens)
+        return float(tokens @ share / share.sum())
+
+    def longest_of(self, answers: Floats) -> Floats:
+        """Return the expected tokens (n,) of the longest of so many answers (n,)."""
+        share = self.longer_than((np.arange(POINTS) + 0.5) * self.longest / POINTS)
+        all_shorter = (1.0 - share[None, :]) ** np.atleast_1d(answers)[:, None]
+        return np.asarray((1.0 - all_shorter).sum(axis=1) * self.longest / POINTS)
 
     def longer_than(self, tokens: Floats) -> Floats:
         """Return the share of answers with more than so many tokens; 0 from `longest` on."""
@@ -156,16 +171,61 @@ def rollout_seconds(
     return Rollout(full + float(seconds.sum()), full + float(seconds[busy].sum()), tail, free)
 
 
-# The other phases, and the step.
+@dataclass(frozen=True)
+class StaleRollout:
+    """Answers of several steps in flight: what an engine is given before the policy that it samples for exists."""
+
+    prompt: float
+    answers_per_prompt: float
+    sampled: float
+    staleness: int
+
+    def seconds(
+        self,
+        engine: tuple[ServedModel, ServingHardware, ServingStack],
+        lengths: AnswerLengths,
+        seats: Numbers,
+        engines: Numbers,
+    ) -> Any:
+        """Return the seconds (n,) from one finished batch of answers to the next.
+
+        Batches of `staleness` steps are in flight: a seat that is free takes an answer of the next batch, and the tail
+        of one batch is the work of others. By Little's law the engines answer at the rate of their seats; a batch takes
+        as long as its longest answer, `staleness` steps at most, which needs fewer answers in flight where it decides.
+        """
+        model, hardware, stack = engine
+        count = np.minimum(np.asarray(engines, dtype=float), max(int(self.sampled), 1))
+        each = self.sampled / count
+        context = seen_tokens(model, self.prompt + lengths.mean_age)
+        taken_in = prompt_seconds(model, hardware, self.prompt) / self.answers_per_prompt + stack.request_seconds
+        longest = float(lengths.longest_of(np.asarray([self.sampled]))[0])
+
+        def step(alive: Any) -> Any:
+            return decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), context)
+
+        seated = np.minimum(seats, self.staleness * each)
+        by_rate = each * (lengths.mean * step(seated) / seated + taken_in)
+        alive = np.minimum(seated, self.staleness * each * lengths.mean / longest)
+        by_longest = longest * step(alive) / self.staleness + each * taken_in
+        return np.maximum(by_rate, by_longest)
 
 
-def forward_share(all_weights: bool, recomputes: bool) -> float:
-    """Return what one pass forward takes of a training step, by its matrix products.
+MOST_LOST = 0.9
+"""Share of the time of engines on spot beyond which a formula of rare losses says nothing."""
 
-    Backward takes two such passes, for the gradients of inputs and of weights (arXiv:2001.08361, section 2.1); frozen
-    weights of a LoRA base need the first alone. Recomputed activations are one more pass forward.
+
+def spot_rollout_seconds(seconds: Numbers, availability: Numbers, mean_up_hours: Numbers, start_hours: Numbers) -> Any:
+    """Return the seconds of a rollout on spot: engines are there for a share of the time, and lose what is unfinished.
+
+    A lost engine starts again and samples its answers anew, half a rollout on average; the run itself goes on. Means
+    over all losses; arrays broadcast. There 90 % of the time in stays of 10 h, started in 0.1 h, 360 s of rollout:
+    360 / (0.9 * (1 - 0.15 / 10)) = 406 s.
     """
-    return 1.0 / (1.0 + (2.0 if all_weights else 1.0) + (1.0 if recomputes else 0.0))
+    lost = (np.asarray(start_hours) + np.asarray(seconds) / HOUR / 2.0) / np.asarray(mean_up_hours)
+    return seconds / (np.asarray(availability) * (1.0 - np.minimum(lost, MOST_LOST)))
+
+
+# The other phases, and the step.
 
 
 @dataclass(frozen=True)
@@ -185,6 +245,11 @@ class RlPhases:
     def trainer(self) -> float:
         """Seconds that the trainer works on one step."""
         return self.log_probabilities + self.training
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """Seconds of each phase, in the order of a step."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def step_seconds(self, overlapped: bool) -> float:
         """Return the seconds from one step to the next: in turn their sum, overlapped the longer side.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.reinforcement.rl_results import PhaseMemory, PreferenceEstimate, RlEstimate, RlWay
+from planner.reinforcement.rl_results import PreferenceEstimate, RlEstimate, RlWay
 from planner.report import words
 from planner.report.estimate_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
+from planner.results.rl_run import PhaseMemory, RlRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RL_PHASE_NAMES = {
     "rollout": "rollout",
@@ -33,7 +34,7 @@ def render_rl(estimate: RlEstimate) -> str:
         "",
         *words.section("Sample", words.wrap_all(_sample(estimate), line_room(), 2)),
         *words.section("Step", _step(estimate)),
-        *words.section("Memory", words.wrap_all([_memory(phase) for phase in estimate.memory], line_room(), 2)),
+        *words.section("Memory", words.wrap_all(memory_lines(estimate.memory), line_room(), 2)),
         *words.section("Cost", words.wrap_all(_cost(estimate), line_room(), 2)),
         *words.section("Ways", _ways(estimate)),
         *words.section("Changes", [f"{what}: {_seconds(seconds)}" for what, seconds in estimate.changes.items()]),
@@ -75,12 +76,26 @@ def _step(estimate: RlEstimate) -> list[str]:
         for name, seconds in estimate.phases.items()
         if seconds > 0
     ]
-    whole = estimate.tail_seconds >= 0.999 * estimate.phases["rollout"]
-    when = "in the rollout" if whole else f"in the last {_seconds(estimate.tail_seconds)} of the rollout"
-    tail = f"{when} {words.percent(estimate.tail_ended_share)} of the answers have ended on average: the longest decide"
-    together = "rollout and training overlap" if estimate.overlapped else "the phases follow one another"
-    waits = f", the {estimate.idle} waits {words.percent(estimate.idle_share)} of a step" if estimate.idle else ""
-    return [*bars, *words.wrap_all([tail, together + waits], line_room(), 2)]
+    waits = waiting_words(estimate.overlapped, estimate.idle, estimate.idle_share)
+    return [*bars, *words.wrap_all([tail_words(estimate), waits], line_room(), 2)]
+
+
+def tail_words(step: RlEstimate | RlRun) -> str:
+    """Return how the tail of a rollout ends."""
+    whole = step.tail_seconds >= 0.999 * step.phases["rollout"]
+    when = "in the rollout" if whole else f"in the last {_seconds(step.tail_seconds)} of the rollout"
+    return f"{when} {words.percent(step.tail_ended_share)} of the answers have ended on average: the longest decide"
+
+
+def waiting_words(overlapped: bool, idle: str, idle_share: float) -> str:
+    """Return whether sides overlap, and who waits."""
+    together = "rollout and training overlap" if overlapped else "the phases follow one another"
+    return together + (f", the {idle} waits {words.percent(idle_share)} of a step" if idle else "")
+
+
+def memory_lines(memory: Sequence[PhaseMemory]) -> list[str]:
+    """Return a line for the memory of each phase."""
+    return [_memory(phase) for phase in memory]
 
 
 def _memory(phase: PhaseMemory) -> str:

@@ -31,6 +31,7 @@ from planner.results.plan_parts import (
     SpotPlan,
     Spread,
 )
+from planner.results.rl_run import RlRun
 from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:
@@ -566,7 +567,7 @@ ITEM_NAMES = {"starts and losses": "restarts, lost work", "moves between regions
 """Names on the screen that differ from those of the data."""
 
 
-def bill(job: Assignment) -> list[str]:
+def bill(job: Assignment | RlRun) -> list[str]:
     """Return items that cost something, what is not included, and the total.
 
     Items are shown in whole cents; a line of rounding makes them add up to the total.

@@ -51,6 +51,7 @@ from planner.results.plan_parts import (
     html_table,
 )
 from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
+from planner.results.rl_run import RlRun
 
 if TYPE_CHECKING:
     from planner.results.result_tables import DataFrame
@@ -412,8 +413,8 @@ TieStep = Literal["own", "host", "evidence", "stock", "machines", "pauses", "hou
 """A step of a near tie, in their order, see `planner.candidates.preference`; only runs of a timetable pause."""
 
 
-Planned = Assignment | Service
-"""Whatever a plan has: a job of training or generation, or a service."""
+Planned = Assignment | Service | RlRun
+"""Whatever a plan has: a job of training or generation, a service, or a job of reinforcement learning."""
 
 
 class Plan(TabledResult):
@@ -471,6 +472,8 @@ class Plan(TabledResult):
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
+    reinforcement: tuple[RlRun, ...] = ()
+    """Jobs of reinforcement learning."""
     shared_bound_usd: float | None = None
     """Least dollars of services that share a limit; None where the sum of their bounds holds."""
 
@@ -516,6 +519,7 @@ class Plan(TabledResult):
         data["cost_usd"] = self.cost_usd
         left_out = {
             "shared_bound_usd": data["shared_bound_usd"] is None,
+            "reinforcement": not data["reinforcement"],
             "cut": not data["cut"],
             "outlay_usd": not data["outlay_usd"],
             "at_one_time": not data["at_one_time"],
@@ -541,8 +545,8 @@ class Plan(TabledResult):
 
     @property
     def planned(self) -> tuple[Planned, ...]:
-        """Whatever the plan has, in the order of its JSON: jobs of training and generation, then services."""
-        return (*self.jobs, *self.services)
+        """Whatever the plan has: jobs of training and generation, services, jobs of reinforcement learning."""
+        return (*self.jobs, *self.services, *self.reinforcement)
 
     def table(self, of: Literal["jobs", "bill"] = "jobs") -> Table:
         """Return a row per job and service, or per line of the bill, whose dollars add up to those of the plan."""
@@ -610,6 +614,8 @@ def _job_row(part: Planned) -> Row:
         row |= {name: getattr(fleet, name) for name in figures}
         row |= {"least_replicas": min(fleet.replicas_by_hour), "most_replicas": max(fleet.replicas_by_hour)}
         return row | {f"{limit.name}_seconds": limit.predicted_seconds for limit in fleet.limits}
+    if isinstance(part, RlRun):
+        return flattened(part, ("cost", "price_source", "bound_usd", "sigma", "changes"))
     row = flattened(part, (*NOT_OF_ALL, "cost", "compared_by", "price_source", "reservation", "spot", "commitment"))
     row |= {"cost_usd_low": part.cost.low, "cost_usd_high": part.cost.high}
     techniques = flattened(part.techniques, ("framework",))
@@ -620,7 +626,8 @@ def _job_row(part: Planned) -> Row:
 
 def _bill_rows(plan: Plan) -> list[Row]:
     """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
-    rows = [{"job": job.name, **flattened(line)} for job in plan.jobs for line in job.bill]
+    with_bill = (*plan.jobs, *plan.reinforcement)
+    rows = [{"job": job.name, **flattened(line)} for job in with_bill for line in job.bill]
     rows += [
         {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
         for each in plan.reservations

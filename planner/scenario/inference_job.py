@@ -253,7 +253,7 @@ class InferenceStages(Stages):
         checkpoints: ClassVar[None] = None
 
 
-JOB_KINDS = ("finetune", "pretrain", "inference", "serve")
+JOB_KINDS = ("finetune", "pretrain", "inference", "serve", "rl")
 
 
 def kind_of_job(value: Any) -> Any:
@@ -295,7 +295,7 @@ class InferenceJob(Job):
         return self
 
 
-FORMS = {"inference": "of inference", "serve": "of serving"}
+FORMS = {"inference": "of inference", "serve": "of serving", "rl": "of reinforcement learning"}
 """Form in which a kind of job is written; the others are of training."""
 
 

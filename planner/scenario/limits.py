@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 UNLIMITED_HOURS = 1e6
 """A value of `max_hours` that limits nothing."""
-DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0, "serve": UNLIMITED_HOURS}
+DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0, "serve": UNLIMITED_HOURS, "rl": 720.0}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
 DEFAULT_MAX_PRICE_AGE_HOURS = 180 * DAY_HOURS
 """Age from which on no plan rests on a price, against the newest of its provider: prices fall by half in a year.

@@ -20,6 +20,7 @@ from planner.scenario.inference_job import InferenceJob
 from planner.scenario.inference_job import job_form as definite_form
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
+from planner.scenario.rl_job import RlJob
 from planner.scenario.service_load import ServeJob
 
 OPEN_FORM = "of a choice"
@@ -257,7 +258,7 @@ def is_open(value: dict[str, Any]) -> bool:
 def job_form(value: Any) -> str:
     """Return the tag of the form in which a job is written."""
     if isinstance(value, OpenJob) or (
-        isinstance(value, dict) and is_open(value) and value.get("kind") not in ("inference", "serve")
+        isinstance(value, dict) and is_open(value) and value.get("kind") not in ("inference", "serve", "rl")
     ):
         return OPEN_FORM
     return definite_form(value)
@@ -267,6 +268,7 @@ AnyJob = Annotated[
     Annotated[Job, Tag("of training")]
     | Annotated[InferenceJob, Tag("of inference")]
     | Annotated[ServeJob, Tag("of serving")]
+    | Annotated[RlJob, Tag("of reinforcement learning")]
     | Annotated[OpenJob, Tag(OPEN_FORM)],
     Discriminator(job_form),
 ]

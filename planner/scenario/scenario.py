@@ -48,6 +48,7 @@ from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
 from planner.scenario.peak_limits import limits_spending
+from planner.scenario.rl_job import RlJob
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
@@ -584,6 +585,11 @@ def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
 def services_of(scenario: Scenario | ScenarioFile) -> tuple[ServeJob, ...]:
     """Return the services of a scenario: the jobs that answer requests as they come."""
     return tuple(job for job in scenario.jobs if isinstance(job, ServeJob))
+
+
+def rl_job_of(scenario: Scenario | ScenarioFile) -> RlJob | None:
+    """Return the first job of reinforcement learning; None where there is none."""
+    return next((job for job in scenario.jobs if isinstance(job, RlJob)), None)
 
 
 def architectures_of(job: Job) -> tuple[str, ...]:

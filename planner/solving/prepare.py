@@ -38,6 +38,7 @@ from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
+from planner.scenario.open_job import OpenJob
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job
 from planner.scenario.zone_groups import limits_read
@@ -309,7 +310,7 @@ def prepare(
         For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, and data that no machine has the
         memory to prepare.
     """
-    raise_faults([*service_faults(scenario), *_tool_faults(scenario)], ScenarioError)
+    raise_faults([*foreign_faults(scenario), *_tool_faults(scenario)], ScenarioError)
     if (count := len(scenario.offers)) > MAX_OFFERS:
         fix = f"keep at most {MAX_OFFERS:,}, such as those of the GPUs and regions in question"
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
@@ -363,12 +364,12 @@ def check_is_definite(scenario: Scenario) -> None:
         raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.architecture", what, fix)])
 
 
-def service_faults(scenario: Scenario) -> list[Fault]:
-    """Return a fault for each service, which no candidate of a run is for."""
+def foreign_faults(scenario: Scenario) -> list[Fault]:
+    """Return a fault for each job that a package of its own plans, but for those that are still open."""
     return [
-        Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
+        Fault(scenario.name, 0, f"jobs.{job.name}.kind", f"not supported for kind: {job.kind}", "use solve or what-if")
         for job in scenario.jobs
-        if not job.ends
+        if job.subject is not None and not isinstance(job, OpenJob)
     ]
 
 

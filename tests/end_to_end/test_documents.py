@@ -209,11 +209,10 @@ def test_every_key_and_value_of_a_scenario_is_in_the_reference() -> None:
     schema = scenario_schema()
     allowed = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
     allowed |= {value for values in named_values(schema) for value in values if isinstance(value, str)}
-    text = FENCE.sub(
-        "", "".join(read_document(f"docs/{name}.md") for name in ("scenario", "whole-job", "inference", "serving"))
-    )
+    names = ("scenario", "whole-job", "inference", "serving", "reinforcement")
+    text = FENCE.sub("", "".join(read_document(f"docs/{name}.md") for name in names))
     spans = " ".join(re.findall(r"`([^`]+)`", text))
-    assert not sorted(allowed - set(re.findall(r"[\w-]+", spans)))
+    assert not sorted(allowed - set(re.findall(r"[\w-]+(?:\+\+)?", spans)))
 
 
 def named_values(schema: object) -> Iterator[list[object]]:

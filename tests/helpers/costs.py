@@ -24,10 +24,13 @@ def plan_of(name: str, solver: str = "highs") -> Plan:
 
 def machines_of(plan: Plan) -> list[str]:
     """Return what each job of a plan runs on and how, in words."""
-    return [
+    of_rl = [(run, pool) for run in plan.reinforcement for pool in run.pools]
+    found = [f"{pool.gpus} x {pool.gpu} at {pool.provider}, {pool.market}: {run.placement}" for run, pool in of_rl]
+    found += [
         f"{job.gpus} x {job.gpu} at {job.provider}, {job.techniques.method} {job.techniques.weight_bits} bit"
         for job in plan.jobs
-    ] + [
+    ]
+    return found + [
         f"{min(kind.by_hour)} to {max(kind.by_hour)} of {kind.gpus} x {kind.gpu} at {kind.provider}, {kind.market}"
         for service in plan.services
         for kind in service.fleet.kinds

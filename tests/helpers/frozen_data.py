@@ -40,7 +40,7 @@ def make_workplace(folder: Path) -> Path:
     return folder
 
 
-FOLDERS = ("whole-job", "timetable", "decisions", "generation", "choices", "serving", "tuning")
+FOLDERS = ("whole-job", "timetable", "decisions", "generation", "choices", "serving", "tuning", "reinforcement")
 """Folders of shipped scenarios."""
 
 

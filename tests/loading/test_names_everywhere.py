@@ -115,7 +115,7 @@ QUANTITIES = (
     ),
     *("deadline", "release", "due", "lag", "start_slack", "retention", "for", "cold_start", "ttft", "tpot", "start"),
     *("end", "max_price_age", "disk_gb_per_second", "global_batch", "sequence_length", "tokens_per_sample"),
-    *("input_tokens", "output_tokens", "prefix_tokens", "in_flight"),
+    *("input_tokens", "output_tokens", "longest_output", "prefix_tokens", "in_flight"),
 )
 """Keys whose text is a number with a unit, or a day."""
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from planner import generation
 from planner.estimates.generation import decode_step_seconds, prompt_seconds, seen_tokens
-from planner.reinforcement.rl_step import AnswerLengths, RlPhases, forward_share, rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_step import (
+    AnswerLengths,
+    RlPhases,
+    rollout_seconds,
+    spot_rollout_seconds,
+    transfer_seconds,
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +137,14 @@ def test_phases_add_up_in_turn_and_the_longer_side_decides_where_they_overlap() 
     assert phases.idle(False, apart=False) == ("", 0.0)
 
 
-@pytest.mark.parametrize(
-    ("all_weights", "recomputes", "passes"), [(True, False, 3), (True, True, 4), (False, False, 2), (False, True, 3)]
-)
-def test_a_pass_forward_is_one_of_the_passes_of_a_step(all_weights: bool, recomputes: bool, passes: int) -> None:
-    """Forward one, backward two (one on frozen weights), recomputation one."""
-    assert forward_share(all_weights, recomputes) == pytest.approx(1 / passes)
-
-
 def test_new_weights_of_a_7b_model_take_seconds_and_more_through_a_slow_network() -> None:
     """Worked: 7.6e9 weights are 15.2 GB: 1.3 * sqrt(15.2) = 5.07 s; through 1 GB/s 15.2 s."""
     assert transfer_seconds(7.6e9 * 2, None) == pytest.approx(5.07, abs=0.01)
     assert transfer_seconds(7.6e9 * 2, 100e9) == pytest.approx(5.07, abs=0.01)
     assert transfer_seconds(7.6e9 * 2, 1e9) == pytest.approx(15.2)
+
+
+def test_engines_on_spot_lose_half_a_rollout_and_a_start_each_time() -> None:
+    """Worked: there 90 % of the time in stays of 10 h, 0.1 h of start, 360 s: 360 / (0.9 * 0.985) = 406.1 s."""
+    assert float(spot_rollout_seconds(360.0, 0.9, 10.0, 0.1)) == pytest.approx(360 / (0.9 * 0.985))
+    assert float(spot_rollout_seconds(360.0, 1.0, 1e12, 0.1)) == pytest.approx(360.0)

@@ -6,6 +6,7 @@ from benchmarks.mutations.catalogue import (
     exports,
     plans,
     program,
+    reinforcement,
     screening,
     services,
     shipping,
@@ -16,7 +17,10 @@ from benchmarks.mutations.catalogue import (
 
 MUTATIONS = tuple(
     mutation
-    for part in (candidates, screening, shipping, program, plans, spot, estimates, services, ways, surfaces, exports)
+    for part in (
+        *(candidates, screening, shipping, program, plans, spot, estimates, services, ways, surfaces, exports),
+        reinforcement,
+    )
     for mutation in part.AREA.mutations
 )
 """Every mutation; names are unique within a file."""

@@ -37,6 +37,7 @@ from planner.scenario.observed_run import Measured, ServedRun
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
+from planner.subjects import check_supported
 from planner.units import round_digits
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ def calibrate(
     3277.0
     """
     card = _card(gpu)
+    if scenario is not None:
+        check_supported(scenario, "calibrate")
     measured, exported = read_measurements(logs)
     if measured is not None:
         found = _job_of(scenario, job) if scenario is not None else None

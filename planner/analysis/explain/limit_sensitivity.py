@@ -44,7 +44,7 @@ from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
-from planner.subjects import subject_of
+from planner.subjects import check_supported, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -411,6 +411,7 @@ def explain_technique(
     one = known[technique]
     paths = {}
     if technique in OF_DATA:
+        check_supported(scenario, "technique")
         plan = solve(scenario, options, library)
         paths = {job.name: job.data_path for job in plan.jobs if job.data_path is not None}
     found = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in one.found)

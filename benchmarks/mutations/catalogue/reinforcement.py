@@ -1,0 +1,36 @@
+"""Bugs in jobs of reinforcement learning: the step, the search over ways, the evaluation of one, its check."""
+
+from benchmarks.mutations.catalogue.tests import (
+    RL_BUDGET,
+    RL_BY_HAND,
+    RL_EDITED,
+    RL_JUDGE,
+    RL_LEAST,
+    RL_STEPS,
+    RL_WEIGHTS,
+)
+from benchmarks.mutations.mutation import Area
+
+AREA = Area()
+
+AREA.of("planner/reinforcement/rl_step.py", RL_STEPS)
+AREA.add("overlapped sides add up", "return max(self.rollout, self.trainer) +", "return self.rollout + self.trainer +")
+AREA.add("engines on spot lose nothing", "(1.0 - np.minimum(lost, MOST_LOST))", "1.0", RL_BY_HAND)
+AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by_rate")
+
+AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
+AREA.add("the reference takes no memory", "+ reference + critic", "+ critic")
+AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = (need >= 0.0) &")
+
+AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
+AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
+AREA.add("a budget allows anything", "ways.late_usd <= (", "ways.late_usd * 0.0 <= (")
+AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()")
+
+AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)
+AREA.add("what is trained stays for nothing", "sent = 0.0 if is_rollout else self.result_gb", "sent = 0.0")
+AREA.add("a judge is free", "if not isinstance(self.job.reward, Judge):", "if True:", RL_JUDGE)
+AREA.add("hours are not rounded up", "round_up_hours(hours,", "round_up_hours(0.0 * hours,")
+
+AREA.of("planner/reinforcement/audited_rl.py", RL_EDITED)
+AREA.add("an edited phase is not noticed", 'found = compare(run.name, "", own, run, tolerance)', "found = []")

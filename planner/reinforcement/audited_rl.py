@@ -1,0 +1,123 @@
+"""Jobs of reinforcement learning against their evaluation, limits, totals.
+
+Nothing of how the way was found is known here. Not recomputed are other ways, changes, the bound and the notes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from planner.errors import ScenarioError
+from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
+from planner.library.schema import Library
+from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl, host_room_gb, report_rl
+from planner.results.plan import Plan
+from planner.results.rl_run import RlRun
+from planner.scenario.limits import latest_finish_hours
+from planner.scenario.peak_limits import given_peaks
+from planner.scenario.rl_job import RlJob
+from planner.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RL_AGREEMENT = 1e-6
+"""Relative difference of two figures that are the same."""
+NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd")
+"""What a plan says of a run beside what its names decide."""
+
+
+def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
+    """Return every disagreement between the runs of a plan and what follows from scenario and library."""
+    asked = {job.name: job for job in scenario.jobs if isinstance(job, RlJob)}
+    stated = ", ".join(run.name for run in plan.reinforcement)
+    found = compare("", "reinforcement", ", ".join(asked), stated, tolerance)
+    for run in plan.reinforcement:
+        if (job := asked.get(run.name)) is not None:
+            found += _audit_run(run, job, scenario, library, plan.as_of, tolerance)
+    usd = math.fsum(run.cost_usd for run in plan.reinforcement)
+    return found + (compare("", "cost_usd", usd, plan.cost_usd, tolerance, "usd") if not plan.jobs else [])
+
+
+def _audit_run(
+    run: RlRun, job: RlJob, scenario: Scenario, library: Library, as_of: str, tolerance: Tolerance
+) -> list[Violation]:
+    """Return what is wrong with one run."""
+    offers = dict(scenario.labelled_offers())
+    if unknown := run.offers_named - offers.keys():
+        return [Violation(run.name, "pools.offer", "offers of the scenario", ", ".join(sorted(unknown)))]
+    try:
+        made = evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
+        own = report_rl(made, datetime.date.fromisoformat(as_of))
+        own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
+        found = compare(run.name, "", own, run, tolerance)
+        broken = [*_choices(made, job), *_limits(made, own, scenario)]
+        return found + [Violation(run.name, *each) for each in broken]
+    except (ScenarioError, ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
+        # A plan of nonsense names or counts has no figures to compare.
+        return [Violation(run.name, "figures", "something to compute", repr(error))]
+
+
+def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
+    """Yield what a run chooses that its job does not allow, or that its machines do not have."""
+    named, asked = made.named, job.techniques
+    allowed = {
+        "method": asked.method,
+        "sharding": asked.sharding if made.training_gpus > 1 else None,
+        "activation_checkpointing": asked.activation_checkpointing,
+        "optimizer": asked.optimizer,
+        "weight_bits": (asked.weight_bits or (16,)) if named.method != "full" else (16,),
+        "gpus_per_engine": job.rollout.tensor_parallel,
+    }
+    for name, values in allowed.items():
+        if values is not None and getattr(named, name) not in values:
+            yield name, " or ".join(map(str, values)), getattr(named, name)
+    if ("colocated" if named.placement == "colocated" else "apart") not in job.rollout.placement:
+        yield "placement", " or ".join(job.rollout.placement), named.placement
+    if named.overlapped != (named.placement != "colocated" and job.staleness > 0):
+        yield "overlapped", str(job.staleness > 0), str(named.overlapped)
+    if named.trainer.on_spot:
+        yield "market", "on demand for the trainer", "spot"
+    engines = made.engines_pool
+    if engines.offer.gpus % named.gpus_per_engine and named.placement != "one machine":
+        yield "gpus_per_engine", f"a divisor of {engines.offer.gpus}", named.gpus_per_engine
+    whole = engines.offer.gpus * engines.named.instances
+    if named.placement == "one machine":
+        if not 0 < named.rollout_gpus < engines.offer.gpus or named.trainer.instances != 1:
+            yield "rollout_gpus", f"fewer than the {engines.offer.gpus} GPUs of one machine", named.rollout_gpus
+    elif named.rollout_gpus != whole:
+        yield "rollout_gpus", whole, named.rollout_gpus
+
+
+def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broken]:
+    """Yield the limits that a run breaks."""
+    limits, room = scenario.limits, 1.0 + RL_AGREEMENT
+    for phase in run.memory:
+        yield from at_most(f"memory.{phase.phase}", phase.usable, phase.peak, RL_AGREEMENT * phase.usable)
+    yield from at_most("host_gb", host_room_gb(made.trainer.offer, made.trainer.card) * room, run.host_gb)
+    yield from at_most("hours", latest_finish_hours(made.job, limits) * room, run.hours.at_confidence)
+    if limits.budget_usd is not None:
+        yield from at_most("cost_at_confidence", limits.budget_usd * room, run.cost_at_confidence)
+    for limit, most in given_peaks(limits):
+        if limit.of_machine is None:
+            used = math.fsum(pool.price * pool.named.instances for pool in made.pools)
+        else:
+            used = math.fsum(limit.of_machine(pool.offer, pool.card) * pool.named.instances for pool in made.pools)
+        yield from at_most(limit.path, most * room, used)
+    gpus, machines = Counter[str](), Counter[str]()
+    for pool in made.pools:
+        gpus[pool.offer.provider] += pool.offer.gpus * pool.named.instances
+        machines[pool.named.offer] += pool.named.instances
+        if not limits.permits(pool.offer) or limits.is_outdated(pool.offer):
+            yield "offer", "one that the limits allow", pool.named.offer
+        if pool.named.on_spot and (limits.spot_share.max <= 0 or not pool.offer.has_spot):
+            yield "market", "on demand", "spot"
+        if pool.offer.stock is not None:
+            yield from at_most(f"machines of {pool.named.offer}", pool.offer.stock, machines[pool.named.offer])
+    for provider, count in gpus.items():
+        yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
+    nodes = made.trainer.offer.max_nodes
+    yield from at_most("machines of the trainer", nodes, made.trainer.named.instances)

@@ -1,0 +1,484 @@
+"""The figures of one named run of reinforcement learning, one run at a time: every plan is made here, and checked."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.candidates.market import disk_gb, download_rate, market_of_nodes, spot_markets
+from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
+from planner.documents.overrides import Source
+from planner.estimates.billing import round_up_hours
+from planner.estimates.preemption import NodeGroupCoefficients
+from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.uncertainty import confidence_factor, display_factors, tail_of_68_percent
+from planner.evaluation.evaluated_bill import bill_line, fee_lines
+from planner.library.known_machines import typical_ram_gb
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.records import record
+from planner.reinforcement.rl_estimate import (
+    KEPT_SHARE,
+    RL_FRAMEWORK,
+    RlSettings,
+    RlStep,
+    lasting_gib,
+    phase_memory,
+    step_sigma,
+)
+from planner.reinforcement.rl_step import RlPhases, StaleRollout, spot_rollout_seconds
+from planner.results.plan_parts import BillItem, Hours, Spread
+from planner.results.rl_run import Placement, RlPool, RlRun
+from planner.scenario.offer import Offer
+from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.scenario import Scenario
+from planner.scenario.techniques import WHERE, Configuration
+from planner.units import GB, GIB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Mapping
+
+
+# What decides every figure of a run, as the search chooses it or as a plan states it.
+
+
+@record(frozen=True)
+class NamedPool:
+    """Machines of one offer."""
+
+    offer: str  # label
+    instances: int
+    on_spot: bool = False
+
+
+@record(frozen=True)
+class NamedRl:
+    """Names of a run: pools, division of the GPUs, techniques of the trainer, engine."""
+
+    placement: Placement
+    trainer: NamedPool
+    rollout: NamedPool | None  # machines of its own
+    rollout_gpus: int
+    gpus_per_engine: int
+    offloads: bool
+    overlapped: bool
+    method: str
+    weight_bits: int
+    sharding: str
+    activation_checkpointing: str
+    optimizer: str
+    micro_batch: int
+    lora_rank: int
+
+    @classmethod
+    def of(cls, stated: RlRun) -> NamedRl:
+        """Return what a plan names."""
+        pools = [NamedPool(pool.offer, pool.instances, pool.market == "spot") for pool in stated.pools]
+        own: dict[str, Any] = {"trainer": pools[0], "rollout": pools[1] if len(pools) > 1 else None}
+        names = [name for name in cls.__annotations__ if name not in own]
+        return cls(**own, **{name: getattr(stated, name) for name in names})
+
+
+def rl_settings(job: RlJob) -> dict[str, Any]:
+    """Return the sampling side of a job in the terms of the estimate."""
+    work = job.work
+    return {
+        "algorithm": job.algorithm,
+        "prompts": work.prompts,
+        "answers": work.answers,
+        "input": work.input_tokens,
+        "output": work.mean_output,
+        "longest_output": work.cut_at,
+        "output_cv": work.spread,
+        "updates": work.updates,
+        "sampled_per_kept": work.sampled_per_kept,
+        "reference": job.reference,
+        "steps": work.steps,
+    }
+
+
+@record(frozen=True)
+class EvaluatedPool:
+    """Machines of one offer with their start, and how their market behaves."""
+
+    named: NamedPool
+    offer: Offer
+    card: GpuSpec
+    start_hours: float
+    availability: float
+    mean_up_hours: float
+
+    @property
+    def price(self) -> float:
+        """Dollars per hour of one machine."""
+        found = self.offer.spot_usd_per_hour if self.named.on_spot else self.offer.usd_per_hour
+        if found is None:
+            raise ValueError(f"{self.named.offer} is not sold so")
+        return found
+
+    @property
+    def billed_machines(self) -> float:
+        """Machines that are paid on average: on spot while they are there."""
+        return self.named.instances * self.availability
+
+    def report(self, role: Any) -> RlPool:
+        """Return what a plan says of it."""
+        offer = self.offer
+        return RlPool(
+            role=role,
+            provider=offer.provider,
+            region=offer.region,
+            instance=offer.instance,
+            offer=self.named.offer,
+            market="spot" if self.named.on_spot else "on demand",
+            tier=offer.tier,
+            gpu=self.card.name,
+            gpus_per_instance=offer.gpus,
+            instances=self.named.instances,
+            usd_per_hour=self.price * self.named.instances,
+            start_hours=self.start_hours,
+            availability=self.availability,
+        )
+
+
+def start_hours_of(job: RlJob, architecture: Architecture, offer: Offer, card: GpuSpec, library: Library) -> float:
+    """Return the hours from the order of a machine to a loaded model: boot, image, weights and data, engine compiled.
+
+    16 GB of weights at 0.25 GB/s take 64 s, the compilation of an engine two minutes.
+    """
+    stages = StageCoefficients.of(library.calibrations["stages"].values)
+    pull, size = download_rate(offer, library), architecture.release_gb * GB
+    disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
+    loaded = load_seconds(size, offer.gpus, disk, PCIE_BYTES_PER_SECOND[card.pcie_gen], stages, 0, 1)
+    moved = transfer_seconds(size + job.data_gb * GB, pull)
+    return float(boot_seconds(pull, stages) + moved + loaded) / HOUR
+
+
+def same_place(one: Offer, other: Offer) -> bool:
+    """Return whether machines of two offers stand at one provider in one region, so that nothing leaves it."""
+    return (one.provider, one.regions) == (other.provider, other.regions)
+
+
+def bytes_per_second_between(trainer: Offer, rollout: Offer, library: Library) -> float:
+    """Return the bytes per second from the trainer to the engines: the network of a region, else the way outside."""
+    if not same_place(trainer, rollout):
+        return min(download_rate(trainer, library), download_rate(rollout, library))
+    known = [offer.network_gbps for offer in (trainer, rollout) if offer.network_gbps]
+    return min(known) * GB / 8.0 if known else DEFAULT_NETWORK_BYTES_PER_SECOND
+
+
+# One run: its step, its memory, its hours, its bill.
+
+
+@record(frozen=True)
+class EvaluatedRl:
+    """A named run with everything behind its names."""
+
+    named: NamedRl
+    job: RlJob
+    scenario: Scenario
+    architecture: Architecture
+    library: Library
+    offers: Mapping[str, Offer]
+
+    def _pool(self, named: NamedPool) -> EvaluatedPool:
+        offer = self.offers[named.offer]
+        card = self.library.gpu(offer.card)
+        start = start_hours_of(self.job, self.architecture, offer, card, self.library)
+        availability, up = 1.0, math.inf
+        if named.on_spot:
+            (spot,) = spot_markets([offer], self.library)
+            coefficients = NodeGroupCoefficients.of(self.library.calibrations["stages"].values)
+            states = market_of_nodes(offer, spot, 1, coefficients, self.library)
+            availability, up = float(states.availability()), spot.mean_up_hours
+        return EvaluatedPool(named, offer, card, start, availability, up)
+
+    @cached_property
+    def trainer(self) -> EvaluatedPool:
+        """The machines that train."""
+        return self._pool(self.named.trainer)
+
+    @cached_property
+    def rollout(self) -> EvaluatedPool | None:
+        """The machines that sample alone."""
+        return None if self.named.rollout is None else self._pool(self.named.rollout)
+
+    @property
+    def engines_pool(self) -> EvaluatedPool:
+        """The machines with engines."""
+        return self.rollout or self.trainer
+
+    @cached_property
+    def training_gpus(self) -> int:
+        """GPUs that train."""
+        named = self.named
+        whole = self.trainer.offer.gpus * named.trainer.instances
+        return whole - named.rollout_gpus if named.placement == "one machine" else whole
+
+    def _step(self, share: float, **changed: Any) -> RlStep:
+        named, trainer, engines = self.named, self.trainer, self.engines_pool
+        apart = named.placement != "colocated"
+        settings = rl_settings(self.job) | {"rollout_parallel": named.gpus_per_engine, "overlap": named.overlapped}
+        settings |= {"rollout_gpus": named.rollout_gpus, "rollout_gpu": engines.card.name} if apart else {}
+        of_trainer = trainer_settings(self.job, named.method, named.weight_bits, named.activation_checkpointing)
+        of_trainer |= {
+            "optimizer": named.optimizer,
+            "lora_rank": named.lora_rank,
+            "sharding": named.sharding,
+            "micro_batch": named.micro_batch,
+            "gpus": self.training_gpus,
+            "vram_headroom": self.scenario.limits.vram_headroom,
+            **machine_settings(trainer.offer, named.trainer.instances),
+        }
+        names = {"architecture": self.architecture.name, "gpu": trainer.card.name}
+        asked = Source(WHERE).validate(RlSettings, settings | changed)
+        configuration = Source(WHERE).validate(Configuration, names | of_trainer)
+        network = bytes_per_second_between(trainer.offer, engines.offer, self.library)
+        own = {key: value for key, value in of_trainer.items() if key not in ("micro_batch", "gpus")}
+        return RlStep(
+            asked, configuration, own, self.architecture, trainer.card, engines.card, self.library,
+            engines_link=engine_link(engines.offer), engine_share=share, between=network,
+            shares_machine=named.placement == "one machine",
+        )  # fmt: skip
+
+    @cached_property
+    def kept_gib(self) -> float:
+        """GiB of one GPU that the states of the trainer keep while its engines sample."""
+        if self.named.placement != "colocated" or self.named.offloads:
+            return 0.0
+        return self._states_gib(self._step(KEPT_SHARE))
+
+    @staticmethod
+    def _states_gib(step: RlStep) -> float:
+        copies = lasting_gib(step.largest) * (2.0 if step.criticises else 1.0)
+        return copies + step.training_memory(step.largest).parts.get("reference", 0.0)
+
+    @cached_property
+    def step(self) -> RlStep:
+        """The step, in the terms of its estimate."""
+        return self._step(engine_share(self.kept_gib, self.trainer.card))
+
+    def changed_step(self, **changed: Any) -> RlStep:
+        """Return the step on the same GPUs with fields of the sampling side changed."""
+        return self._step(engine_share(self.kept_gib, self.trainer.card), **changed)
+
+    @cached_property
+    def host_gb(self) -> float:
+        """GB in the host memory of a machine while its engines sample."""
+        if self.named.placement != "colocated" or not self.named.offloads:
+            return 0.0
+        return self._states_gib(self.step) * GIB / GB * self.trainer.offer.gpus
+
+    def phases_of(self, step: RlStep) -> RlPhases:
+        """Return the seconds of the phases; engines on spot are not always there."""
+        phases, pool, seconds = step.phases, self.engines_pool, step.phases.rollout
+        if self.named.overlapped and self.job.staleness > 1:
+            setup, asked = step.engine.setup, step.asked
+            stale = StaleRollout(asked.input, asked.answers, step.sampled, self.job.staleness)
+            inputs = (setup.model, setup.hardware, setup.stack)
+            found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
+            seconds = min(seconds, float(np.ravel(found)[0]))
+        if pool.named.on_spot:
+            seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
+        return RlPhases(float(seconds), phases.log_probabilities, phases.training, phases.new_weights, phases.fixed)
+
+    @cached_property
+    def phases(self) -> RlPhases:
+        """Seconds of the phases of one step."""
+        return self.phases_of(self.step)
+
+    @cached_property
+    def step_seconds(self) -> float:
+        """Seconds from one step to the next."""
+        return self.phases.step_seconds(self.named.overlapped)
+
+    @property
+    def run_hours(self) -> float:
+        """Expected hours of all steps."""
+        return self.job.work.steps * self.step_seconds / HOUR
+
+    @property
+    def start_hours(self) -> float:
+        """Hours until all machines have started."""
+        return max(pool.start_hours for pool in self.pools)
+
+    @property
+    def pools(self) -> tuple[EvaluatedPool, ...]:
+        """The machines by offer, those of the trainer first."""
+        return (self.trainer, self.rollout) if self.rollout else (self.trainer,)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of ln(hours)."""
+        return step_sigma(self.step)
+
+    def late(self, confidence: float) -> float:
+        """Return the factor on the hours that is kept with a probability."""
+        return float(confidence_factor(tail_of_68_percent(self.sigma), confidence))
+
+    def bill(self, factor: float = 1.0, run_hours: float | None = None) -> tuple[BillItem, ...]:
+        """Return every line of the bill with all hours times a factor."""
+        run = (self.run_hours if run_hours is None else run_hours) * factor
+        lines: list[BillItem] = []
+        for index, pool in enumerate(self.pools):
+            suffix = ", rollout" if index else ""
+            own = [*_machine_lines(pool, run, pool.start_hours * factor), *self._fees(pool, run, factor, index > 0)]
+            lines += [line.model_copy(update={"item": line.item + suffix}) for line in own]
+        return tuple(line for line in [*lines, *self._between(), *self._judged()] if line.quantity)
+
+    def _fees(self, pool: EvaluatedPool, run: float, factor: float, is_rollout: bool) -> list[BillItem]:
+        """Return addresses, disks, and what enters and leaves the machines of a pool."""
+        offer, machines, hours = pool.offer, pool.named.instances, run + pool.start_hours * factor
+        data = 0.0 if is_rollout else self.job.data_gb
+        disk = disk_gb(self.architecture.download_gb, data) * machines * hours / MONTH_HOURS
+        moved = (self.architecture.release_gb + data) * machines
+        sent = 0.0 if is_rollout else self.result_gb
+        return [
+            *fee_lines(offer, {"machine hours": pool.billed_machines * hours}),
+            *fee_lines(offer, {"GB on disk": disk, "GB in": moved, "GB out": sent}),
+        ]
+
+    @property
+    def result_gb(self) -> float:
+        """GB of what is trained: all weights, or the adapters in 16 bits."""
+        if self.named.method == "full":
+            return self.architecture.download_gb
+        return 2.0 * self.step.speed.trainable_parameters / GB
+
+    def _between(self) -> list[BillItem]:
+        """Return what leaves the trainer's region for engines elsewhere: all weights once a step."""
+        if self.rollout is None or same_place(self.trainer.offer, self.rollout.offer):
+            return []
+        gb = self.step.weight_bytes / GB * self.job.work.steps
+        out = fee_lines(self.trainer.offer, {"GB out": gb})
+        into = fee_lines(self.rollout.offer, {"GB in": gb})
+        return [line.model_copy(update={"item": f"new weights, {line.item}"}) for line in (*out, *into)]
+
+    def _judged(self) -> list[BillItem]:
+        """Return what a judge by API takes."""
+        if not isinstance(self.job.reward, Judge):
+            return []
+        answers = self.step.sampled * self.job.work.steps
+        usd = self.job.reward.usd(answers, self.step.mean_tokens)
+        return [bill_line("judge by API", answers, "answers", usd / answers)]
+
+    def usd(self, factor: float = 1.0, run_hours: float | None = None) -> float:
+        """Return the dollars with all hours times a factor."""
+        return math.fsum(line.usd for line in self.bill(factor, run_hours))
+
+
+def trainer_settings(job: RlJob, method: str, bits: int, checkpointing: str) -> dict[str, Any]:
+    """Return the trainer of a job in the terms of the estimate, without machines."""
+    lora = job.lora
+    adapters = {"lora_targets": lora.targets, "dora": lora.dora, "adapt_head": lora.adapt_head}
+    found = {
+        "framework": RL_FRAMEWORK,
+        "method": method,
+        "weight_bits": bits,
+        "activation_checkpointing": checkpointing,
+    }
+    return found | (adapters if method != "full" else {})
+
+
+def machine_settings(offer: Offer, instances: int) -> dict[str, Any]:
+    """Return machines of an offer in the terms of the estimate."""
+    link = (offer.interconnect or "pcie") if offer.gpus > 1 else "pcie"
+    network = offer.network_gbps if instances > 1 else None
+    return {"instances": instances, "interconnect": link, "network_gbps": network, "ram_gb": offer.ram_gb}
+
+
+def engine_link(offer: Offer) -> str | None:
+    """Return the link between the GPUs of an engine."""
+    return (offer.interconnect or "pcie") if offer.gpus > 1 else None
+
+
+def host_room_gb(offer: Offer, card: GpuSpec) -> float:
+    """Return the GB of host memory of one machine: as the offer states it, else the typical one of its class."""
+    return offer.ram_gb or typical_ram_gb(card.vram_gib * offer.gpus, offer.is_private_host)
+
+
+def engine_share(kept_gib: float, card: GpuSpec) -> float:
+    """Return the share of a GPU's memory for the engine, next to what the trainer keeps there."""
+    return max(KEPT_SHARE - kept_gib / card.usable_gib, 0.01)
+
+
+def _machine_lines(pool: EvaluatedPool, run: float, start: float) -> list[BillItem]:
+    """Return the hours of machines: running, starting, and what the billing rounds up."""
+    name = "gpu spot" if pool.named.on_spot else "own machine" if pool.offer.own is not None else "gpu on demand"
+    machines, price, billing = pool.billed_machines, pool.price, pool.offer.billing
+    hours = start + run
+    rounded = float(round_up_hours(hours, billing.step_seconds / HOUR, billing.minimum_hours)) - hours
+    lines = [bill_line(name, run * machines, "h", price), bill_line("start and load", start * machines, "h", price)]
+    return [*lines, *([bill_line("rounded up", rounded * machines, "h", price)] if rounded > 1e-6 else [])]
+
+
+# What a plan says of a run.
+
+
+def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
+    """Return the figures of a run; ways, changes, notes and the bound are those of the search."""
+    named, step, phases, limits = made.named, made.step, made.phases, made.scenario.limits
+    low, high = (float(factor) for factor in display_factors(made.sigma))
+    hours, late = made.start_hours + made.run_hours, made.late(made.job.confidence)
+    bill, usd = made.bill(), made.usd()
+    idle, share = phases.idle(named.overlapped, named.placement != "colocated")
+    roles = ("training", "rollout") if made.rollout else ("training and rollout",)
+    offers = [pool.offer for pool in made.pools]
+    return RlRun(
+        name=made.job.name,
+        architecture=made.architecture.name,
+        algorithm=made.job.algorithm,
+        **{key: getattr(named, key) for key in _NAMES},
+        training_gpus=made.training_gpus,
+        staleness=made.job.staleness if named.overlapped else 0,
+        engine=step.engine.setup.served.name,
+        engines=step.engine.engines,
+        seats=step.engine.setup.seats,
+        pools=tuple(pool.report(role) for pool, role in zip(made.pools, roles, strict=True)),
+        sequences=step.sequences,
+        sampled=round(step.sampled),
+        input_tokens=step.asked.input,
+        output_tokens=step.asked.output,
+        longest_output=step.longest,
+        steps=made.job.work.steps,
+        step_seconds=made.step_seconds,
+        phases=phases.by_name,
+        tail_seconds=step.engine.rollout.tail_seconds,
+        tail_ended_share=step.engine.rollout.tail_share,
+        idle=idle,
+        idle_share=share,
+        memory=phase_memory(step),
+        host_gb=made.host_gb,
+        hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=hours * late),
+        deadline_hours=made.job.deadline_hours,
+        cost=Spread(expected=usd, low=made.usd(low), high=made.usd(high)),
+        cost_usd=usd,
+        cost_at_confidence=made.usd(made.late(limits.budget_confidence)),
+        usd_per_100_steps=100.0 * usd / made.job.work.steps,
+        bill=bill,
+        bound_usd=usd,
+        price_date=max(offer.date_text for offer in offers),
+        price_age_days=max(((as_of - offer.first_date).days for offer in offers if offer.first_date), default=None),
+        price_source="; ".join(dict.fromkeys(offer.source for offer in offers if offer.source)),
+        sigma=made.sigma,
+    )
+
+
+_NAMES = (
+    *("placement", "rollout_gpus", "gpus_per_engine", "offloads", "overlapped", "method", "weight_bits"),
+    *("sharding", "activation_checkpointing", "optimizer", "micro_batch", "lora_rank"),
+)
+"""Names of a run that a plan states as they are."""
+
+
+def evaluate_rl(
+    named: NamedRl, job: RlJob, scenario: Scenario, offers: Mapping[str, Offer], library: Library
+) -> EvaluatedRl:
+    """Return a named run with everything behind its names.
+
+    Raises `ScenarioError`, `KeyError` or `ValueError` for names that lead nowhere, and for what cannot run.
+    """
+    return EvaluatedRl(named, job, scenario, library.architecture(job.architecture), library, offers)

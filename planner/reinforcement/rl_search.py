@@ -1,0 +1,465 @@
+"""The search over ways to run a job of reinforcement learning: arrays of trainers, engines, pools and their pairs.
+
+Every trainer on every machine, every engine on every GPU, colocated, divided within a machine, and in two pools. All
+figures are computed here in arrays; `evaluated_rl` computes those of the chosen way again, one run at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner import generation
+from planner.analysis.estimate_question import possible_runs
+from planner.arrays import Flags, Floats, Integers
+from planner.configurations.grid import Machine, grid_inputs
+from planner.configurations.recipe import Recipe
+from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
+from planner.documents.overrides import Source
+from planner.errors import ScenarioError
+from planner.estimates.generation import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
+    decode_step_seconds,
+    mean_seen_tokens,
+    prompt_seconds,
+    seen_tokens,
+)
+from planner.estimates.latency import columns, rows
+from planner.estimates.memory.memory_fit import estimate_memory, with_paging
+from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.time.device import TimeCoefficients, forward_share
+from planner.estimates.time.step_time import step_seconds
+from planner.estimates.work import PACKED_FILL
+from planner.library.known_machines import typical_ram_gb
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.records import record
+from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
+from planner.reinforcement.rl_estimate import ENGINE_GPUS, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
+from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout
+from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
+from planner.scenario.techniques import WHERE, Configuration
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MICRO_BATCHES = (1, 2, 4, 8)
+"""Longest answers on one GPU at a time that are tried."""
+DEFAULT_OPTIMIZER = "adamw"
+DEFAULT_CHECKPOINTING = "full"
+TRAINER_TOO_LARGE = "the trainer does not fit in memory"
+ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
+
+
+@record(frozen=True)
+class RlQuantities:
+    """What of a job the formulas read."""
+
+    job: RlJob
+    architecture: Architecture
+    sequences: float
+    sampled: float
+    longest: int
+    lengths: AnswerLengths
+    compares: bool
+    criticises: bool
+
+    @classmethod
+    def of(cls, job: RlJob, architecture: Architecture) -> RlQuantities:
+        """Return the quantities of a job of one model."""
+        work, mean = job.work, job.work.mean_output
+        longest = work.cut_at or min(int(4.0 * mean), int(architecture.max_sequence - work.input_tokens))
+        sequences = float(work.prompts * work.answers)
+        per_kept = work.sampled_per_kept or SAMPLED_PER_KEPT.get(job.algorithm, 1.0)
+        return cls(
+            job, architecture, sequences, sequences * per_kept, longest,
+            AnswerLengths(mean, longest, work.spread),
+            REFERENCE[job.algorithm] if job.reference is None else job.reference,
+            job.algorithm in CRITIC,
+        )  # fmt: skip
+
+    @property
+    def prompt(self) -> float:
+        """Mean tokens of a prompt."""
+        return self.job.work.input_tokens
+
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens of a prompt with its answer."""
+        return self.prompt + self.job.work.mean_output
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights in 16 bits."""
+        return 2.0 * self.architecture.parameters
+
+
+# Trainers: recipes (R, 1) on machines (H,), with the micro-batch of least seconds.
+
+
+@record(frozen=True)
+class Trainers:
+    """Trainers that fit, columns (n,)."""
+
+    machines: tuple[Machine, ...]
+    machine: Integers  # place in `machines`
+    recipes: tuple[Recipe, ...]  # of each row
+    rank: Integers  # of adapters
+    micro_batch: Integers
+    training: Floats  # seconds of a step
+    scoring: Floats
+    trainable: Floats  # weights
+    states_gib: Floats  # of one GPU, that stay from step to step
+    sigma: Floats  # of ln(seconds) of the trainer
+    rejected: Counter[str]
+
+    @property
+    def seconds(self) -> Floats:
+        """Seconds that the trainer works on one step."""
+        return self.training + self.scoring
+
+
+def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
+    """Yield the techniques of a trainer that a job allows, in the terms of the estimate, without sharding."""
+    asked = job.techniques
+    for method in asked.method:
+        for bits in (asked.weight_bits or (16,)) if method != "full" else (16,):
+            for checkpointing in asked.activation_checkpointing or (DEFAULT_CHECKPOINTING,):
+                for optimizer in asked.optimizer or (DEFAULT_OPTIMIZER,):
+                    for rank in job.lora.rank if method != "full" else job.lora.rank[:1]:
+                        own = trainer_settings(job, method, bits, checkpointing)
+                        yield own | {"optimizer": optimizer, "lora_rank": rank}
+
+
+def find_trainers(one: RlQuantities, machines: Sequence[Machine], library: Library, headroom: float | None) -> Trainers:
+    """Return the fastest micro-batch of every recipe on every machine that holds it."""
+    rejected, pieces = Counter[str](), list[dict[str, Any]]()
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for index, machine in enumerate(machines):
+        groups.setdefault((machine.gpu, machine.gpus > 1), []).append(index)
+    known: dict[Any, Any] = {}
+    for question in _questions(one.job):
+        for (gpu, _), members in groups.items():
+            found = _trainers_of(one, question, gpu, [machines[index] for index in members], library, headroom, known)
+            if isinstance(found, str):
+                rejected[found] += len(members)
+                continue
+            rejected[TRAINER_TOO_LARGE] += len(members) - len(set(found["machine"]))
+            found["machine"] = np.asarray(members, dtype=np.int64)[found["machine"]]
+            pieces.append(found)
+    return _joined(one, pieces, machines, library, rejected)
+
+
+def _joined(
+    one: RlQuantities, pieces: Sequence[dict[str, Any]], machines: Sequence[Machine], library: Library,
+    rejected: Counter[str],
+) -> Trainers:  # fmt: skip
+    """Return the rows of all questions, with their uncertainty."""
+    recipes = tuple(recipe for piece in pieces for recipe in piece["recipes"])
+
+    def column(name: str, kind: type) -> Any:
+        return np.concatenate([piece[name] for piece in pieces]).astype(kind) if pieces else np.zeros(0, kind)
+
+    machine = column("machine", np.int64)
+    kinds = [
+        unmeasured_sigma(recipe, machines[at], one.architecture.experts, library)
+        for recipe, at in zip(recipes, machine, strict=True)
+    ]
+    sigma = np.zeros(0)
+    if recipes:
+        spread = configuration_sigmas(
+            recipes, one.architecture, machines, machine, column("tokens", float), library, np.asarray(kinds)
+        )
+        sigma = np.broadcast_to(np.asarray(spread.display, dtype=float), machine.shape)
+    return Trainers(
+        tuple(machines), machine, recipes, column("rank", np.int64), column("micro_batch", np.int64),
+        column("training", float), column("scoring", float), column("trainable", float),
+        column("states_gib", float), sigma, rejected,
+    )  # fmt: skip
+
+
+def _trainers_of(
+    one: RlQuantities,
+    question: dict[str, Any],
+    gpu: str,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None,
+    known: dict[Any, Any],
+) -> dict[str, Any] | str:
+    """Return columns of the trainers that fit, one row for each recipe and machine; a reason where none can run."""
+    several, card = machines[0].gpus > 1, library.gpu(gpu)
+    asked: dict[str, Any] = {"architecture": one.architecture.name, "gpu": gpu, "gpus": 2 if several else 1, **question}
+    longest, mean = int(one.prompt + one.longest), int(one.mean_tokens)
+    try:
+        runs = [
+            possible_runs(
+                Source(WHERE).validate(Configuration, {**asked, "sequence_length": tokens}),
+                one.architecture, card, library, known.get("network"),
+            )
+            for tokens in (longest, mean)
+        ]  # fmt: skip
+    except ScenarioError as error:
+        return error.faults[0].what
+    known.setdefault("network", runs[0].shape.network)
+    shardings = one.job.techniques.sharding if several else None
+    recipes = [recipe for recipe in runs[0].recipes if shardings is None or recipe.sharding in shardings]
+    if not recipes:
+        return "the framework has no such sharding"
+    inputs = [
+        grid_inputs(run.job, run.shape, recipes, machines, library, known.setdefault((str(question), at), {}))
+        for at, run in enumerate(runs)
+    ]
+    if headroom is not None:
+        inputs = [replace(each, stack=each.stack.with_margin(headroom)) for each in inputs]
+    best = _best_batches(one, inputs, runs[1].shape.sequence, recipes, machines, library)
+    r, h = np.nonzero(np.isfinite(best["training"]))
+    share = [forward_share(recipe.method != "full", recipe.activation_checkpointing != "none") for recipe in recipes]
+    passes = (1 + one.compares + one.criticises) / (2.0 if one.criticises else 1.0)
+    chosen = {name: values[r, h] for name, values in best.items()}
+    scoring = chosen["training"] * np.asarray(share)[r] * passes
+    rank = np.full(len(r), question["lora_rank"])
+    trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), best["training"].shape)[r, h]
+    found = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
+    return found | {"rank": rank, "trainable": trainable}
+
+
+def _best_batches(
+    one: RlQuantities,
+    inputs: Sequence[Any],
+    mean: int,
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    library: Library,
+) -> dict[str, Floats]:
+    """Return columns (R, H) at the micro-batch of least seconds; seconds of training are infinite where none fits.
+
+    `inputs` are those of the longest answers, which decide the memory, and of `mean` tokens, which decide the time.
+    """
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+    time = TimeCoefficients.of(library.calibrations["time"].values)
+    shape, ranks = (len(recipes), len(machines)), np.asarray([machine.gpus for machine in machines], dtype=float)
+    best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens")}
+    best["training"] = np.full(shape, np.inf)
+    usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, one.job.work.updates
+    for micro in MICRO_BATCHES:
+        own = np.ceil(one.sequences / (updates * ranks))
+        shorter = np.maximum(1.0, np.minimum(np.floor(micro * (one.prompt + one.longest) / one.mean_tokens), own))
+        steps = np.maximum(1.0, np.round(one.sequences / (updates * ranks * shorter)))
+        need, states = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory, library)
+        layout = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
+        seconds = step_seconds(with_paging(replace(inputs[1], layout=layout), memory), time)
+        rate = shorter * steps * ranks * PACKED_FILL * mean / seconds
+        training = np.maximum(one.sequences * one.mean_tokens / rate, updates * seconds)
+        training = np.broadcast_to(training * (2.0 if one.criticises else 1.0), shape)
+        better = (need <= usable) & (training < best["training"])
+        here: dict[str, Any] = {
+            "training": training,
+            "micro_batch": float(micro),
+            "states_gib": states,
+            "tokens": shorter * mean,
+        }
+        best = {name: np.where(better, here[name], best[name]) for name in best}
+    return best
+
+
+def _memory_of(
+    one: RlQuantities,
+    inputs: Any,
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    batch: tuple[int, Floats],
+    memory: MemoryCoefficients,
+    library: Library,
+) -> tuple[Floats, Floats]:
+    """Return GiB (R, H) of one GPU with the longest answers, reference and critic included, and of what stays."""
+    shape = (len(recipes), len(machines))
+    layout = replace(inputs.layout, micro_batch=float(batch[0]), accumulation=batch[1])
+    usable = np.asarray(inputs.hardware.usable_bytes, dtype=float)
+    estimate = estimate_memory(replace(inputs, layout=layout), memory, usable)
+    part = {name: np.broadcast_to(np.asarray(size), shape) / GIB for name, size in estimate.breakdown.items()}
+    lasting = part["weights"] + part["adapters"] + part["optimizer"]
+    full = np.asarray([recipe.method == "full" for recipe in recipes])[:, None]
+    values = library.techniques.values.sharding.values
+    gpus = np.asarray([machine.gpus for machine in machines], dtype=float)
+    each = np.asarray([machine.gpus_per_instance for machine in machines], dtype=float)
+    shards = np.ones(shape)
+    for row, recipe in enumerate(recipes):
+        sharding = values[recipe.sharding]
+        if sharding.zero_stage == WHOLE_SHARDS:
+            shards[row] = each if sharding.hybrid else gpus
+    reference = np.where(full, one.weight_bytes / shards / GIB, 0.0) if one.compares else np.zeros(shape)
+    gradients = np.where(part["gradients"] > 0, part["gradients"], np.where(full, part["weights"], 0.0))
+    critic = lasting + gradients if one.criticises else np.zeros(shape)
+    need = np.broadcast_to(np.asarray(estimate.need), shape) / GIB + reference + critic
+    return need, lasting * (2.0 if one.criticises else 1.0) + reference
+
+
+# Engines: replicas on GPUs, and rollouts of so many of them.
+
+
+@record(frozen=True)
+class Engines:
+    """Engines that hold the model and its longest answer, columns (n,)."""
+
+    keys: tuple[tuple[str, str, int, float], ...]  # GPU, link, GPUs of an engine, GiB that the trainer keeps
+    seats: Floats
+    inputs: tuple[ServedModel, ServingHardware, ServingStack]
+
+    @property
+    def place(self) -> dict[tuple[str, str, int, float], int]:
+        """Row of each engine."""
+        return {key: index for index, key in enumerate(self.keys)}
+
+
+def find_engines(
+    one: RlQuantities, wanted: Iterable[tuple[str, str, int, float]], library: Library
+) -> tuple[Engines, Counter[str]]:
+    """Return the engines among those wanted that hold the model and its longest answer."""
+    keys, seats, servings, rejected = [], [], [], Counter[str]()
+    for key in dict.fromkeys(wanted):
+        gpu, link, count, kept = key
+        card = library.gpu(gpu)
+        share = engine_share(kept, card)
+        if count * card.usable_gib * share * GIB < one.weight_bytes:
+            rejected[ENGINE_TOO_LARGE] += 1
+            continue
+        try:
+            setup, _ = generation.resolve_replica(
+                one.architecture, gpu, library, gpus=count, interconnect=link or None,
+                input=max(round(one.prompt), 1), output=max(round(one.job.work.mean_output), 1),
+                use="offline", memory_share=share,
+            )  # fmt: skip
+            if setup.memory.kv_tokens < one.prompt + one.longest:
+                rejected[ENGINE_TOO_LARGE] += 1
+                continue
+        except ScenarioError as error:
+            rejected[error.faults[0].what] += 1
+            continue
+        keys.append(key)
+        seats.append(float(setup.seats))
+        servings.append(setup.serving)
+    calibration = library.calibrations["inference"].values
+    inputs = generation.ServingColumns(servings).inputs(generation.coefficient_factors(servings, calibration))
+    return Engines(tuple(keys), np.asarray(seats), inputs), rejected
+
+
+def rollout_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats) -> Floats:
+    """Return the seconds (n,) of the rollout of a step on `replicas` (n,) engines of a kind `which` (n,)."""
+    found = np.full(len(which), np.inf)
+    count = np.minimum(replicas, max(int(one.sampled), 1))
+    seated = np.minimum(one.sampled / count, engines.seats[which])
+    waits = one.sampled / count > seated * (1.0 + 1e-12)
+    for several, fluid in ((np.flatnonzero(~waits), _at_once), (np.flatnonzero(waits), _in_turn)):
+        for start in range(0, len(several), 512):
+            part = several[start : start + 512]
+            if len(part):
+                found[part] = _seconds(one, engines, which[part], count[part], seated[part], fluid)
+    return found
+
+
+def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats, plain: Floats) -> Floats:
+    """Return the seconds (n,) of a step's rollout where answers may be several steps behind; `plain` if they are not.
+
+    `plain` are the seconds of rollouts that end before the next begins.
+    """
+    if one.job.staleness < 2 or not len(which):
+        return plain
+    stale = StaleRollout(one.prompt, one.job.work.answers, one.sampled, one.job.staleness)
+    (model, hardware, stack), picked = engines.inputs, which.tolist()
+    inputs = rows(model, picked), rows(hardware, picked), rows(stack, picked)
+    found = stale.seconds(inputs, one.lengths, engines.seats[which], replicas)
+    return np.asarray(np.minimum(plain, found), dtype=float)
+
+
+def _at_once(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return answers alive (n, T), their mean age (n, T) and answers taken in (n, T), where each has a seat."""
+    alive = seated[:, None] * longer[None, :-1]
+    alive = np.where(alive * count[:, None] > LEFT, alive, 0.0)
+    alive[:, 0] = seated
+    width = one.lengths.longest / POINTS
+    ages = np.broadcast_to(one.prompt + (np.arange(POINTS) + 0.5) * width, alive.shape)
+    started = np.zeros_like(alive)
+    started[:, 0] = seated
+    return alive, ages, started
+
+
+def _in_turn(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the same where answers wait for a seat: those of each age end by their hazard, others take the seats."""
+    waiting = one.sampled / count - seated
+    waiting -= np.maximum(waiting / seated - LIKE_FROM_ROUND, 0.0) * seated
+    hazard = 1.0 - longer[1:] / np.maximum(longer[:-1], 1e-300)
+    ages = one.prompt + (np.arange(POINTS) + 0.5) * one.lengths.longest / POINTS
+    alive = np.zeros((len(seated), POINTS))
+    alive[:, 0] = seated
+    counts, means, started = list[Floats](), list[Floats](), [seated]
+    while True:
+        there = alive.sum(axis=1)
+        going = (waiting > 0.0) | (there * count > LEFT)
+        if not going.any():
+            break
+        counts.append(np.where(going, there, 0.0))
+        means.append(alive @ ages / np.maximum(there, 1e-300))
+        left = alive * (1.0 - hazard)
+        alive[:, 1:], alive[:, 0] = left[:, :-1], 0.0
+        fresh = np.where(going, np.minimum(waiting, seated - alive.sum(axis=1)), 0.0)
+        alive[:, 0] = fresh
+        waiting = waiting - fresh
+        started.append(fresh)
+    return np.stack(counts, 1), np.stack(means, 1), np.stack(started[:-1], 1)
+
+
+def _seconds(one: RlQuantities, engines: Engines, which: Integers, count: Floats, seated: Floats, fluid: Any) -> Floats:
+    """Return the seconds of rollouts (n,), given how their answers come and go."""
+    (model, hardware, stack), picked = engines.inputs, which.tolist()
+    model, hardware = columns(rows(model, picked)), columns(rows(hardware, picked))
+    stack = columns(rows(stack, picked))
+    width = one.lengths.longest / POINTS
+    longer = one.lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
+    alive, ages, started = fluid(one, longer, count, seated)
+    each, column = one.sampled / count, seated[:, None]
+    taken_in = prompt_seconds(model, hardware, one.prompt) / one.job.work.answers + stack.request_seconds
+    context = mean_seen_tokens(model, one.prompt, one.lengths.mean)
+    step = decode_step_seconds(model, hardware, stack, column, context)
+    rounds = np.maximum((each - seated) / seated - LIKE_FROM_ROUND, 0.0)[:, None]
+    full = (rounds * (one.lengths.mean * step + column * taken_in))[:, 0]
+    steps = decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), seen_tokens(model, ages))
+    ended = np.log1p(-np.minimum(alive / column, 1.0 - 1e-12))
+    running = -np.expm1(column * count[:, None] * ended)
+    return np.asarray(full + (steps * width * running + started * taken_in).sum(axis=1), dtype=float)
+
+
+def engine_counts(job: RlJob, gpus: int) -> list[int]:
+    """Return the numbers of GPUs of one engine that a machine with so many of them allows."""
+    return [count for count in job.rollout.tensor_parallel or ENGINE_GPUS if gpus % count == 0]
+
+
+def machine_of(card: GpuSpec, offer: Any, instances: int, gpus: int) -> Machine:
+    """Return machines of an offer with so many GPUs each, as the estimate sees them."""
+    link = (offer.interconnect or "pcie") if gpus > 1 else "pcie"
+    ram, network = offer.ram_gb, offer.network_gbps if instances > 1 else None
+    return Machine(
+        card.name, gpus, instances, link, network, ram or typical_ram_gb(gpus * card.vram_gib, is_private=False),
+        ram is None,
+    )  # fmt: skip
+
+
+def step_sigmas(trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats) -> Floats:
+    """Return the standard deviation (n,) of ln(seconds of a step): a prior, of the trainer's share its own."""
+    seconds = trainers.seconds[rows]
+    training = seconds / (rollout + seconds + rest)
+    return np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
+
+
+def least_rows(machine: Integers, value: Floats, allowed: Flags, machines: int) -> Integers:
+    """Return for each machine the allowed row of least value; -1 where there is none."""
+    found = np.full(machines, -1, dtype=np.int64)
+    order = np.lexsort((np.arange(len(value)), value))[::-1]
+    order = order[allowed[order]]
+    found[machine[order]] = order
+    return found

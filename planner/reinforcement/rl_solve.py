@@ -1,0 +1,869 @@
+"""Solve a scenario with one job of reinforcement learning: every way in arrays, and the least of them.
+
+A way is a trainer on machines of one offer and engines on the same machines in turn, on other GPUs of one machine, or
+on machines of a second offer. Of each side only what another one in the same place does not dominate is paired; all
+pairs that are left are priced, so that the least of them is the least of all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from planner.arrays import Flags, Floats, Integers
+from planner.candidates.market import (
+    Market,
+    build_market,
+    disk_gb,
+    download_rate,
+    fee_usd,
+    market_of_nodes,
+    spot_markets,
+)
+from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
+from planner.decode.chosen import build_inputs
+from planner.errors import AuditError, Fault, ScenarioError, raise_faults
+from planner.estimates.billing import round_up_hours
+from planner.estimates.preemption import NodeGroupCoefficients
+from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
+from planner.library.schema import GpuSpec, Library
+from planner.records import record
+from planner.reinforcement.evaluated_rl import (
+    EvaluatedRl,
+    NamedPool,
+    NamedRl,
+    evaluate_rl,
+    host_room_gb,
+    report_rl,
+    start_hours_of,
+)
+from planner.reinforcement.rl_estimate import FIXED_SECONDS
+from planner.reinforcement.rl_search import (
+    Engines,
+    RlQuantities,
+    Trainers,
+    engine_counts,
+    find_engines,
+    find_trainers,
+    least_rows,
+    machine_of,
+    rollout_columns,
+    stale_columns,
+    step_sigmas,
+)
+from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
+from planner.results.plan import Plan
+from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
+from planner.results.rl_run import RlAlternative, RlRun
+from planner.scenario.limits import latest_finish_hours
+from planner.scenario.peak_limits import given_peaks
+from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
+from planner.solvers.registry import solver_versions
+from planner.units import GB, GIB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_POOL_GPUS = 64
+"""GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
+RL_SEARCH_TOLERANCE = 1e-6
+"""Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
+PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
+NOT_FOR_RL = "not modelled for kind rl"
+
+
+# Questions that are refused by name.
+
+
+def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
+    """Raise ScenarioError for what a job of reinforcement learning cannot be planned with."""
+    faults = [Fault(scenario.name, 0, where, f"{NOT_FOR_RL}: {what}", fix) for where, what, fix in _refused(scenario)]
+    card, work = library.architecture(job.architecture), job.work
+    index = [one.name for one in scenario.jobs].index(job.name)
+    longest, key = (work.cut_at, "longest_output") if work.cut_at else (work.mean_output, "output_tokens")
+    if work.input_tokens + longest > card.max_sequence:
+        what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
+        fix = f"at most {card.max_sequence:,} together"
+        faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", what, fix))
+    if card.image is not None:
+        faults.append(
+            Fault(
+                scenario.name, 0, f"jobs.{index}.architecture", f"{card.name} makes images", "choose a language model"
+            )
+        )
+    if "colocated" not in job.rollout.placement and (scenario.limits.max_gpus or 2) < 2:
+        what = "1 GPU cannot have two roles: training and rollout"
+        faults.append(Fault(scenario.name, 0, "limits.max_gpus", what, "give 2 or more, or allow placement colocated"))
+    raise_faults(faults, ScenarioError)
+
+
+def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
+    """Return place, what and remedy of what of a scenario is refused."""
+    limits, found = scenario.limits, list[tuple[str, str, str]]()
+    if len(scenario.jobs) > 1:
+        found.append(("jobs", "other jobs in the same scenario", "plan it in a scenario of its own"))
+    if limits.fallbacks:
+        found.append(("limits.fallbacks", "further ways", "leave it out"))
+    if limits.budgets:
+        found.append(("limits.budgets", "budgets by period", "give budget_usd for the whole job"))
+    if limits.tools:
+        found.append(("limits.tools", "tools that must run the plan", "leave it out"))
+    if limits.spot_share.min > 0:
+        found.append(("limits.spot_share", "a least share on spot", "leave min out: the trainer stays on demand"))
+    if scenario.horizon is not None:
+        found.append(("horizon", "machines that are bought", "leave it out: own machines are offers with own"))
+    return found
+
+
+# Pools: machines of one offer in one market, with what they cost.
+
+
+@record(frozen=True)
+class Pools:
+    """Machines of one offer that do one thing, columns (n,)."""
+
+    offer: Integers  # place in the market
+    instances: Integers
+    is_spot: Flags
+    row: Integers  # of the trainers, or of the engines
+    gpus: Integers  # that do it
+    seconds: Floats  # of a step
+    plain_seconds: Floats  # the same with engines that are always there
+    start_hours: Floats
+    machine_usd: Floats  # an hour of its machines, on spot while they are there
+    hour_usd: Floats  # fees of an hour
+    once_usd: Floats
+
+    def rows(self, which: Integers | Flags) -> Pools:
+        """Return some of the rows."""
+        return Pools(**{name: getattr(self, name)[which] for name in Pools.__annotations__})
+
+    def usd(self, market: RlMarket, run_hours: Floats, factor: Floats | float = 1.0) -> Floats:
+        """Return the dollars of the pools (n,) for the hours of a run, starts and rounding included."""
+        hours = (self.start_hours + run_hours) * factor
+        billed = round_up_hours(hours, market.step_hours[self.offer], market.minimum_hours[self.offer])
+        return np.asarray(self.machine_usd * billed + self.hour_usd * hours + self.once_usd)
+
+
+@record(frozen=True)
+class RlMarket:
+    """The offers that a job may rent, and what they are to it; columns are over all offers of the market."""
+
+    market: Market
+    allowed: tuple[int, ...]
+    cards: dict[int, GpuSpec]
+    start_hours: Floats
+    availability: Floats
+    mean_up_hours: Floats
+    step_hours: Floats
+    minimum_hours: Floats
+    network: Floats  # bytes per second within a region
+    outside: Floats  # bytes per second to other places
+    out_usd: Floats  # per GB
+    in_usd: Floats
+    place: Integers  # provider and region
+    rejected: Counter[str]
+
+    @classmethod
+    def of(cls, scenario: Scenario, job: RlJob, library: Library) -> RlMarket:
+        """Return the market of a scenario as the job sees it."""
+        market = build_market(scenario, library)
+        architecture, limits = library.architecture(job.architecture), scenario.limits
+        known, permitted, rejected = market.is_known(limits), market.permitted(limits), Counter[str]()
+        allowed, cards = [], {}
+        for index, offer in enumerate(market.offers):
+            card = market.cards[index]
+            if card is None or not permitted[index] or market.is_outdated[index] or not known[index]:
+                continue
+            if offer.block or offer.commitment or offer.committed_hours or offer.buy or offer.available:
+                rejected[PAID_OTHERWISE] += 1
+            elif card.chip is not None:
+                rejected["no engine samples on slices of chips"] += 1
+            elif not limits.has_stock(offer):
+                rejected["too little stock"] += 1
+            else:
+                allowed.append(index)
+                cards[index] = card
+        spots, count = spot_markets(market.offers, library), len(market.offers)
+        coefficients = NodeGroupCoefficients.of(library.calibrations["stages"].values)
+        start, there = np.zeros(count), np.ones(count)
+        for index, card in cards.items():
+            offer = market.offers[index]
+            start[index] = start_hours_of(job, architecture, offer, card, library)
+            if offer.has_spot:
+                there[index] = float(market_of_nodes(offer, spots[index], 1, coefficients, library).availability())
+        places: dict[object, int] = {}
+
+        def column(values: Any) -> Floats:
+            return np.asarray(list(values), dtype=float)
+
+        offers = market.offers
+        return cls(
+            market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots),
+            column(offer.billing.step_seconds / HOUR for offer in offers),
+            column(offer.billing.minimum_hours for offer in offers),
+            column(offer.network_gbps * GB / 8.0 if offer.network_gbps else math.inf for offer in offers),
+            column(download_rate(offer, library) for offer in offers),
+            column(fee_usd(offer, "GB out") for offer in offers), column(fee_usd(offer, "GB in") for offer in offers),
+            np.asarray([places.setdefault((offer.provider, offer.regions), len(places)) for offer in offers]),
+            rejected,
+        )  # fmt: skip
+
+
+class PoolRow(NamedTuple):
+    """One pool before it is priced."""
+
+    offer: int  # place in the market
+    instances: int
+    on_spot: bool
+    row: int  # of the trainers, or of the engines
+    gpus: int
+    seconds: float
+    plain_seconds: float
+    sent_gb: float  # what is trained; below 0 of engines, which have no data either
+
+
+class EngineRow(NamedTuple):
+    """An engine with the seconds of its rollout on some GPUs."""
+
+    row: int
+    seconds: float
+    plain_seconds: float  # where a rollout ends before the next one begins
+
+
+def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRow]) -> Pools:
+    """Return pools with their prices and fees."""
+    offers = one.market.offers
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(PoolRow._fields)
+    offer, instances = np.asarray(columns[0], dtype=np.int64), np.asarray(columns[1], dtype=np.int64)
+    spot, seconds = np.asarray(columns[2], dtype=bool), np.asarray(columns[5], dtype=float)
+    price = np.asarray(
+        [
+            (offers[at].spot_usd_per_hour if on else offers[at].usd_per_hour) or 0.0
+            for at, on in zip(offer, spot, strict=True)
+        ]
+    )
+    there = np.where(spot, one.availability[offer], 1.0) if len(offer) else np.zeros(0)
+    rate = np.asarray([fee_usd(each, "machine hours") for each in offers])
+    disk = np.asarray([fee_usd(each, "GB on disk") for each in offers])
+    start = one.start_hours[offer]
+    own_data = np.asarray([0.0 if gb < 0 else job.data_gb for gb in columns[7]])
+    sent = np.maximum(np.asarray(columns[7], dtype=float), 0.0)
+    on_disk = np.asarray([disk_gb(architecture.download_gb, gb) for gb in own_data])
+    slowed = spot_rollout_seconds(seconds, there, one.mean_up_hours[offer], start) if len(offer) else seconds
+    return Pools(
+        offer, instances, spot, np.asarray(columns[3], dtype=np.int64), np.asarray(columns[4], dtype=np.int64),
+        np.where(spot, slowed, seconds), np.asarray(columns[6], dtype=float), start,
+        price * instances * there,
+        rate[offer] * instances * there + disk[offer] * on_disk * instances / MONTH_HOURS,
+        one.in_usd[offer] * (architecture.release_gb + own_data) * instances + one.out_usd[offer] * sent,
+    )  # fmt: skip
+
+
+# Ways: columns over all of them.
+
+
+PLACEMENTS = ("colocated", "one machine", "apart")
+
+
+@record(frozen=True)
+class RlWays:
+    """Every way that is left, columns (n,)."""
+
+    placement: Integers  # place in `PLACEMENTS`
+    trainer: Pools
+    rollout: Pools  # of `apart` its own machines; else the same machines, which cost nothing more
+    offloads: Flags
+    step_seconds: Floats
+    sigma: Floats
+    run_hours: Floats
+    usd: Floats
+    late_usd: Floats
+    late_hours: Floats
+
+    def __len__(self) -> int:
+        return len(self.usd)
+
+
+def joined_ways(several: Sequence[RlWays]) -> RlWays:
+    """Return the ways one after another."""
+
+    def joined(name: str) -> Any:
+        parts = [getattr(ways, name) for ways in several]
+        if isinstance(parts[0], Pools):
+            return Pools(
+                **{key: np.concatenate([getattr(part, key) for part in parts]) for key in Pools.__annotations__}
+            )
+        return np.concatenate(parts)
+
+    return RlWays(**{name: joined(name) for name in RlWays.__annotations__})
+
+
+@record(frozen=True)
+class RlSearch:
+    """The search of one scenario: what its ways are made of."""
+
+    scenario: Scenario
+    job: RlJob
+    library: Library
+    one: RlQuantities
+    market: RlMarket
+    trainers: Trainers
+    engines: Engines
+    ways: RlWays
+    rejected: Counter[str]
+
+    def named(self, way: int) -> NamedRl:
+        """Return the names of a way."""
+        ways, labels = self.ways, self.market.market.labels
+        placement = PLACEMENTS[int(ways.placement[way])]
+        row, rollout = int(ways.trainer.row[way]), ways.rollout
+        recipe = self.trainers.recipes[row]
+        own = NamedPool(labels[int(rollout.offer[way])], int(rollout.instances[way]), bool(rollout.is_spot[way]))
+        return NamedRl(
+            placement=placement,  # type: ignore[arg-type]
+            trainer=NamedPool(labels[int(ways.trainer.offer[way])], int(ways.trainer.instances[way])),
+            rollout=own if placement == "apart" else None,
+            rollout_gpus=int(rollout.gpus[way]),
+            gpus_per_engine=self.engines.keys[int(rollout.row[way])][2],
+            offloads=bool(ways.offloads[way]),
+            overlapped=placement != "colocated" and self.job.staleness > 0,
+            method=recipe.method,
+            weight_bits=recipe.weight_bits,
+            sharding=recipe.sharding,
+            activation_checkpointing=recipe.activation_checkpointing,
+            optimizer=recipe.optimizer,
+            micro_batch=int(self.trainers.micro_batch[row]),
+            lora_rank=int(self.trainers.rank[row]),
+        )
+
+
+class _Search:
+    """Makes the ways of one scenario."""
+
+    def __init__(self, scenario: Scenario, job: RlJob, library: Library) -> None:
+        self.scenario, self.job, self.library = scenario, job, library
+        self.architecture = library.architecture(job.architecture)
+        self.one, self.market = RlQuantities.of(job, self.architecture), RlMarket.of(scenario, job, library)
+        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, 16 * MOST_POOL_GPUS)
+        self.offers = self.market.market.offers
+        self.rejected = self.market.rejected
+        self.whole = {
+            (at, n): machine_of(self.market.cards[at], self.offers[at], n, self.offers[at].gpus)
+            for at in self.market.allowed
+            if self.offers[at].usd_per_hour is not None
+            for n in range(1, self._most_instances(at, self.offers[at].max_nodes) + 1)
+        }
+        self.parts = {
+            (at, gpus): machine_of(self.market.cards[at], self.offers[at], 1, self.offers[at].gpus - gpus)
+            for at, n in self.whole
+            if n == 1 and "apart" in job.rollout.placement
+            for gpus in range(1, self.offers[at].gpus)
+        }
+        machines = list(dict.fromkeys([*self.whole.values(), *self.parts.values()]))
+        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom)
+        self.rejected += self.trainers.rejected
+        place = {machine: index for index, machine in enumerate(machines)}
+        self.machine = {key: place[machine] for key, machine in (self.whole | self.parts_keys).items()}
+        self.of_machine: dict[int, list[int]] = {}
+        for row, at in enumerate(self.trainers.machine.tolist()):
+            self.of_machine.setdefault(at, []).append(row)
+        everywhere = np.ones(len(self.trainers.machine), dtype=bool)
+        self.fastest = least_rows(self.trainers.machine, self.trainers.seconds, everywhere, len(machines))
+
+    @property
+    def parts_keys(self) -> dict[Any, Any]:
+        """Machines of which some GPUs train, by offer, 0 and the GPUs with engines."""
+        return {(at, 0, gpus): machine for (at, gpus), machine in self.parts.items()}
+
+    def _most_instances(self, at: int, nodes: int) -> int:
+        offer, limits = self.offers[at], self.scenario.limits
+        most = min(nodes, self.most // offer.gpus)
+        most = most if offer.stock is None else min(most, offer.stock)
+        quota = limits.quota.get(offer.provider)
+        return most if quota is None else min(most, quota // offer.gpus)
+
+    def _link(self, at: int, count: int) -> str:
+        return (self.offers[at].interconnect or "pcie") if count > 1 else ""
+
+    def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[tuple[str, str, int, float]]:
+        """Return the engines on so many GPUs of a machine of an offer."""
+        name = self.market.cards[at].name
+        return [(name, self._link(at, count), count, kept) for count in engine_counts(self.job, gpus)]
+
+    def _colocated(self) -> list[tuple[int, int, int, float]]:
+        """Return offer, machines, trainer and GiB kept of every colocated way: 0 where the states leave the GPUs."""
+        found, states = list[tuple[int, int, int, float]](), self.trainers.states_gib
+        if "colocated" not in self.job.rollout.placement:
+            return found
+        for at, n in self.whole:
+            rows = self.of_machine.get(self.machine[at, n], [])
+            room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / self.offers[at].gpus
+            leaving = [row for row in rows if states[row] <= room]
+            if leaving:
+                found.append((at, n, min(leaving, key=lambda row: self.trainers.seconds[row]), 0.0))
+            found += [(at, n, row, float(states[row])) for row in rows if row not in leaving]
+        return found
+
+    def run(self) -> RlSearch:
+        """Return all ways."""
+        colocated = self._colocated()
+        wanted = [key for at, _, _, kept in colocated for key in self._keys(at, self.offers[at].gpus, kept)]
+        if "apart" in self.job.rollout.placement:
+            wanted += [key for at, gpus in self.parts for key in self._keys(at, gpus)]
+            wanted += [key for at in self.market.allowed for key in self._keys(at, self.offers[at].gpus)]
+        self.engines, rejected = find_engines(self.one, wanted, self.library)
+        self.rejected += rejected
+        self.known: dict[tuple[int, int], tuple[float, float]] = {}
+        several = [self._same_machines("colocated", colocated)]
+        if "apart" in self.job.rollout.placement:
+            several += [self._same_machines("one machine", self._divided()), self._apart()]
+        ways = joined_ways(several)
+        return RlSearch(
+            self.scenario, self.job, self.library, self.one, self.market, self.trainers, self.engines, ways,
+            self.rejected,
+        )  # fmt: skip
+
+    def _divided(self) -> list[tuple[int, int, int, float]]:
+        """Return offer, 0 and GPUs with engines as a negative number of machines, and the trainer on the others."""
+        found = []
+        for at, gpus in self.parts:
+            row = int(self.fastest[self.machine[at, 0, gpus]])
+            if row >= 0:
+                found.append((at, -gpus, row, 0.0))
+        return found
+
+    def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
+        """Return the fastest engine and its rollout on so many GPUs, for each offer, GPUs of a machine, GPUs, kept.
+
+        `is_in_turn`: a rollout ends before the next one begins, as where all GPUs do both.
+        """
+        place = self.engines.place
+        wanted = [
+            [(place[key], gpus // key[2]) for key in self._keys(at, each, kept) if key in place]
+            for at, each, gpus, kept in asked
+        ]
+        missing = [pair for pair in dict.fromkeys(pair for pairs in wanted for pair in pairs) if pair not in self.known]
+        if missing:
+            which, count = (np.asarray(column) for column in zip(*missing, strict=True))
+            seconds = rollout_columns(self.one, self.engines, which, count.astype(float))
+            stale = stale_columns(self.one, self.engines, which, count.astype(float), seconds)
+            self.known |= dict(zip(missing, zip(stale.tolist(), seconds.tolist(), strict=True), strict=True))
+        best = [min(((self.known[pair][is_in_turn], pair) for pair in pairs), default=None) for pairs in wanted]
+        return [None if one is None else EngineRow(one[1][0], one[0], self.known[one[1]][1]) for one in best]
+
+    def _sent(self, row: int) -> float:
+        """Return the GB of what a trainer makes."""
+        if self.trainers.recipes[row].method == "full":
+            return self.architecture.download_gb
+        return 2.0 * float(self.trainers.trainable[row]) / GB
+
+    def _same_machines(self, placement: str, asked: Sequence[tuple[int, int, int, float]]) -> RlWays:
+        """Return ways on machines of one offer; those that do not hold an engine are left out."""
+        parts = [
+            (at, -n if n < 0 else self.offers[at].gpus, -n if n < 0 else n * self.offers[at].gpus, kept)
+            for at, n, _, kept in asked
+        ]
+        rollouts = self._rollouts(parts, placement == "colocated")
+        found = [(one, gpus[2], best) for one, gpus, best in zip(asked, parts, rollouts, strict=True) if best]
+        trainer = self._pools([self._trainer_row(at, max(n, 1), row) for (at, n, row, _), _, _ in found])
+        sampling = [PoolRow(at, max(n, 1), False, best.row, gpus, *best[1:], -1.0) for (at, n, *_), gpus, best in found]
+        engines = self._pools(sampling)
+        none = np.zeros(len(found))
+        free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
+        engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
+        offloads = np.asarray([placement == "colocated" and kept == 0.0 for (_, _, _, kept), _, _ in found], dtype=bool)
+        local = np.full(len(found), transfer_seconds(self.one.weight_bytes, None))
+        return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, local, none)
+
+    def _pools(self, rows: Sequence[PoolRow]) -> Pools:
+        return pools_of(self.market, self.job, self.architecture, rows)
+
+    def _trainer_row(self, at: int, instances: int, row: int) -> PoolRow:
+        seconds = float(self.trainers.seconds[row])
+        return PoolRow(at, instances, False, row, 0, seconds, seconds, self._sent(row))
+
+    def _apart(self) -> RlWays:
+        """Return ways on two pools: all pairs of those that no other in the same place dominates."""
+        rows = [(at, n, int(self.fastest[self.machine[at, n]])) for at, n in self.whole]
+        trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
+        sizes = [(at, n) for at in self.market.allowed for n in range(1, self._most_instances(at, self.most) + 1)]
+        asked = [(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes]
+        best = self._rollouts(asked, is_in_turn=False)
+        sells = [
+            PoolRow(at, n, spot, found.row, gpus, *found[1:], -1.0)
+            for (at, n), (_, _, gpus, _), found in zip(sizes, asked, best, strict=True)
+            if found is not None
+            for spot in self._sold(at)
+        ]
+        rollout = self._pools(sells)
+        trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
+        first, second = (grid.ravel() for grid in np.indices((len(trainer.offer), len(rollout.offer))))
+        trainer, rollout = trainer.rows(first), rollout.rows(second)
+        one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
+        inside = np.minimum(one.network[trainer.offer], one.network[rollout.offer])
+        inside = np.where(np.isinf(inside), DEFAULT_NETWORK_BYTES_PER_SECOND, inside)
+        outside = np.minimum(one.outside[trainer.offer], one.outside[rollout.offer])
+        local = transfer_seconds(self.one.weight_bytes, None)
+        weights = np.maximum(local, self.one.weight_bytes / np.where(there, inside, outside))
+        gb = self.one.weight_bytes / GB * self.job.work.steps
+        moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
+        return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
+
+    def _sold(self, at: int) -> list[bool]:
+        """Return whether engines may rent an offer on demand, and on spot."""
+        offer, limits = self.offers[at], self.scenario.limits
+        found = [False] if offer.usd_per_hour is not None else []
+        on_spot = offer.has_spot and not self.market.market.is_outlier[at] and limits.spot_share.max > 0
+        return [*found, *([True] if on_spot else [])]
+
+    def _undominated(self, pools: Pools) -> Integers:
+        """Return the pools that no other in the same place and market beats in everything that a pair depends on."""
+        if not len(pools.offer):
+            return np.zeros(0, dtype=np.int64)
+        one, limits = self.market, self.scenario.limits
+        worse = [pools.seconds, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
+        worse += [
+            -one.network[pools.offer],
+            -one.outside[pools.offer],
+            one.out_usd[pools.offer],
+            one.in_usd[pools.offer],
+        ]
+        worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds]
+        worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
+        if any(self.offers[at].stock is not None for at in one.allowed):
+            worse.append(np.asarray([float(at) if self.offers[at].stock is not None else -1.0 for at in pools.offer]))
+        if limits.quota:
+            worse.append(pools.instances * np.asarray([self.offers[at].gpus for at in pools.offer], dtype=float))
+        points, keep = np.stack(worse, 1), list[int]()
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for index, key in enumerate(zip(one.place[pools.offer].tolist(), pools.is_spot.tolist(), strict=True)):
+            groups.setdefault(key, []).append(index)
+        for members in groups.values():
+            order = np.asarray(members)[np.lexsort(points[members].T[::-1])]
+            kept: list[int] = []
+            for index in order.tolist():
+                if not kept or not (points[kept] <= points[index]).all(axis=1).any():
+                    kept.append(index)
+            keep += kept
+        return np.asarray(sorted(keep), dtype=np.int64)
+
+    def _ways(
+        self, placement: int, trainer: Pools, rollout: Pools, offloads: Flags, weights: Floats, moved: Floats
+    ) -> RlWays:
+        """Return ways with their step, hours and dollars."""
+        job, limits = self.job, self.scenario.limits
+        overlapped = placement > 0 and job.staleness > 0
+        both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
+        step = both + weights + FIXED_SECONDS
+        sigma = step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, weights + FIXED_SECONDS)
+        tail, run = tail_of_68_percent(sigma), job.work.steps * step / HOUR
+        judged = 0.0
+        if isinstance(job.reward, Judge):
+            judged = job.reward.usd(self.one.sampled * job.work.steps, self.one.mean_tokens)
+
+        def usd(factor: Floats | float) -> Floats:
+            return trainer.usd(self.market, run, factor) + rollout.usd(self.market, run, factor) + moved + judged
+
+        hours = np.maximum(trainer.start_hours, rollout.start_hours) + run
+        late = np.asarray(confidence_factor(tail, job.confidence))
+        late_usd = usd(np.asarray(confidence_factor(tail, limits.budget_confidence)))
+        return RlWays(
+            np.full(len(step), placement),
+            trainer,
+            rollout,
+            offloads,
+            step,
+            sigma,
+            run,
+            usd(1.0),
+            late_usd,
+            hours * late,
+        )
+
+
+def _use(limit: Any, market: Market, pools: Pools) -> Floats:
+    """Return what pools (n,) use of a limit on one time."""
+    return np.asarray(market.use_of(limit)[pools.offer] * pools.instances)
+
+
+# The choice: limits, the least way, other ways, why there is none.
+
+
+def keeps_limits(search: RlSearch) -> dict[str, Flags]:
+    """Return for each limit that is given the ways (n,) that keep it."""
+    ways, scenario, job = search.ways, search.scenario, search.job
+    limits, offers = scenario.limits, search.market.market.offers
+    own = ways.placement == PLACEMENTS.index("apart")
+    found = {
+        "deadline": ways.late_hours <= latest_finish_hours(job, limits),
+        "limits.budget_usd": ways.late_usd <= (math.inf if limits.budget_usd is None else limits.budget_usd),
+    }
+    for limit, most in given_peaks(limits):
+        if limit.is_of_dollars:
+            used = _rent(search)
+        else:
+            used = _use(limit, search.market.market, ways.trainer) + own * _use(
+                limit, search.market.market, ways.rollout
+            )
+        found[limit.path] = used <= most * (1.0 + 1e-9)
+    if limits.quota:
+        names = np.asarray([limits.quota.get(offer.provider, math.inf) for offer in offers])
+        gpus = np.asarray([offer.gpus for offer in offers])
+        providers = list(dict.fromkeys(offer.provider for offer in offers))
+        provider = np.asarray([providers.index(offer.provider) for offer in offers])
+        mine, others = (pool.instances * gpus[pool.offer] for pool in (ways.trainer, ways.rollout))
+        together = own & (provider[ways.trainer.offer] == provider[ways.rollout.offer])
+        found["limits.quota"] = mine + together * others <= names[ways.trainer.offer]
+        found["limits.quota"] &= ~own | (others <= names[ways.rollout.offer])
+    stock = np.asarray([math.inf if offer.stock is None else offer.stock for offer in offers])
+    both = own & (ways.trainer.offer == ways.rollout.offer)
+    used = ways.trainer.instances + both * ways.rollout.instances
+    return found | {"stock": used <= stock[ways.trainer.offer]}
+
+
+def _rent(search: RlSearch) -> Floats:
+    """Return the dollars per hour (n,) of all machines while they are there."""
+    ways = search.ways
+    there = np.where(ways.rollout.is_spot, search.market.availability[ways.rollout.offer], 1.0)
+    return ways.trainer.machine_usd + ways.rollout.machine_usd / there
+
+
+def objective_of(search: RlSearch) -> Floats:
+    """Return what is minimised (n,)."""
+    scenario, ways = search.scenario, search.ways
+    hours = np.maximum(ways.trainer.start_hours, ways.rollout.start_hours) + ways.run_hours
+    if scenario.objective_kind == "time":
+        return np.asarray(ways.late_hours)
+    return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
+
+
+def search_rl(scenario: Scenario, job: RlJob, library: Library) -> RlSearch:
+    """Return every way to run the job of a scenario that nothing dominates, with what it costs."""
+    return _Search(scenario, job, library).run()
+
+
+def solve_rl(
+    scenario: Scenario, library: Library, options: SolveOptions, started: float, explains: bool = True
+) -> Plan:
+    """Return the plan of a scenario with a job of reinforcement learning, not yet audited.
+
+    Raises ScenarioError for what is not modelled, each by its name.
+    """
+    job = rl_job_of(scenario)
+    assert job is not None
+    check_rl(scenario, job, library)
+    search = search_rl(scenario, job, library)
+    kept = keeps_limits(search)
+    fits = np.logical_and.reduce(list(kept.values())) if len(search.ways) else np.zeros(0, dtype=bool)
+    as_of = options.as_of or datetime.date.today()
+    facts: dict[str, Any] = {
+        "scenario": scenario.name,
+        "solver": options.solver,
+        "as_of": as_of.isoformat(),
+        "candidates": _counts(search),
+        "budget_usd": scenario.limits.budget_usd,
+    }
+    if not fits.any():
+        found = _infeasible(search, kept) if explains else None
+        return Plan(
+            **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
+            cost=None, hours=None, infeasible=found,
+        )  # fmt: skip
+    objective = np.where(fits, objective_of(search), math.inf)
+    way = int(np.argmin(objective))
+    made = _evaluated(search, way)
+    run = _told(search, made, report_rl(made, as_of), way, fits, explains)
+    value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
+    value = run.hours.at_confidence if scenario.objective_kind == "time" else value
+    return Plan(
+        **facts, seconds=perf_counter() - started, status="optimal", objective=value, bound=value, gap=0.0,
+        cost=run.cost, cost_at_confidence=run.cost_at_confidence, hours=run.hours, reinforcement=(run,),
+        price_age_days=run.price_age_days, warnings=run.notes,
+        inputs=build_inputs(scenario, (run,), solver_versions()),
+    )  # fmt: skip
+
+
+def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
+    """Return a way evaluated by itself; AuditError where the arrays of the search say something else."""
+    offers = dict(zip(search.market.market.labels, search.market.market.offers, strict=True))
+    made = evaluate_rl(search.named(way), search.job, search.scenario, offers, search.library)
+    pairs = {
+        "step_seconds": (search.ways.step_seconds[way], made.step_seconds),
+        "cost_usd": (search.ways.usd[way], made.usd()),
+        "sigma": (search.ways.sigma[way], made.sigma),
+    }
+    for name, (mine, other) in pairs.items():
+        if not math.isclose(mine, other, rel_tol=RL_SEARCH_TOLERANCE):
+            raise AuditError(f"search and evaluation differ: {name} {mine:.10g} and {other:.10g}")
+    return made
+
+
+def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
+    """Return the run with other ways, changes, what was assumed, and notes."""
+    update: dict[str, Any] = {"assumed": _assumed(search), "notes": _notes(search, made)}
+    if explains:
+        update |= {"ways": _other_ways(search, way, fits), "changes": _changes(made)}
+    return run.model_copy(update=update)
+
+
+def _categories(search: RlSearch) -> dict[str, Flags]:
+    """Return ways by a word for what is characteristic of them."""
+    ways, offers = search.ways, search.market.market.offers
+    apart, spot = ways.placement == PLACEMENTS.index("apart"), ways.rollout.is_spot
+    gpu = np.asarray([hash(offer.card) for offer in offers])
+    same_gpu = gpu[ways.trainer.offer] == gpu[ways.rollout.offer]
+    place = search.market.place
+    here = place[ways.trainer.offer] == place[ways.rollout.offer]
+    return {
+        "colocated": ways.placement == PLACEMENTS.index("colocated"),
+        "one machine": ways.placement == PLACEMENTS.index("one machine"),
+        "apart": apart & ~spot & same_gpu,
+        "two kinds": apart & ~spot & ~same_gpu,
+        "spot rollout": apart & spot,
+        "two places": apart & ~here,
+        "faster": np.ones(len(ways), dtype=bool),
+    }
+
+
+MOST_RL_WAYS = 6
+
+
+def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
+    """Return the plan and the best way of each kind, the cheapest first."""
+    ways, found = search.ways, {way: "plan"}
+    for label, members in _categories(search).items():
+        value = ways.late_hours if label == "faster" else ways.usd
+        able = members & fits
+        if able.any():
+            found.setdefault(int(np.argmin(np.where(able, value, math.inf))), label)
+    rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
+    return tuple(sorted(rows, key=lambda row: row.cost_usd))
+
+
+def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
+    ways, named = search.ways, search.named(way)
+    return RlAlternative(
+        label=label,
+        machines=_machines_words(search, way),
+        usd_per_hour=float(_rent(search)[way]),
+        cost_usd=float(ways.usd[way]),
+        hours_at_confidence=float(ways.late_hours[way]),
+        step_seconds=float(ways.step_seconds[way]),
+        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits),
+    )
+
+
+def _machines_words(search: RlSearch, way: int) -> str:
+    """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
+    ways, offers = search.ways, search.market.market.offers
+    trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
+    placement, gpus = PLACEMENTS[int(ways.placement[way])], int(ways.trainer.instances[way]) * trainer.gpus
+    more = int(ways.rollout.gpus[way])
+    if placement == "colocated":
+        return f"{gpus} x {trainer.card} {trainer.provider}"
+    if placement == "one machine":
+        return f"{gpus - more} + {more} x {trainer.card} {trainer.provider}"
+    market = " spot" if ways.rollout.is_spot[way] else ""
+    if rollout.card == trainer.card and rollout.provider == trainer.provider:
+        return f"{gpus} + {more}{market} x {trainer.card} {trainer.provider}"
+    if rollout.provider == trainer.provider:
+        return f"{gpus} x {trainer.card} + {more} x {rollout.card}{market} {trainer.provider}"
+    return f"{gpus} x {trainer.card} {trainer.provider} + {more} x {rollout.card} {rollout.provider}{market}"
+
+
+def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
+    """Return how a way works, in a few words."""
+    turn = "in turn" if not overlapped else "overlapped"
+    trained = "full" if method == "full" else "QLoRA" if bits == 4 else "LoRA"
+    return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
+
+
+def _changes(made: EvaluatedRl) -> dict[str, float]:
+    """Return dollars of 100 steps on the same machines with one thing of the work changed."""
+    step, work = made.step, made.job.work
+
+    def usd(**changed: Any) -> float:
+        phases = made.phases_of(made.changed_step(**changed))
+        hours = work.steps * phases.step_seconds(made.named.overlapped) / HOUR
+        return 100.0 * made.usd(run_hours=hours) / work.steps
+
+    found = {"twice the answers to each prompt": usd(answers=2 * work.answers)}
+    longest = min(2 * step.longest, int(made.architecture.max_sequence - work.input_tokens))
+    if longest > step.longest:
+        found[f"answers up to {longest:,} tokens, of the same mean"] = usd(longest_output=longest)
+    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
+    return found
+
+
+def _assumed(search: RlSearch) -> tuple[str, ...]:
+    """Return what the scenario does not say and the plan rests on."""
+    work, given = search.job.work, search.job.work.model_fields_set
+    said = {
+        "prompts": f"{work.prompts:,} prompts a step",
+        "answers": f"{work.answers:,} answers to each",
+        "longest_output": f"answers cut at {search.one.longest:,} tokens",
+        "output_cv": f"spread of lengths {work.spread:g} of their mean",
+    }
+    from_log = {"longest_output", "output_cv"} if work.lengths else set()
+    return tuple(words for name, words in said.items() if name not in given | from_log)
+
+
+def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
+    notes = ["speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"]
+    if isinstance(search.job.reward, Judge):
+        notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
+    if made.named.overlapped:
+        count = made.job.staleness
+        notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
+    if made.host_gb:
+        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold the trainer")
+    if made.engines_pool.named.on_spot:
+        notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
+    return tuple(notes)
+
+
+def _counts(search: RlSearch) -> CandidateCounts:
+    """Return how many ways there were, and why others are none."""
+    offers = search.market.market.offers
+    return CandidateCounts(
+        made=len(search.ways),
+        rejected=sum(search.rejected.values()),
+        dominated=0,
+        offers=len(offers) - int(search.market.market.is_outdated.sum()),
+        outdated_offers=int(search.market.market.is_outdated.sum()),
+        reasons=dict(search.rejected.most_common()),
+    )
+
+
+def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
+    """Return the least change of each limit alone that makes a plan possible."""
+    found, ways, index = (
+        list[Relaxation](),
+        search.ways,
+        [one.name for one in search.scenario.jobs].index(search.job.name),
+    )
+    for name in ("deadline", "limits.budget_usd", "limits.max_gpus"):
+        others = [flags for other, flags in kept.items() if other != name]
+        able = np.logical_and.reduce(others) if len(ways) else np.zeros(0, dtype=bool)
+        if name not in kept or not able.any() or (name == "limits.max_gpus"):
+            continue
+        value = ways.late_hours if name == "deadline" else ways.late_usd
+        way = int(np.argmin(np.where(able, value, math.inf)))
+        limit = f"jobs.{index}.deadline" if name == "deadline" else name
+        most = math.ceil(value[way] * 10 + 1e-9) / 10 if name == "deadline" else float(math.ceil(value[way]))
+        old = search.job.deadline_hours if name == "deadline" else search.scenario.limits.budget_usd
+        setting = f"{limit}={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
+        found.append(
+            Relaxation(
+                limit=limit, **{"from": old, "to": most}, then=f"{_machines_words(search, way)}, ${ways.usd[way]:,.2f}",
+                way=len(found) + 1, setting=setting, cost_usd=float(ways.usd[way]), hours=float(ways.late_hours[way]),
+            )
+        )  # fmt: skip
+    return Infeasible(relax=tuple(found))

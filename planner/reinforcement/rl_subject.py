@@ -1,0 +1,95 @@
+"""What jobs of reinforcement learning answer of all that is asked of a subject; each question loads what answers it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from planner.results.plan import Plan
+from planner.results.what_if import Better, WhatIf
+from planner.subjects import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.evaluation.comparison import Tolerance, Violation
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+_FIX = "use solve, check or what-if"
+
+
+class Reinforcement(Subject):
+    """Steps of answers that engines sample, and of a policy that is trained on them."""
+
+    name = "rl"
+
+    def solve(
+        self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
+    ) -> Plan:
+        """Return the plan of the only job."""
+        from planner.library.reading import read_library
+        from planner.reinforcement.rl_solve import solve_rl
+        from planner.scenario.scenario import architectures_of
+        from planner.solving.solve import audited
+
+        library = library or read_library([name for job in scenario.jobs for name in architectures_of(job)])
+        return audited(solve_rl(scenario, library, options, started, explains), scenario, library, options)
+
+    def what_if(
+        self,
+        scenario: Scenario,
+        changed: Scenario,
+        settings: tuple[str, ...],
+        options: SolveOptions | None,
+        library: Library,
+    ) -> WhatIf:
+        """Return the comparison of two plans as a whole, without what each way and each setting does."""
+        from planner.analysis.what_if_sweep import difference
+        from planner.solving.solve import solve
+
+        before, after = (solve(one, options, library) for one in (scenario, changed))
+        better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
+        figures: dict[str, Any] = {"before": before, "after": after, "delta": difference(before, after)}
+        return WhatIf(scenario=scenario.name, settings=settings, better=better, **figures)
+
+    def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
+        """Return every disagreement between the run of a plan and what follows from scenario and library."""
+        from planner.reinforcement.audited_rl import audit_rl
+
+        return audit_rl(plan, scenario, library, tolerance)
+
+    def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
+        """Return the plan as it is: no other job stands next to one of reinforcement learning."""
+        return plan, scenario
+
+    not_supported = MappingProxyType(
+        {
+            "track": ("a log of reinforcement learning is not modelled", _FIX),
+            "probe": ("a probe of reinforcement learning is not modelled", _FIX),
+            "calibrate": ("a measurement of reinforcement learning is not modelled", _FIX),
+            "tornado": ("a tornado of reinforcement learning is not modelled", _FIX),
+            "technique": ("reading the data of reinforcement learning is not modelled", _FIX),
+        }
+    )
+
+    def text(self, result: Any) -> str:
+        """Return the text of a plan or a comparison."""
+        from planner.reinforcement.rl_answer import render_rl_answer, render_rl_what_if
+
+        texts: dict[type, Callable[[Any], str]] = {Plan: render_rl_answer, WhatIf: render_rl_what_if}
+        return texts[type(result)](result)
+
+    def details(self, plan: Plan) -> str:
+        """Return the answer, which has all that there is to say."""
+        return self.text(plan)
+
+    def headline(self, plan: Plan) -> str:
+        """Return the machines, how they share the work, dollars and hours."""
+        from planner.reinforcement.rl_answer import rl_headline
+
+        return rl_headline(plan)
+
+
+REINFORCEMENT: Reinforcement = Reinforcement()
+"""What answers for jobs of `kind: rl`."""

@@ -1,0 +1,254 @@
+"""Reinforcement learning as a job: the answers of a step, the algorithm, what may be chosen of the engines."""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from planner.documents.quantities import (
+    Count,
+    OneOrMany,
+    PositiveInteger,
+    Price,
+    Rows,
+    SequenceLength,
+    StrictModel,
+    TokenMean,
+    validation_error,
+)
+from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
+from planner.scenario.inference_job import kind_of_job
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job
+from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
+from planner.scenario.techniques import FewIntegers, Method, Techniques
+
+REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
+"""Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
+CRITIC = {"ppo"}
+"""Algorithms that train a network of values next to the policy (arXiv:1707.06347); as large as the policy here."""
+ALGORITHMS = tuple(REFERENCE)
+LENGTH_CV = 0.8
+"""Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
+MOST_STALENESS = 8
+"""Most steps that answers may be behind the policy: published asynchronous runs stay below (arXiv:2505.24298)."""
+
+
+def _algorithm(value: Any) -> Any:
+    """Return the algorithm that a word means; a fault that names all of them."""
+    if not isinstance(value, str) or (name := find_name(value, ALGORITHMS)) is None:
+        raise validation_error(f"unknown algorithm {format_value(value)}", name_fix(str(value), ALGORITHMS))
+    return name
+
+
+class RlWork(Work):
+    """Steps, and the answers that each of them samples and trains on."""
+
+    steps: Count
+    """Steps in all."""
+    prompts: PositiveInteger = 128
+    """Prompts of a step."""
+    answers: PositiveInteger = 8
+    """Answers to each prompt."""
+    input_tokens: Annotated[TokenMean, Field(ge=1)]
+    """Mean tokens of a prompt."""
+    output_tokens: Annotated[TokenMean, Field(ge=1)] | None = None
+    """Mean tokens of an answer."""
+    longest_output: SequenceLength | None = None
+    """Tokens at which an answer is cut; left out, the longest of `lengths`, else four times the mean."""
+    output_cv: Annotated[float, Field(gt=0.0, le=5.0)] | None = None
+    """Spread of the lengths of answers, as a share of their mean; left out, that of `lengths`, else 0.8."""
+    lengths: Annotated[Rows[SampleClass], Field(max_length=MAX_SAMPLE_CLASSES)] = ()
+    """Answers of a log by length, in place of their mean; a file may name a CSV table."""
+    updates: PositiveInteger = 1
+    """Optimizer steps for the answers of one step."""
+    sampled_per_kept: Annotated[float, Field(ge=1.0, le=100.0)] | None = None
+    """Answers sampled for each that is trained on; left out, that of the algorithm."""
+
+    if not TYPE_CHECKING:  # what supervised training counts is nothing here
+        samples: ClassVar[None] = None
+        tokens_per_sample: ClassVar[None] = None
+        epochs: ClassVar[float] = 1.0
+        tokens: ClassVar[None] = None
+        steps_before: ClassVar[int] = 0
+        images: ClassVar[None] = None
+        resolution: ClassVar[None] = None
+
+    @property
+    def sample_lengths(self) -> tuple[tuple[float, int], ...]:
+        """Nothing: no sample of a data set is trained on."""
+        return ()
+
+    @property
+    def mean_output(self) -> float:
+        """Mean tokens of an answer."""
+        if self.output_tokens is not None:
+            return self.output_tokens
+        return math.fsum(row.tokens * row.count for row in self.lengths) / sum(row.count for row in self.lengths)
+
+    @property
+    def cut_at(self) -> int | None:
+        """Tokens at which an answer is cut; None: left to the estimate."""
+        if self.longest_output is not None or not self.lengths:
+            return self.longest_output
+        return math.ceil(max(row.tokens for row in self.lengths))
+
+    @property
+    def spread(self) -> float:
+        """Spread of the lengths of answers, as a share of their mean."""
+        if self.output_cv is not None or not self.lengths:
+            return self.output_cv or LENGTH_CV
+        mean, total = self.mean_output, sum(row.count for row in self.lengths)
+        variance = math.fsum(row.count * (row.tokens / mean - 1.0) ** 2 for row in self.lengths) / total
+        return max(math.sqrt(variance), 0.01)
+
+    @model_validator(mode="after")
+    def _fill_from_lengths(self) -> Self:
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> Self:
+        if self.lengths and self.output_tokens is not None:
+            raise validation_error("output_tokens and lengths contradict each other", "keep one", "output_tokens")
+        if not self.lengths and self.output_tokens is None:
+            fix = "give output_tokens, or lengths: a table of tokens and count"
+            raise validation_error("the lengths of answers are missing", fix)
+        if self.cut_at is not None and self.cut_at < self.mean_output:
+            what = f"{self.cut_at:,} tokens are fewer than the mean of {self.mean_output:,.0f}"
+            raise validation_error(what, "give at least the mean", "longest_output")
+        if self.prompts * self.answers < self.updates:
+            what = f"{self.prompts * self.answers:,} answers cannot be divided among {self.updates:,} updates"
+            raise validation_error(what, "give fewer", "updates")
+        return self
+
+
+class RlTechniques(Techniques):
+    """What of the trainer may be chosen; None is every value that makes sense."""
+
+    method: OneOrMany[Method] = ("full",)
+    """`full`, the default, or `lora`; a value or a list."""
+
+    if not TYPE_CHECKING:  # the trainers of these algorithms shard, and divide no layers here
+        quant: ClassVar[None] = None
+        precision: ClassVar[None] = None
+        attention: ClassVar[None] = None
+        offload: ClassVar[None] = None
+        latents: ClassVar[None] = None
+        tensor_parallel: ClassVar[None] = None
+        pipeline_parallel: ClassVar[None] = None
+        context_parallel: ClassVar[None] = None
+        expert_parallel: ClassVar[None] = None
+        penalty_usd: ClassVar[dict[str, float]] = {}
+
+
+class RolloutChoice(StrictModel):
+    """What may be chosen of the engines that sample answers."""
+
+    placement: OneOrMany[Literal["colocated", "apart"]] = ("colocated", "apart")
+    """`colocated`: all GPUs train and sample in turn; `apart`: some do one, some the other; a value or a list."""
+    tensor_parallel: FewIntegers | None = None
+    """GPUs of one engine; left out: 1, 2, 4 or 8, the number with the fastest rollout."""
+
+
+class Judge(StrictModel):
+    """A model behind an API that judges each answer."""
+
+    usd_per_million_input_tokens: Price
+    """Dollars per million tokens of prompt and answer that it reads."""
+    usd_per_million_output_tokens: Price
+    """Dollars per million tokens that it writes."""
+    output_tokens: Annotated[TokenMean, Field(ge=1)] = 200.0
+    """Mean tokens of a verdict."""
+
+    def usd(self, answers: float, tokens_each: float) -> float:
+        """Return the dollars of judging answers of so many tokens each, prompts included.
+
+        1,024 answers of 2,000 tokens at $1 and $4, verdicts of 200 tokens: $2.048 + $0.819.
+        """
+        read = answers * tokens_each * self.usd_per_million_input_tokens
+        return (read + answers * self.output_tokens * self.usd_per_million_output_tokens) / 1e6
+
+
+def _reward_form(value: Any) -> str:
+    """Return the tag of the form in which a reward is written."""
+    return "judge" if isinstance(value, (dict, Judge)) else "word"
+
+
+def _reward(value: Any) -> Any:
+    """Return a reward; a fault for what is not modelled."""
+    if value == "model":
+        fix = "give rule, or a judge with usd_per_million_input_tokens and usd_per_million_output_tokens"
+        raise validation_error("not modelled for kind rl: a reward model on GPUs of its own", fix)
+    return value
+
+
+Reward = Annotated[
+    Annotated[Literal["rule"], Tag("word")] | Annotated[Judge, Tag("judge")],
+    Discriminator(_reward_form),
+    BeforeValidator(_reward),
+]
+
+NOT_MODELLED = {
+    "after": "jobs that wait for one another",
+    "release_hours": "a release",
+    "due_hours": "a due date",
+    "trials": "several trials",
+    "early_stopping": "early stopping",
+    "stages": "stages around training",
+    "measured": "observed runs",
+}
+"""Fields of other jobs that are refused by name."""
+
+
+class RlJob(Job):
+    """Steps of reinforcement learning: answers sampled with engines, and a policy that is trained on them."""
+
+    kind: Annotated[Literal["rl"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
+    """`rl`: reinforcement learning."""
+    work: RlWork
+    """Steps, and the answers of each."""
+    algorithm: Annotated[Literal["grpo", "dapo", "rloo", "ppo", "reinforce++"], BeforeValidator(_algorithm)] = "grpo"
+    """`grpo`, `dapo`, `rloo`, `ppo` or `reinforce++`."""
+    reference: bool | None = None
+    """Whether a reference policy is compared with; left out, as the algorithm does."""
+    critic: bool | None = None
+    """Whether a network of values is trained, too: with `ppo` alone."""
+    reward: Reward = "rule"
+    """`rule`, or a judge by API with its prices."""
+    staleness: Annotated[int, Field(ge=0, le=MOST_STALENESS)] = 0
+    """Most steps that answers may be behind the policy; 0: the engines wait for new weights."""
+    rollout: RolloutChoice = RolloutChoice()
+    """What may be chosen of the engines."""
+    techniques: RlTechniques = RlTechniques()
+    """What may be chosen of the trainer."""
+
+    subject: ClassVar[str | None] = "rl"
+
+    if not TYPE_CHECKING:  # settings of supervised training
+        sequence_length: ClassVar[None] = None
+        global_batch: ClassVar[int] = 1
+        packing: ClassVar[str] = "fixed"
+        length_cv: ClassVar[float] = 0.0
+        framework: ClassVar[None] = None
+        efficiency: ClassVar[float] = 1.0
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for field, words in NOT_MODELLED.items():
+            if field in self.model_fields_set and getattr(self, field) != type(self).model_fields[field].default:
+                key = type(self).model_fields[field].alias or field
+                raise validation_error(f"not modelled for kind rl: {words}", "leave it out", key)
+        if self.memory_confidence != DEFAULT_MEMORY_CONFIDENCE:
+            what = "not modelled for kind rl: a confidence of memory"
+            raise validation_error(what, "give limits.vram_headroom, or leave it out", "confidence")
+        criticises = self.algorithm in CRITIC
+        if self.critic is not None and self.critic != criticises:
+            what = f"{self.algorithm} {'trains a critic' if criticises else 'has no critic'}"
+            raise validation_error(what, "leave it out" if criticises else "leave it out, or give ppo", "critic")
+        if self.staleness and "apart" not in self.rollout.placement:
+            what = "GPUs that sample and train in turn have no stale answers"
+            raise validation_error(what, "leave it out, or allow rollout.placement apart", "staleness")
+        given = (self.lora_given, self.techniques.lora_given)
+        if None not in given and given[0] != given[1]:
+            raise validation_error("lora is given twice, differently", "keep one", "lora")
+        return self

@@ -1,0 +1,316 @@
+"""A job of kind rl: the least of all ways against brute force, against simple rules, its check, its faults."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import planner
+from planner.cli import main
+from planner.documents.files import data_folder
+from planner.errors import InputError, ScenarioError
+from planner.evaluation.comparison import Tolerance
+from planner.library.reading import read_library
+from planner.reinforcement.audited_rl import audit_rl
+from planner.reinforcement.evaluated_rl import NamedPool, NamedRl, evaluate_rl, report_rl
+from planner.reinforcement.rl_search import MICRO_BATCHES
+from planner.scenario.rl_job import RlJob
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from planner.results.rl_run import RlRun
+    from planner.scenario.scenario import Scenario
+
+LIBRARY = read_library(["qwen2.5-1.5b", "qwen2.5-7b"])
+FILES = sorted((data_folder("scenarios") / "reinforcement").glob("*.yaml"))
+OFFERS: list[dict[str, Any]] = [
+    {
+        **{"provider": "one", "region": "eu", "gpu": "H100-80GB", "gpus": 2, "usd_per_hour": 5.0},
+        **{"interconnect": "nvlink", "ram_gb": 400, "fees": {"egress_usd_per_gb": 0.09}},
+    },
+    {
+        **{"provider": "two", "region": "us", "gpu": "L40S", "gpus": 2, "usd_per_hour": 1.6, "ram_gb": 400},
+        **{"spot_usd_per_hour": 0.7, "fees": {"storage_usd_per_gb_month": 0.1}},
+        "billing": {"step_seconds": 3600},
+    },
+]
+
+
+def scenario(limits: dict[str, Any] | None = None, offers: Any = None, **job: Any) -> Scenario:
+    """Return a small job on two offers, with some of it changed."""
+    work = {"steps": 300, "prompts": 32, "answers": 8, "input_tokens": 300, "output_tokens": 600}
+    own = {
+        **{"name": "math", "kind": "rl", "architecture": "qwen2.5-1.5b", "staleness": 1},
+        "techniques": {"sharding": ["zero3"]},
+        "rollout": {"tensor_parallel": [1, 2]},
+        **job,
+        "work": {**work, **job.get("work", {})},
+    }
+    data = {"schema": 2, "name": "small", "jobs": [own], "offers": offers or OFFERS, "limits": limits or {}}
+    return planner.build_scenario(data)
+
+
+def solved(one: Scenario) -> planner.Plan:
+    """Return the plan of a scenario, by the library of these tests."""
+    return planner.solve(one, library=LIBRARY)
+
+
+def run_of(plan: planner.Plan) -> RlRun:
+    """Return the only run of a plan."""
+    assert plan.status == "optimal", plan.infeasible
+    (run,) = plan.reinforcement
+    return run
+
+
+def every_way(one: Scenario) -> Iterator[NamedRl]:
+    """Yield every way of the small scenario on at most two machines, whether it keeps the limits or not."""
+    labels = [label for label, _ in one.labelled_offers()]
+    spots = {label: [False, True] if offer.has_spot else [False] for label, offer in one.labelled_offers()}
+    for micro, trainer in itertools.product(MICRO_BATCHES, labels):
+        own = {"offloads": False, "method": "full", "weight_bits": 16, "activation_checkpointing": "full"}
+        own |= {"optimizer": "adamw", "micro_batch": micro, "lora_rank": 16, "trainer": NamedPool(trainer, 1)}
+        for count in (1, 2):
+            given = {**own, "rollout": None, "gpus_per_engine": count, "sharding": "zero3", "overlapped": False}
+            yield NamedRl(**given | {"placement": "colocated", "rollout_gpus": 2, "offloads": True})
+            for other in labels:
+                for spot in spots[other]:
+                    pool = {"rollout": NamedPool(other, 1, spot), "rollout_gpus": 2, "overlapped": True}
+                    yield NamedRl(**given | pool | {"placement": "apart"})
+        given = {**own, "rollout": None, "gpus_per_engine": 1, "sharding": "none", "overlapped": True}
+        yield NamedRl(**given | {"placement": "one machine", "rollout_gpus": 1})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("limits", [{"max_gpus": 4}, {"max_gpus": 2}, {"max_gpus": 4, "spot": False}])
+def test_the_plan_is_the_least_of_all_ways_evaluated_one_by_one(limits: dict[str, Any]) -> None:
+    """Brute force: every way on at most two machines, each by the evaluation, those that break a limit left out."""
+    one = scenario(limits, deadline="60h")
+    plan = solved(one)
+    run = run_of(plan)
+    offers = dict(one.labelled_offers())
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    costs = []
+    for named in every_way(one):
+        try:
+            made = report_rl(evaluate_rl(named, job, one, offers, LIBRARY), _day(plan))
+        except ScenarioError:
+            continue
+        stated = plan.model_copy(update={"reinforcement": (made,), "cost": made.cost})
+        if not audit_rl(stated, one, LIBRARY, Tolerance()):
+            costs.append(made.cost_usd)
+    assert costs
+    assert run.cost_usd == pytest.approx(min(costs), rel=1e-6)
+
+
+def _day(plan: planner.Plan) -> datetime.date:
+    import datetime
+
+    return datetime.date.fromisoformat(plan.as_of)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_scenario_is_proven_audited_and_never_above_simple_rules(path: Any) -> None:
+    """Its check agrees; all colocated on one kind, half and half on it, or a framework's layout cost no less."""
+    one = planner.read_scenario(path)
+    plan = planner.solve(one)
+    run = run_of(plan)
+    assert plan.gap == 0.0
+    assert not planner.check(plan, one)
+    for placement in ("colocated", "apart"):
+        forced = planner.change_scenario(one, [f"jobs.0.rollout.placement={placement}", "jobs.0.staleness=0"])
+        try:
+            other = planner.solve(forced)
+        except ScenarioError:  # a single GPU cannot have two roles
+            continue
+        if other.reinforcement:
+            assert run.cost_usd <= other.reinforcement[0].cost_usd * (1 + 1e-9)
+    assert min(way.cost_usd for way in run.ways) == pytest.approx(run.cost_usd)
+
+
+@pytest.mark.slow
+def test_bill_phases_and_hundred_steps_add_up() -> None:
+    """Lines sum to the dollars; overlapped, a step is its longer side, new weights and the rest."""
+    run = run_of(solved(scenario({"max_gpus": 4})))
+    assert sum(line.usd for line in run.bill) == pytest.approx(run.cost_usd)
+    assert run.usd_per_100_steps == pytest.approx(run.cost_usd / 3)
+    sides = run.phases["rollout"], run.phases["log_probabilities"] + run.phases["training"]
+    joined = max(sides) if run.overlapped else sum(sides)
+    assert run.step_seconds == pytest.approx(joined + run.phases["new_weights"] + run.phases["fixed"])
+    assert run.hours.expected == pytest.approx(
+        max(pool.start_hours for pool in run.pools) + 300 * run.step_seconds / 3600
+    )
+
+
+@pytest.mark.slow
+def test_weights_that_cross_to_another_provider_pay_egress() -> None:
+    """300 steps of 3.1 GB at $0.09 leave the trainer; on machines of one region nothing does."""
+    one = scenario({"max_gpus": 4, "spot": False})
+    label, other = (label for label, _ in one.labelled_offers())
+    named = NamedRl(
+        "apart",
+        NamedPool(label, 1),
+        NamedPool(other, 1),
+        2,
+        1,
+        False,
+        True,
+        "full",
+        16,
+        "zero3",
+        "full",
+        "adamw",
+        1,
+        16,
+    )
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    made = evaluate_rl(named, job, one, dict(one.labelled_offers()), LIBRARY)
+    (line,) = (line for line in made.bill() if line.item == "new weights, transfer out")
+    gb = 2 * LIBRARY.architecture("qwen2.5-1.5b").parameters / 1e9
+    assert line.usd == pytest.approx(300 * gb * 0.09)
+    (result,) = (line for line in made.bill() if line.item == "transfer out")
+    assert result.usd == pytest.approx(LIBRARY.architecture("qwen2.5-1.5b").download_gb * 0.09)
+    near = evaluate_rl(
+        NamedRl(**{**_fields(named), "rollout": NamedPool(label, 1)}), job, one, dict(one.labelled_offers()), LIBRARY
+    )
+    assert not [line for line in near.bill() if line.item.startswith("new weights")]
+    assert near.phases.new_weights < made.phases.new_weights
+
+
+def _fields(named: NamedRl) -> dict[str, Any]:
+    return {name: getattr(named, name) for name in NamedRl.__annotations__}
+
+
+@pytest.mark.slow
+def test_a_judge_by_api_adds_its_dollars_to_every_way() -> None:
+    """76,800 answers of 900 tokens at $1, verdicts of 100 at $2, per million: $69.12 + $15.36."""
+    judge = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0, "output_tokens": 100}
+    plain, judged = (run_of(solved(scenario({"max_gpus": 4}, **given))) for given in ({}, {"reward": judge}))
+    assert judged.cost_usd - plain.cost_usd == pytest.approx(69.12 + 15.36)
+
+
+@pytest.mark.slow
+def test_what_breaks_the_deadline_or_the_budget_names_the_least_change() -> None:
+    """Both are said with the setting that is enough; with it there is a plan."""
+    one = scenario({"max_gpus": 4, "budget_usd": 1}, deadline="48h")
+    plan = solved(one)
+    assert plan.status == "infeasible"
+    assert plan.infeasible is not None
+    (change,) = plan.infeasible.relax
+    assert change.limit == "limits.budget_usd"
+    assert solved(planner.change_scenario(one, [change.setting])).status == "optimal"
+
+
+@pytest.mark.slow
+def test_an_edited_figure_of_a_plan_is_found() -> None:
+    """A phase, a dollar and the micro-batch: each is noticed by itself."""
+    one = scenario({"max_gpus": 4})
+    plan = solved(one)
+    run = run_of(plan)
+    assert not planner.check(plan, one)
+    for update in (
+        {"phases": {**run.phases, "rollout": run.phases["rollout"] * 1.01}},
+        {"cost_usd": run.cost_usd + 0.5},
+        {"micro_batch": run.micro_batch * 4},
+        {"seats": run.seats + 1},
+    ):
+        edited = plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
+        assert planner.check(edited, one), update
+
+
+@pytest.mark.parametrize(
+    ("job", "limits", "words"),
+    [
+        ({"critic": True}, {}, "jobs.0.critic: grpo has no critic"),
+        (
+            {"work": {"longest_output": 140_000}},
+            {},
+            "jobs.0.work.longest_output: 300 + 140,000 tokens exceed the context",
+        ),
+        ({"rollout": {"placement": "apart"}}, {"max_gpus": 1}, "limits.max_gpus: 1 GPU cannot have two roles"),
+        ({"reward": "model"}, {}, "not modelled for kind rl: a reward model"),
+        ({"trials": 3}, {}, "not modelled for kind rl: several trials"),
+        ({}, {"fallbacks": 1}, "not modelled for kind rl: further ways"),
+        ({"work": {"longest_output": 500}}, {}, "500 tokens are fewer than the mean of 600"),
+        ({"algorithm": "dpo"}, {}, "unknown algorithm 'dpo'"),
+    ],
+)
+def test_a_wrong_question_is_one_line_with_its_place(job: dict[str, Any], limits: dict[str, Any], words: str) -> None:
+    """What cannot be is said by name, before anything is searched."""
+    with pytest.raises(ScenarioError) as raised:
+        solved(scenario(limits, **job))
+    (fault,) = raised.value.faults
+    assert words in str(fault)
+
+
+@pytest.mark.parametrize("question", ["frontier", "explain", "simulate", "tornado"])
+def test_a_question_that_is_not_modelled_is_refused_by_name(question: str) -> None:
+    """Never silently wrong: the fault names the kind and the question."""
+    said = rf"{question}: (not supported for kind: rl|.* of reinforcement learning is not modelled)"
+    with pytest.raises(InputError, match=said):
+        getattr(planner, question)(scenario())
+
+
+def test_a_command_that_has_no_answer_for_a_plan_is_one_line_and_ends_with_2(tmp_path: Path) -> None:
+    """Files, probe, log, measurement, page and picture: each is refused by name, none with a wrong reason."""
+    one, log, saved = scenario(), tmp_path / "steps.csv", tmp_path / "plan.json"
+    log.write_text("step,elapsed_seconds\n" + "".join(f"{step},{20 * step}\n" for step in range(1, 9)))
+    plan = solved(one)
+    saved.write_text(plan.model_dump_json())
+    for words in (
+        ("export", "--to", "trl"),
+        ("probe",),
+        ("track", str(log)),
+        ("report", "-o", str(tmp_path / "r.html")),
+    ):
+        name, *others = words
+        said = CliRunner().invoke(main, [name, str(saved), *others])
+        assert said.exit_code == 2, said.output
+        assert re.search(r"not supported for (kind: )?rl|of reinforcement learning is not modelled", said.output)
+        assert len(said.output.strip().splitlines()) == 1
+    asked = {
+        "track": lambda: planner.track(plan, one, [str(log)]),
+        "calibrate": lambda: planner.calibrate([str(log)], "H100-80GB", scenario=one),
+        "technique": lambda: planner.explain_technique(one, "caching"),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(ScenarioError, match=f"{name}: .*reinforcement learning (is|are) not modelled"):
+            ask()
+
+
+def test_values_of_a_sweep_are_plans_of_their_own() -> None:
+    """More answers cost more; the cell has the machines of the run."""
+    found = planner.sweep(scenario({"max_gpus": 4}), ["jobs.0.work.answers=4:8:4"])
+    less, more = found.cells
+    assert less.cost_usd is not None
+    assert more.cost_usd is not None
+    assert less.cost_usd < more.cost_usd
+    assert less.jobs[0].name == "math"
+
+
+@pytest.mark.slow
+def test_what_if_compares_both_plans() -> None:
+    """Twice the answers cost more; the text has both plans."""
+    found = planner.what_if(scenario({"max_gpus": 4}), ["jobs.0.work.answers=16"])
+    assert found.delta.cost_usd is not None
+    assert found.delta.cost_usd > 0
+    assert "before" in str(found)
+
+
+def test_a_log_of_lengths_gives_mean_spread_and_cut() -> None:
+    """100 answers of 200 tokens and 100 of 1,000: mean 600, spread 2/3, cut at 1,000."""
+    table = [{"tokens": 200, "count": 100}, {"tokens": 1000, "count": 100}]
+    one = scenario(work={"output_tokens": None, "lengths": table})
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    assert (job.work.mean_output, job.work.cut_at) == (600, 1000)
+    assert job.work.spread == pytest.approx(2 / 3)
