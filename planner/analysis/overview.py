@@ -11,6 +11,7 @@ from planner.loading.price_files import read_last_days
 from planner.results.fleet import FleetKind
 from planner.results.plan import Assignment, Plan
 from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
+from planner.results.rl_run import RlPool
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
@@ -40,8 +41,8 @@ def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     return tuple(found.values())
 
 
-def _is_of(offer: Offer, rented: Assignment | FleetKind) -> bool:
-    """Return whether an offer is what a job, or a kind of machines of a service, rents."""
+def _is_of(offer: Offer, rented: Assignment | FleetKind | RlPool) -> bool:
+    """Return whether an offer is what a job, a kind of machines of a service, or a pool rents."""
     same = (offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus)
     return same == (rented.provider, rented.region, rented.instance, rented.gpu, rented.gpus_per_instance)
 

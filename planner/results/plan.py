@@ -626,7 +626,7 @@ def _job_row(part: Planned) -> Row:
 
 def _bill_rows(plan: Plan) -> list[Row]:
     """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
-    with_bill = (*plan.jobs, *plan.reinforcement)
+    with_bill: tuple[Assignment | RlRun, ...] = (*plan.jobs, *plan.reinforcement)
     rows = [{"job": job.name, **flattened(line)} for job in with_bill for line in job.bill]
     rows += [
         {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
