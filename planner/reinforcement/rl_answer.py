@@ -25,8 +25,12 @@ def render_rl_answer(plan: Plan) -> str:
     (run,) = plan.reinforcement
     return "\n".join(
         [
-            *words.wrap_lines(f"{words.sanitise(plan.scenario)}: {rl_headline(plan)}", words.width(), 2),
-            *(line for risk in _risks(run) for line in words.hang("! ", words.wrap_lines(risk, words.width() - 2, 2))),
+            *words.wrap_lines(f"{words.sanitise(plan.scenario)}: {_headline(plan)}", words.width(), 2),
+            *(
+                line
+                for risk in risk_lines(run)
+                for line in words.hang("! ", words.wrap_lines(risk, words.width() - 2, 2))
+            ),
             "",
             *_ways(run),
             *([""] if run.ways else []),
@@ -50,7 +54,7 @@ def _pool_words(pool: RlPool) -> str:
     return words.sanitise(f"{words.gpus(pool.gpus, pool.gpu)} at {place}{hosts}")
 
 
-def rl_headline(plan: Plan) -> str:
+def _headline(plan: Plan) -> str:
     """Return machines, how they share the work, dollars and the hours at the confidence."""
     (run,) = plan.reinforcement
     first, *others = run.pools
@@ -63,10 +67,11 @@ def rl_headline(plan: Plan) -> str:
     return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.hours.at_confidence)}"
 
 
-def _risks(run: RlRun) -> list[str]:
+def risk_lines(run: RlRun) -> list[str]:
+    """Return what would change the decision, a line each."""
     lines = [run.notes[0]] if run.notes else []
     if any(pool.tier == "community" for pool in run.pools):
-        lines.append("a private person's machine: secure ones with --set limits.tiers=[secure]")
+        lines.append("a private person's machine: secure ones with --set limits.tiers.forbid=[community]")
     if run.price_age_days is not None and run.price_age_days > 60:
         lines.append(f"prices are {run.price_age_days} days old: planner prices update")
     return lines

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.library.schema import Library
+    from planner.report.risks import Risk
     from planner.scenario.scenario import Scenario, SolveOptions
 
 _FIX = "use solve, check or what-if"
@@ -84,11 +85,12 @@ class Reinforcement(Subject):
         """Return the answer, which has all that there is to say."""
         return self.text(plan)
 
-    def headline(self, plan: Plan) -> str:
-        """Return the machines, how they share the work, dollars and hours."""
-        from planner.reinforcement.rl_answer import rl_headline
+    def risks(self, plan: Plan) -> list[Risk]:
+        """Return what would change the decision, the greatest first."""
+        from planner.reinforcement.rl_answer import risk_lines
+        from planner.report import risks
 
-        return rl_headline(plan)
+        return [risks.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
 
 
 REINFORCEMENT: Reinforcement = Reinforcement()

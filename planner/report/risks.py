@@ -32,6 +32,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
     """Return every kind of risk, the greatest first, with its sentence; empty where the job has none of it."""
     return [
         *(("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut),
+        *(("a licence", note) for note in job.notes if note.startswith("licence of ")),
         ("weights to convert", job.conversion or ""),
         ("an outlay", plan_sections.outlay_text(plan)),
         ("a private person's machine", _private_text(job, len(plan.jobs) > 1)),
