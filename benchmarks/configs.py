@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import planner
-from planner.documents.files import read_text
-from planner.documents.strict_yaml import parse_document
+from planner.documents.files import parse_document, read_text
 from planner.errors import Fault, InputError, LibraryError, PlannerError
 from planner.exports.read_configs import PLAIN_TRAINING, ToolFile, read_tool_file
 from planner.library.reading import read_library

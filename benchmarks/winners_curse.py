@@ -1,7 +1,7 @@
 """How far the cheapest of many uncertain estimates is too low: `python -m benchmarks.winners_curse [SCENARIO.yaml]`.
 
 The plan is the cheapest of all candidates by estimate, so it is more often one whose speed is overestimated. What is
-simulated: planner/solving/winners_curse.py.
+simulated: planner/solving/plan_evidence.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
+from planner.solving.plan_evidence import own_parts, priced, simulate
 from planner.solving.prepare import prepare
-from planner.solving.winners_curse import own_parts, priced, simulate
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 DEFAULT = ("quickstart", "llama-2-7b-full-vs-lora", "seven-b-billion-tokens", "pretrain-1b")

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
     from planner.analysis.estimate_table import estimate_many as estimate_many
-    from planner.analysis.explain.limit_sensitivity import explain as explain
-    from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
-    from planner.analysis.frontier.any_frontier import frontier as frontier
-    from planner.analysis.market_fit_question import market_fit as market_fit
+    from planner.analysis.frontier_question import frontier as frontier
+    from planner.analysis.job_runs import policy_tables as policy_tables
+    from planner.analysis.job_runs import spot_advice as spot_advice
+    from planner.analysis.limit_sensitivity import explain as explain
+    from planner.analysis.limit_sensitivity import explain_technique as explain_technique
+    from planner.analysis.market_paths import market_fit as market_fit
     from planner.analysis.probe_question import judge_probe as judge_probe
     from planner.analysis.run_sweep import run_sweep as run_sweep
-    from planner.analysis.simulation.job_runs import policy_tables as policy_tables
-    from planner.analysis.simulation.job_runs import spot_advice as spot_advice
-    from planner.analysis.simulation.simulate_question import simulate as simulate
+    from planner.analysis.simulate_question import simulate as simulate
     from planner.analysis.track_question import Stated as Stated
     from planner.analysis.track_question import track as track
     from planner.analysis.what_if_question import what_if as what_if
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture as Architecture
     from planner.library.schema import GpuSpec as GpuSpec
     from planner.library.schema import Library as Library
-    from planner.loading.building import build_scenario as build_scenario
-    from planner.loading.building import scenario_yaml as scenario_yaml
+    from planner.loading.question import build_scenario as build_scenario
+    from planner.loading.question import scenario_yaml as scenario_yaml
     from planner.loading.scenario_file import change_scenario as change_scenario
     from planner.loading.scenario_file import read_scenario as read_scenario
     from planner.open_choices import calibrate_losses as calibrate_losses
@@ -69,17 +69,16 @@ if TYPE_CHECKING:
     from planner.reinforcement import RlEstimate as RlEstimate
     from planner.reinforcement import estimate_preference as estimate_preference
     from planner.reinforcement import estimate_rl as estimate_rl
-    from planner.report.figures.result_figures import Picture as Picture
-    from planner.report.figures.result_figures import plot as plot
-    from planner.report.result_text import text as text
+    from planner.report.any_result import Picture as Picture
+    from planner.report.any_result import plot as plot
+    from planner.report.any_result import text as text
     from planner.results.chosen_model import LossCalibration as LossCalibration
     from planner.results.chosen_model import LossFrontier as LossFrontier
-    from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
     from planner.results.explanation import TechniqueAnswer as TechniqueAnswer
+    from planner.results.fleet import InferenceEstimate as InferenceEstimate
     from planner.results.fleet import Service as Service
     from planner.results.frontier import Frontier as Frontier
-    from planner.results.inference import InferenceEstimate as InferenceEstimate
     from planner.results.market_results import MarketFit as MarketFit
     from planner.results.market_results import PriceUpdate as PriceUpdate
     from planner.results.plan import Assignment as Assignment
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     from planner.results.result_tables import Result as Result
     from planner.results.result_tables import Table as Table
     from planner.results.run_results import CalibrationResult as CalibrationResult
+    from planner.results.run_results import Estimate as Estimate
     from planner.results.run_results import ProbeVerdict as ProbeVerdict
     from planner.results.run_results import Tracking as Tracking
     from planner.results.service_results import ServiceFrontier as ServiceFrontier
@@ -113,13 +113,13 @@ _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
     "planner.analysis.estimate_table": ("estimate_many",),
-    "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
-    "planner.analysis.frontier.any_frontier": ("frontier",),
-    "planner.analysis.market_fit_question": ("market_fit",),
+    "planner.analysis.limit_sensitivity": ("explain", "explain_technique"),
+    "planner.analysis.frontier_question": ("frontier",),
+    "planner.analysis.market_paths": ("market_fit",),
     "planner.analysis.probe_question": ("judge_probe",),
     "planner.analysis.run_sweep": ("run_sweep",),
-    "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
-    "planner.analysis.simulation.simulate_question": ("simulate",),
+    "planner.analysis.job_runs": ("policy_tables", "spot_advice"),
+    "planner.analysis.simulate_question": ("simulate",),
     "planner.analysis.track_question": ("Stated", "track"),
     "planner.analysis.what_if_question": ("what_if",),
     "planner.analysis.what_if_sweep": ("sweep", "tornado"),
@@ -154,22 +154,19 @@ _NAMES_BY_MODULE = {
     "planner.evaluation.comparison": ("Violation",),
     "planner.generation": ("estimate_inference",),
     "planner.library.schema": ("Architecture", "GpuSpec", "Library"),
-    "planner.loading.building": ("build_scenario", "scenario_yaml"),
+    "planner.loading.question": ("build_scenario", "scenario_yaml"),
     "planner.loading.scenario_file": ("change_scenario", "read_scenario"),
     "planner.open_choices": ("calibrate_losses", "loss_frontier"),
     "planner.reinforcement": ("PreferenceEstimate", "RlEstimate", "estimate_preference", "estimate_rl"),
-    "planner.report.figures.result_figures": ("Picture", "plot"),
-    "planner.report.result_text": ("text",),
+    "planner.report.any_result": ("Picture", "plot", "text"),
     "planner.results.chosen_model": ("LossCalibration", "LossFrontier"),
-    "planner.results.estimate": ("Estimate",),
+    "planner.results.run_results": ("CalibrationResult", "Estimate", "ProbeVerdict", "Tracking"),
     "planner.results.explanation": ("Explanation", "TechniqueAnswer"),
-    "planner.results.fleet": ("Service",),
+    "planner.results.fleet": ("InferenceEstimate", "Service"),
     "planner.results.frontier": ("Frontier",),
-    "planner.results.inference": ("InferenceEstimate",),
     "planner.results.market_results": ("MarketFit", "PriceUpdate"),
     "planner.results.plan": ("Assignment", "Plan"),
     "planner.results.plan_parts": ("Infeasible", "Relaxation"),
-    "planner.results.run_results": ("CalibrationResult", "ProbeVerdict", "Tracking"),
     "planner.results.service_results": ("ServiceFrontier", "ServiceSimulation"),
     "planner.results.simulation": ("Simulation",),
     "planner.results.result_tables": ("Result", "Table"),

@@ -17,15 +17,15 @@ from planner.errors import Fault, ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from planner.analysis.simulation.market_paths import SimulationArguments
+    from planner.analysis.market_paths import SimulationArguments
     from planner.drawing.scene import Scene
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.exports.facts import Wishes
-    from planner.exports.run_script import Checklist
+    from planner.exports.launchers import Checklist
     from planner.library.schema import Library
-    from planner.report.figures.plan_figures import Figure
-    from planner.report.html.report_page import Group
-    from planner.report.risks import Risk
+    from planner.report.plan_answer import Risk
+    from planner.report.plan_figures import Figure
+    from planner.report.report_page import Group
     from planner.results.chosen_model import LossFrontier
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy

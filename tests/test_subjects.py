@@ -53,10 +53,10 @@ def test_a_line_of_the_table_is_enough_to_plan_a_new_kind(toys):
 
 
 def test_what_a_kind_does_not_answer_is_refused_by_name(toys):
-    from planner.analysis.explain.limit_sensitivity import explain
-    from planner.analysis.frontier.any_frontier import frontier
+    from planner.analysis.frontier_question import frontier
+    from planner.analysis.limit_sensitivity import explain
     from planner.analysis.overview import overview
-    from planner.analysis.simulation.simulate_question import simulate
+    from planner.analysis.simulate_question import simulate
     from planner.analysis.what_if_question import what_if
 
     asked = {

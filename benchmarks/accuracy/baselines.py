@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.accuracy.configurations import Configuration
-from planner.estimates.time.device import stack_parameters
+from planner.estimates.device import stack_parameters
 from planner.units import GB
 
 CONSTANT_MFU = 0.45

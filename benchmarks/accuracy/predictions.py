@@ -15,13 +15,13 @@ from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.memory_spread import memory_sigmas
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known, precision_known
-from planner.configurations.memory_margin import framework_spread
+from planner.configurations.coefficients import framework_spread
 from planner.configurations.recipe import framework_of
+from planner.estimates.device import TimeCoefficients, stack_parameters
 from planner.estimates.inputs import Setup, TimedSetup
-from planner.estimates.memory.memory_fit import MemoryEstimate, estimate_memory, fit_probability
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients, stack_parameters
-from planner.estimates.time.step_time import step_seconds, tokens_per_step
+from planner.estimates.memory_fit import MemoryEstimate, estimate_memory, fit_probability
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import step_seconds, tokens_per_step
 from planner.estimates.uncertainty import MemorySpread, class_sigmas, efficiency_sigma, time_sigmas
 from planner.estimates.weights import training_flops
 from planner.estimates.work import padded_length

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.calibration.traced import BYTES, key_of
-from planner.documents.files import write_text_atomically
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document, write_text_atomically
 
 DIGITS = 3
 CALIBRATIONS = ("memory", "time", "kernels", "gpu_efficiency", "uncertainty")

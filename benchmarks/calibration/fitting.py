@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.calibration.traced import key_of
 from planner.arrays import Floats
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 
 Predict = Callable[[Mapping[str, Floats], int], Floats]
 

@@ -27,8 +27,8 @@ from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
 from planner.estimates.inputs import Setup
-from planner.estimates.memory.memory_fit import estimate_memory
-from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.memory_fit import estimate_memory
+from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import (
     Sigmas,
     corrected_sigmas,

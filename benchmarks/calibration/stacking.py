@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.predictions import KNOWN_SHARES, Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
 from planner.arrays import Floats
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Network, Setup, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import MemoryEstimate, estimate_memory
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import step_seconds, tokens_per_step
+from planner.estimates.memory_fit import MemoryEstimate, estimate_memory
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import step_seconds, tokens_per_step
 from planner.library.schema import Library
 
 T = TypeVar("T")

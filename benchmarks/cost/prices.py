@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import data_folder, read_document
 from planner.errors import Fault, InputError
 from planner.library.schema import Library
 from planner.loading.price_files import read_offers

@@ -18,7 +18,7 @@ from planner import generation
 from planner.errors import ScenarioError
 from planner.library.engines import read_engines
 from planner.library.schema import Library
-from planner.results.inference import InferenceEstimate
+from planner.results.fleet import InferenceEstimate
 from planner.units import GIB
 
 CACHE_COLUMNS = ("engine", "model", "gpu", "gpus", "cache_tokens", "cache_gib_per_gpu")

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.inference.predictions import Table
 from benchmarks.inference.rows import FIGURES, Measured, organisation
 from planner.arrays import Flags, Floats
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 
 SCALE = 0.15
 """In ln: up to it a row counts by its square, beyond by its size."""

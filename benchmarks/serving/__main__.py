@@ -25,11 +25,10 @@ from planner.library.engines import read_load_profiles
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.services.fleet_kinds import served_kinds
+from planner.services.evaluated_fleet import grouped_lengths
+from planner.services.fleet_kinds import mixture_rates, served_kinds
 from planner.services.fleet_optimise import optimise_fleet, simple_fleets
 from planner.services.fleet_plan import fleet_problem
-from planner.services.queue_limits import grouped_lengths
-from planner.services.replica_traffic import mixture_rates
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

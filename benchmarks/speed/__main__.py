@@ -122,8 +122,8 @@ class _Estimate:
 
     def __init__(self, job: Any, library: Library) -> None:
         from planner.configurations.grid import shape_of
-        from planner.estimates.memory.memory_states import MemoryCoefficients
-        from planner.estimates.time.device import TimeCoefficients
+        from planner.estimates.device import TimeCoefficients
+        from planner.estimates.memory_terms import MemoryCoefficients
 
         self.job, self.library = job, library
         self.shape = shape_of(job, library.architecture(job.architecture))
@@ -138,8 +138,8 @@ class _Estimate:
 
     def run(self, inputs: Any) -> tuple[Any, Any, Any]:
         """Return the micro-batch, bytes needed and seconds per step, shape (R, H)."""
-        from planner.estimates.memory.memory_fit import memory_lines
-        from planner.estimates.time.step_time import step_seconds
+        from planner.estimates.memory_fit import memory_lines
+        from planner.estimates.step_time import step_seconds
 
         usable = inputs.hardware.usable_bytes
         lines = memory_lines(inputs, self.memory)
@@ -192,7 +192,7 @@ def market_lines(repeat: int) -> list[Line]:
 def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
     """Measure the screening with spot policies of all candidates that a bound leaves, over that without."""
     from planner.candidates.screening import screen
-    from planner.spot.policy.policy_cache import PolicyCache
+    from planner.spot.policy_cache import PolicyCache
 
     def curves() -> Any:
         return screen(replace(found, policies=PolicyCache()), market, limits, library, waiting_usd=0.0)

@@ -25,14 +25,14 @@ MOST_SOLVES = 6
 
 def frontier_lines(repeat: int) -> list[Line]:
     """Measure the frontier of one job against one solve and a solve per breakpoint; and of five jobs, 20 points."""
-    from planner.analysis.frontier.frontier_question import frontier
+    from planner.analysis.frontier_question import frontier_of_jobs
     from planner.scenario.scenario import SolveOptions
     from planner.solving.solve import solve
 
     scenario, library = question_of("quickstart-any")
     options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
-    found = frontier(scenario, options, library)
-    whole = best_times(lambda: frontier(scenario, options, library), repeat)
+    found = frontier_of_jobs(scenario, options, library)
+    whole = best_times(lambda: frontier_of_jobs(scenario, options, library), repeat)
     once = best_times(lambda: solve(scenario, options, library), repeat)
 
     some = found.points[:: -(-len(found.points) // MOST_SOLVES)]
@@ -46,7 +46,7 @@ def frontier_lines(repeat: int) -> list[Line]:
     all_points = each.cpu * len(found.points) / len(some)
     five = _five_jobs()
     joint: list[Frontier] = []
-    joined = best_times(lambda: joint.append(frontier(five, options, library, points=20)), 0)
+    joined = best_times(lambda: joint.append(frontier_of_jobs(five, options, library, points=20)), 0)
     basis = f"{whole} for {len(found.points)} points of {found.candidates.made:,} priced ways"
     return [
         Line("frontier of one job / one solve", whole.cpu / once.cpu, "x", 2.0, True, f"{basis}; a solve {once}"),

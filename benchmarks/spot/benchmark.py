@@ -21,12 +21,10 @@ from benchmarks.spot.judge import POLICIES, SLACKS, job, summary
 from benchmarks.spot.units import check_markets, unit_rows
 from benchmarks.spot.waiting import waiting_rows, waiting_targets, waiting_text
 from benchmarks.spot.zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zones
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.trace_formats import read_traces
-from planner.spot.market.zones import ZoneGroup, group_zones
-from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replayed_runs import Greedy, UniformProgress, replay
+from planner.spot.states import Ages, SpotStates, ZoneGroup, group_zones, sample_states
+from planner.spot.switching_policy import best_policy
+from planner.spot.trace_formats import read_traces
 
 ABOVE_OPTIMUM = dict(zip(SLACKS, (7.0, 5.0, 4.0, 4.0), strict=True))
 """Percent: targets for the planned policy on the zones of the first set."""

@@ -34,10 +34,9 @@ from benchmarks.spot.guarded import guarded_usd
 from benchmarks.spot.judge import SLACKS, deadline_of
 from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import SEED
-from planner.spot.lagrangian_bound import optimum_of_zones_usd
-from planner.spot.market.market_fit import fit_zones
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.zones import ZoneGroup, ages_on, follow, worth_of
+from planner.spot.market_fit import fit_zones
+from planner.spot.replayed_runs import optimum_of_zones_usd
+from planner.spot.states import ZoneGroup, ages_on, follow, sample_states, worth_of
 
 SLACK = min(SLACKS)
 """Deadline over work of the bounds: with more slack the distances are small."""

@@ -14,8 +14,8 @@ from numpy.random import Generator
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of, summary
 from benchmarks.spot.zones import SEED, WORK_HOURS, cut
 from planner.arrays import Flags
-from planner.spot.market.trace_formats import read_traces
-from planner.spot.market.zones import MarketDurations, Trace
+from planner.spot.states import MarketDurations, Trace
+from planner.spot.trace_formats import read_traces
 from planner.units import HOUR
 
 FLEET = 4

@@ -18,14 +18,11 @@ from benchmarks.spot.judge import SLACKS, ages_before, deadline_of, states_of
 from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import DAYS, SEED, TICK_HOURS, draw_of, published
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.lagrangian_bound import optimum_of_zones_usd
-from planner.spot.market.market_fit import fit_zones
-from planner.spot.market.sampling import sample_paths
-from planner.spot.market.states import SpotStates
-from planner.spot.market.zones import Trace, ZoneGroup, ages_on, follow, worth_of
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replayed_runs import replay
+from planner.spot.market_fit import fit_zones
+from planner.spot.replayed_runs import optimum_of_zones_usd, replay
+from planner.spot.run import SpotRun
+from planner.spot.states import SpotStates, Trace, ZoneGroup, ages_on, follow, sample_paths, worth_of
+from planner.spot.switching_policy import best_policy
 from planner.units import DAY_HOURS, HOUR
 
 COLUMNS = ("mean zone", "best known", "sticky", "planned", "optimum")

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from planner.arrays import Flags, Floats
-from planner.spot.policy.run import SpotRun
+from planner.spot.run import SpotRun
 
 EPSILON = 1e-9
 

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Flags, Floats
-from planner.spot.lagrangian_bound import optimum_usd
-from planner.spot.market.hazard_fit import fit_ages
-from planner.spot.market.states import SpotStates
-from planner.spot.market.zones import MarketDurations
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replayed_runs import Greedy, UniformProgress, replay
+from planner.spot.market_fit import fit_ages
+from planner.spot.replayed_runs import Greedy, UniformProgress, optimum_usd, replay
+from planner.spot.run import SpotRun
+from planner.spot.states import MarketDurations, SpotStates
+from planner.spot.switching_policy import best_policy
 
 SLACKS = (1.08, 1.25, 1.5, 1.92)
 """Deadline over work."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from benchmarks.spot.judge import states_of
 from planner.arrays import Floats, Integers
-from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zones import ZoneGroup, ages_on, follow, sticky_trace, worth_of
+from planner.spot.market_fit import PRIOR_ENDS, fit_ages
+from planner.spot.states import Ages, SpotStates, ZoneGroup, ages_on, follow, sticky_trace, worth_of
 
 
 @dataclass(frozen=True)

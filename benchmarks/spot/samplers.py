@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from planner.arrays import Floats
-from planner.spot.market.sampling import Draw, Paths, round_to_ticks
+from planner.spot.states import Draw, Paths, round_to_ticks
 
 QUANTILES: Final = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 """Ranks of the quantiles in tables of durations, between which `quantile_draw` interpolates."""

@@ -13,13 +13,11 @@ from numpy.random import Generator
 from benchmarks.spot.judge import SLACKS, states_of
 from benchmarks.spot.samplers import batch_hit_probability, lognormal_draw, sample_node_group, weibull_draw
 from benchmarks.spot.zones import SEED
-from planner.spot.market.sampling import Paths, sample_paths, sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zones import Trace
-from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.run import SpotRun, checkpoint_interval
-from planner.spot.policy.switching_policy import best_policy
+from planner.spot.policy_cache import PolicyCache
 from planner.spot.replayed_runs import Replays, replay
+from planner.spot.run import SpotRun, checkpoint_interval
+from planner.spot.states import Ages, Paths, SpotStates, Trace, sample_paths, sample_states
+from planner.spot.switching_policy import best_policy
 from planner.units import DAY_HOURS, HOUR
 
 RUNS = 1000

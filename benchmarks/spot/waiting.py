@@ -14,13 +14,12 @@ from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import prepare
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.run import Action, Policy, SpotRun
-from planner.spot.policy.spot_only import least_wait
-from planner.spot.policy.switching_policy import best_policy
+from planner.spot.drawn_runs import least_wait
+from planner.spot.policy_cache import PolicyCache
 from planner.spot.replayed_runs import replay
+from planner.spot.run import Action, Policy, SpotRun
+from planner.spot.states import SpotStates, sample_states
+from planner.spot.switching_policy import best_policy
 
 MOST_MORE_PERCENT, LEAST_FEWER_PERCENT = 1.5, 35.0
 """Targets: dollars above the policy of least dollars, and hours waited while the market is up below its hours."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of
 from benchmarks.spot.samplers import quantile_draw
-from planner.spot.market.sampling import Draw, sample_paths
-from planner.spot.market.zones import Trace
+from planner.spot.states import Draw, Trace, sample_paths
 from planner.units import DAY_HOURS, HOUR
 
 TABLE = Path(__file__).with_name("durations.csv")

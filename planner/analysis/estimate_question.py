@@ -13,11 +13,10 @@ from planner.configurations.coefficients import (
     chip_notes,
     efficiency_notes,
     expert_notes,
+    margin_text,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
 from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
-from planner.configurations.lengths import length_faults
-from planner.configurations.memory_margin import margin_text
 from planner.configurations.recipe import (
     UNSHARDED,
     GpuClass,
@@ -25,6 +24,7 @@ from planner.configurations.recipe import (
     best_attention,
     find_incompatibility,
     framework_of,
+    length_faults,
     quantisations,
     technique_notes,
 )
@@ -33,21 +33,20 @@ from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.overrides import Source
 from planner.errors import Fault, ScenarioError
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Layout, Network
-from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import StepTime, step_time
+from planner.estimates.memory_fit import MemoryEstimate, with_paging
+from planner.estimates.step_time import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import processed_length
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.library.known_machines import typical_ram_gb
 from planner.library.model_ladder import held_quant, training_conversion
-from planner.library.names import split_count
+from planner.library.names import split_count, typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library, describe_slices
 from planner.loading.question import resolve_cards
 from planner.records import record
-from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.results.plan_parts import CutSamples, HostMemory
+from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
 from planner.scenario.techniques import WHERE, Configuration, LoraSettings

@@ -22,14 +22,15 @@ from planner.analysis.estimate_question import (
     usual_accumulation,
 )
 from planner.arrays import Floats, Integers
+from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import real_units
 from planner.configurations.grid import network_of, row_inputs
-from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.documents.overrides import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Hardware, Network, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import (
+from planner.estimates.memory_fit import (
     PHASES,
     MemoryEstimate,
     estimate_memory,
@@ -38,16 +39,14 @@ from planner.estimates.memory.memory_fit import (
     memory_lines,
     with_paging,
 )
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import StepTime, step_time
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import StepTime, step_time
 from planner.estimates.uncertainty import MemorySpread, display_factors
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.loading.building import plain_rows
-from planner.loading.question import resolve_cards
+from planner.loading.question import plain_rows, resolve_cards
 from planner.records import record
 from planner.results.plan_parts import HostMemory
 from planner.results.result_tables import Row, Table, flattened

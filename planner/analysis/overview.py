@@ -151,17 +151,17 @@ def job_tasks(
     """Return the analyses of jobs: name, the field of their answer, and the call; their modules are loaded late."""
 
     def frontier() -> object:
-        from planner.analysis.frontier.frontier_question import frontier as trace
+        from planner.analysis.frontier_question import frontier_of_jobs as trace
 
         return trace(scenario, options, library)
 
     def reasons() -> object:
-        from planner.analysis.explain.limit_sensitivity import explain
+        from planner.analysis.limit_sensitivity import explain
 
         return explain(scenario, options=options, library=library)
 
     def simulation() -> object:
-        from planner.analysis.simulation.simulate_question import simulate
+        from planner.analysis.simulate_question import simulate
 
         return simulate(scenario, plan, options=options, library=library, runs=runs or REPORT_RUNS, seed=seed)
 

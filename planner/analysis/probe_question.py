@@ -1,4 +1,4 @@
-"""A probe of a plan against its estimates: keep the machine, change the run on it, or give the machine back.
+"""A probe of a plan: what it wrote, held against the estimates, what to do with the machine, and a row to share.
 
 The run as it is planned is evaluated once more with the measurement, which is an observed run of the job. The same
 measurement corrects the estimates of all other configurations, and the job is planned again, on the machine at hand and
@@ -7,21 +7,30 @@ on all other offers. The three are compared in dollars, among those that meet th
 
 from __future__ import annotations
 
+import csv
 import datetime
+import hashlib
+import io
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from planner.analysis.calibration.probe_file import ProbeFile, check_is_of, known_gpu, read_probe
+from pydantic import Field
+
 from planner.analysis.track_question import entry_of, job_on_machines, read_with_offers
-from planner.documents.files import file_name
+from planner.documents.files import check_writable, file_name, read_text, write_text_atomically
+from planner.documents.overrides import Source
+from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel
+from planner.documents.tables import read_json
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.named_run import NamedRun, resolve_names
-from planner.library.reading import read_library
-from planner.loading.building import Question, as_scenario
+from planner.library.reading import CardNames, read_library
+from planner.library.schema import Architecture
+from planner.loading.question import Asked, as_scenario
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_fingerprint, require_plan
-from planner.results.plan_parts import Fallback, Hours, describe_machines
+from planner.results.plan_parts import Fallback, Hours, Techniques, describe_machines
 from planner.results.run_results import ProbeChoice, ProbedMemory, ProbedStep, ProbeVerdict
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, offer_data
@@ -31,6 +40,102 @@ from planner.units import round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_LEAST_SEEN, _MOST_SEEN = 0.85, 1.05
+"""Shares of its nominal memory that a GPU may show: error correction takes up to 9 % (T4, L40S)."""
+WANTED = "give the probe.json that probe.sh wrote on the machine"
+
+
+class ProbeFile(StrictModel):
+    """The result of a probe; peaks are the largest of the GPUs of the machine, seconds the median of a step."""
+
+    probe: Literal[1]
+    status: Literal["ok", "oom", "failed"]
+    plan: str
+    """SHA-256 of the plan that it ran."""
+    run: dict[str, Any]
+    reached: str = ""
+    error: str = ""
+    gpu_name: str | None
+    gpu_gib: Positive | None
+    gpus: PositiveInteger
+    allocated_gib: NotNegative | None
+    reserved_gib: NotNegative | None
+    driver_gib: NotNegative | None
+    load_gib: NotNegative | None
+    host_gib: NotNegative | None
+    steps: list[NotNegative]
+    warm_up_steps: int = Field(ge=0)
+    step_seconds: Positive | None
+    step_spread: NotNegative | None = None
+    tokens_per_step: Positive | None = None
+    tokens_per_second: Positive | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+def is_probe(path: str) -> bool:
+    """Return whether a file is the result of a probe, whole or damaged; false for what is none or cannot be read."""
+    if path == "-" or not path.endswith(".json"):
+        return False
+    try:
+        data = read_json(path, WANTED).data
+    except InputError:
+        return False
+    return isinstance(data, dict) and "probe" in data
+
+
+def read_probe(path: str) -> ProbeFile:
+    """Return the result of a probe; `InputError` for what is none, and for one that measured nothing."""
+    document = read_json(path, WANTED)
+    if not isinstance(document.data, dict) or "probe" not in document.data:
+        raise InputError([document.fault((), "is no result of a probe", WANTED)])
+    found: ProbeFile = Source(document.file, document).validate(ProbeFile, document.data)
+    if found.status == "failed":
+        what = f"the probe failed at {found.reached or 'its start'}: {found.error or 'no reason was written'}"
+        raise InputError([document.fault(("status",), what, "read what probe.sh printed, and run it again")])
+    if found.gpu_gib is None:
+        raise InputError([document.fault(("gpu_name",), "was measured without a GPU", "run probe.sh there")])
+    if found.status == "ok" and (found.step_seconds is None or found.allocated_gib is None):
+        raise InputError([document.fault(("steps",), "no step was measured", "run probe.sh again")])
+    return found
+
+
+def check_is_of(probe: ProbeFile, file: str, job: Assignment, fingerprint: str) -> None:
+    """Raise `InputError` where a probe ran another plan, another job of it, or on other GPUs."""
+    faults = []
+    if probe.plan != fingerprint:
+        fix = "give the plan that planner probe was given, or probe this one"
+        faults.append(Fault(file, 0, "plan", "the probe is of another plan", fix))
+    fix = "give that machine back, or plan with its GPU: limits.gpus"
+    card, planned_gib = known_gpu(probe), read_library().gpu(job.gpu).vram_gib
+    if card is not None and card != job.gpu:
+        what = f"was measured on {probe.gpu_name}, and {job.name} is planned on {job.gpu}"
+        faults.append(Fault(file, 0, "gpu_name", what, fix))
+    elif not _LEAST_SEEN * planned_gib <= (probe.gpu_gib or 0.0) <= _MOST_SEEN * planned_gib:
+        what = f"was measured on a GPU of {probe.gpu_gib:g} GiB, and {job.gpu} has {planned_gib:g}"
+        faults.append(Fault(file, 0, "gpu_gib", what, fix))
+    if probe.gpus != job.gpus:
+        what = f"was measured on {probe.gpus} GPUs, and {job.name} is planned on {job.gpus}"
+        faults.append(Fault(file, 0, "gpus", what, "name the job that was probed with --job"))
+    used = job.techniques.model_dump()
+    names = [name for name in used if name in probe.run and name != "framework"]  # that of the job may be another
+    other = [name for name in names if _plain(probe.run[name]) != _plain(used[name])]
+    if other and not faults:
+        what = f"ran {other[0]} {probe.run[other[0]]}, and {job.name} is planned with {used[other[0]]}"
+        faults.append(Fault(file, 0, f"run.{other[0]}", what, "name the job that was probed with --job"))
+    if faults:
+        raise InputError(faults)
+
+
+def known_gpu(probe: ProbeFile) -> str | None:
+    """Return the GPU that the driver named; None for a name that no GPU of the library has."""
+    return CardNames("gpus").canonical(probe.gpu_name or "")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
 
 AS_PLANNED = 0.03
 """Share by which seconds and bytes may be off the plan and say nothing new: runs of one machine differ as much."""
@@ -55,7 +160,7 @@ class _Probed:
 
 def judge_probe(
     plan: Plan,
-    scenario: Question,
+    scenario: Asked,
     path: str,
     job: str | None = None,
     market: Scenario | None = None,
@@ -389,3 +494,138 @@ def _notes(found: _Probed) -> list[str]:
     if len(found.plan.planned) > 1:
         notes.append("the other jobs are left as they are planned: machines that they use are not kept free for them")
     return notes
+
+
+ROW_SOURCE = "planner/probe"
+"""Where the rows of all users say that they come from: they share the program, and none says whose it is."""
+ROW_COLUMNS = (
+    *("id", "source", "model", "params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "method"),
+    *("lora_rank", "lora_targets", "dora", "adapt_head", "train_embeddings", "experts_16_bit", "weight_quant"),
+    *("precision", "optimizer", "gpu", "gpu_mem_gb", "num_gpus", "sharding", "tp", "pp", "cp", "ep", "act_ckpt"),
+    *("cpu_offload", "attention", "compile", "micro_batch", "grad_accum"),
+    *("global_batch", "seq_len", "packed", "status", "peak_mem_gb_per_gpu", "mem_unit", "mem_kind", "alt_mem"),
+    *("alt_mem_kind", "tokens_per_s_total", "step_time_s", "quality", "framework", "weights_dtype", "gpu_name"),
+    *("device_used_gib", "load_gib", "host_gib", "step_spread", "steps", "python", "torch", "transformers", "trl"),
+    *("accelerate", "peft", "bitsandbytes", "deepspeed", "liger_kernel", "driver"),
+)
+"""Those of models/measurements/own.csv as far as a probe has them, and what its runs do not have.
+
+`benchmarks.accuracy` reads the table.
+"""
+_ATTENTION = {"flash": "flash2", "flash_3": "flash3", "flash_4": "flash4", "mem_efficient": "sdpa memory-efficient"}
+_PRECISION = {
+    "bf16_mixed": "bf16 mixed",
+    "fp16_mixed": "fp16 mixed",
+    "bf16": "bf16 pure",
+    "tf32": "fp32",
+    "fp32": "fp32 (no tf32)",
+}
+_OFFLOAD = {"none": "no", "optimizer": "optimizer", "optimizer_and_weights": "optimizer + parameters"}
+
+
+def append_row(table: str, path: str, plan: Plan, name: str) -> None:
+    """Append the row of a probe to a table, which is made where there is none; a row that it has is not added again.
+
+    `InputError` for a table of other columns, and for one that cannot be written.
+    """
+    job = next(job for job in plan.jobs if job.name == name)
+    check_writable(table)
+    row = shared_row(read_probe(path), job)
+    before = read_text(table) if Path(table).exists() else ""
+    head = before.split("\n", 1)[0].strip()
+    if head and head.split(",") != list(ROW_COLUMNS):
+        fix = "give a table that --share wrote, or the name of a new one"
+        raise InputError([Fault(table, 1, "", "has other columns than the row of a probe", fix)])
+    if any(known["id"] == row["id"] for known in csv.DictReader(io.StringIO(before))):
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ROW_COLUMNS, lineterminator="\n")
+    if not head:
+        writer.writeheader()
+    writer.writerow(row)
+    write_text_atomically(table, before + ("\n" if before and not before.endswith("\n") else "") + text.getvalue())
+
+
+def shared_row(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
+    """Return the row of a probe; a model that is not public has its dimensions and no name."""
+    (card,) = read_library([job.architecture]).architectures.values()
+    measured, embeddings = _measured_figures(probe, job), _flag(bool(probe.run.get("trains_embeddings")))
+    setup = {**_setup(job), "train_embeddings": embeddings}
+    row = {"source": ROW_SOURCE, **_network(card), **setup, **measured, "gpu_name": probe.gpu_name}
+    row |= {name: probe.versions.get(name.replace("_", "-"), "") for name in ROW_COLUMNS[-10:]}
+    found = {name: _cell(row.get(name)) for name in ROW_COLUMNS}
+    found["id"] = hashlib.sha256("\x1f".join(found.values()).encode()).hexdigest()[:12]
+    return found
+
+
+def _cell(value: Any) -> str:
+    """Return a figure as a table has it; a text that a spreadsheet would run as a formula is no name of anything."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "" if value is None else str(value).lstrip("=+-@\t\r")
+
+
+def _network(card: Architecture) -> dict[str, Any]:
+    is_public = card.name in read_library().architectures
+    return {
+        "model": card.name if is_public else "",
+        "params_b": round(card.parameters / 1e9, 6),
+        **{name: getattr(card, name) for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")},
+    }
+
+
+def _setup(job: Assignment) -> dict[str, Any]:
+    """Return how the run was set up, in the words of tables of published runs."""
+    used = job.techniques
+    lora = used.method == "lora"
+    targets = used.lora_targets
+    padded = f"no (mean {job.tokens_per_step / job.global_batch:.0f} tokens)"
+    return {
+        "method": "qlora" if lora and used.weight_bits == 4 else used.method,
+        "lora_rank": used.lora_rank if lora else None,
+        "lora_targets": ("all linear" if targets == "all-linear" else _words(targets)) if lora else None,
+        **{name: _flag(getattr(used, name)) for name in ("dora", "adapt_head", "experts_16_bit")},
+        "weight_quant": "nf4 dq" if used.quant == "nf4_dq" else used.quant,
+        "precision": _PRECISION.get(used.precision, used.precision),
+        "optimizer": used.optimizer.replace("_", " "),
+        **{"gpu": job.gpu, "num_gpus": job.gpus, "sharding": used.sharding},
+        **{"tp": used.tensor_parallel, "pp": used.pipeline_parallel, "cp": used.context_parallel},
+        "ep": used.expert_parallel,
+        "act_ckpt": used.activation_checkpointing,
+        "cpu_offload": _OFFLOAD.get(used.offload, used.offload),
+        "attention": _ATTENTION.get(used.attention, used.attention),
+        **{"compile": "no", "micro_batch": used.micro_batch, "grad_accum": used.accumulation_steps},
+        **{"global_batch": job.global_batch, "seq_len": job.sequence_length},
+        "packed": padded if job.packing == "padded" else "yes",
+        "framework": job.framework or used.framework,
+        "weights_dtype": _weights_dtype(used),
+    }
+
+
+def _weights_dtype(used: Techniques) -> str:
+    """Return the type of the weights that are not quantised: full training under autocast keeps them in fp32."""
+    keeps_fp32 = used.precision in ("fp32", "tf32") or (used.method == "full" and used.precision.endswith("_mixed"))
+    return "fp32" if keeps_fp32 else used.precision[:4]
+
+
+def _flag(is_used: bool) -> str:
+    return "yes" if is_used else ""
+
+
+def _words(targets: str | tuple[str, ...] | None) -> str | None:
+    return " ".join(targets) if isinstance(targets, tuple) else targets
+
+
+def _measured_figures(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
+    """Return what was measured; of a run out of memory no figure of a step."""
+    found: dict[str, Any] = {"status": probe.status, "quality": "A", "gpu_mem_gb": round(probe.gpu_gib or 0)}
+    found |= {"load_gib": probe.load_gib, "host_gib": probe.host_gib}
+    if probe.status == "oom" or probe.step_seconds is None:
+        return found
+    return found | {
+        **{"peak_mem_gb_per_gpu": probe.allocated_gib, "mem_unit": "GiB", "mem_kind": "torch max_memory_allocated"},
+        **{"alt_mem": probe.reserved_gib, "alt_mem_kind": "torch max_memory_reserved"},
+        "device_used_gib": probe.driver_gib,
+        "tokens_per_s_total": job.tokens_per_step / probe.step_seconds,
+        **{"step_time_s": probe.step_seconds, "step_spread": probe.step_spread, "steps": len(probe.steps)},
+    }

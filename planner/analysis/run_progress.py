@@ -8,7 +8,7 @@ from statistics import stdev
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
-from planner.analysis.calibration.log_points import (
+from planner.analysis.calibration.line_logs import (
     STALL_SECONDS,
     Attempt,
     Interval,

@@ -22,11 +22,11 @@ from pydantic import ValidationError
 
 from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
-from planner.documents.sweep_ranges import SweepRange, parse_ranges
+from planner.documents.overrides import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text
 from planner.errors import CancelledError, Fault, InputError, ScenarioError, TimeIsUpError, printable
 from planner.library.schema import Library
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
@@ -420,7 +420,7 @@ ERRORS_SHOWN = 5
 
 
 def run_sweep(
-    scenario: Question,
+    scenario: Asked,
     vary: Sequence[str],
     path: str,
     *,

@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.log_points import LogHistory
+from planner.analysis.calibration.line_logs import LogHistory
 from planner.analysis.calibration.tool_logs import group_micro_batches
 from planner.analysis.calibration.trainer_state import read_history
 from planner.analysis.run_progress import (
@@ -33,17 +33,16 @@ from planner.errors import Fault, InputError
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.library.technique_tables import read_techniques
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import parse_scenario
 from planner.records import record
 from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
 from planner.scenario.fees import fee_items
-from planner.scenario.job import Job
+from planner.scenario.job import Job, Measured
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
-from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
@@ -316,7 +315,7 @@ class Stated:
 
 def track(
     plan: Plan,
-    scenario: Question,
+    scenario: Asked,
     logs: Sequence[str],
     job: str | None = None,
     stated: Stated | None = None,

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
-from planner.audit.audited_timetable import peak
-from planner.audit.peak_amounts import amount_of, held_by
+from planner.audit.audited_timetable import amount_of, held_by, peak
 from planner.configurations.recipe import Recipe
 from planner.documents.overrides import Settings, as_settings
 from planner.library.schema import Library
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.results.chosen_model import ModelChoice
-from planner.results.differences import compare
+from planner.results.explanation import compare
 from planner.results.plan import Assignment, Plan
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
-from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
@@ -40,7 +39,7 @@ LeastFigures = dict[tuple[str, int, "Recipe"], float]
 
 
 def what_if(
-    scenario: Question, settings: Settings, options: SolveOptions | None = None, library: Library | None = None
+    scenario: Asked, settings: Settings, options: SolveOptions | None = None, library: Library | None = None
 ) -> WhatIf:
     """Return the plans before and after `PATH=VALUE` settings, and what each setting did.
 

@@ -10,16 +10,15 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from planner import open_choices
-from planner.documents.overrides import Settings, as_settings
-from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name, well_formed_ranges
+from planner.documents.overrides import Settings, SweepRange, as_settings, parse_ranges, range_name, well_formed_ranges
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.chosen_model import ModelChoice
-from planner.results.differences import method_name
+from planner.results.explanation import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
 from planner.results.rl_run import RlRun
@@ -39,7 +38,7 @@ from planner.results.what_if import (
     Tornado,
     loss_of,
 )
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
@@ -145,7 +144,7 @@ class VariantSolver:
 
 
 def sweep(
-    scenario: Question,
+    scenario: Asked,
     vary: Sequence[str],
     settings: Settings = (),
     options: SolveOptions | None = None,
@@ -337,7 +336,7 @@ class Parameter:
 
 
 def tornado(
-    scenario: Question,
+    scenario: Asked,
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: float = DEFAULT_SHARE,

@@ -7,9 +7,18 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.audit.audited_timetable import held_at_busiest, idle_hours, peak, times_of_plan
-from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of, price_at_once
-from planner.configurations.lengths import sequence_of
+from planner.audit.audited_timetable import (
+    Held,
+    amount_of,
+    gpus_of,
+    held_at_busiest,
+    held_by,
+    idle_hours,
+    machines_of,
+    peak,
+    price_at_once,
+    times_of_plan,
+)
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -18,21 +27,21 @@ from planner.configurations.recipe import (
     expand_parallel_degrees,
     find_incompatibility,
     is_allowed,
+    sequence_of,
 )
-from planner.estimates.time.stage_seconds import evaluation_bytes
+from planner.estimates.stage_seconds import evaluation_bytes
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.evaluate import Evaluation
-from planner.evaluation.evaluated_hours import probability_within
+from planner.evaluation.evaluated_hours import budget_odds, probability_within
 from planner.evaluation.evaluated_physics import unmeasured
 from planner.evaluation.evaluated_stages import STAGES, is_made, lacking_memory
 from planner.evaluation.named_run import RunContext
-from planner.evaluation.run_odds import budget_odds
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.limits import PEAK_TOLERANCE, given_peaks
 from planner.scenario.offer import Managed, Offer, offer_labels
-from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB
 

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.candidates.export_placement import find_fitting
 from planner.candidates.job_candidates import OfferColumns
 from planner.candidates.market import Market, disk_gb
 from planner.candidates.run_hours import RunHours
-from planner.candidates.stage_hours import Placement, RowHours, ingested_tokens, node_group_ratios, prepared_gb
+from planner.candidates.stage_hours import (
+    Placement,
+    RowHours,
+    find_fitting,
+    ingested_tokens,
+    node_group_ratios,
+    prepared_gb,
+)
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Configurations
-from planner.estimates.time.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
+from planner.estimates.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work
 from planner.records import record
 from planner.scenario.job import Job

@@ -13,20 +13,18 @@ from planner.arrays import Flags, Floats, Integers, median
 from planner.configurations.grid import Machine
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.estimates.time.stage_seconds import transfer_seconds
-from planner.library.known_machines import typical_ram_gb
+from planner.estimates.stage_seconds import transfer_seconds
+from planner.library.names import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
 from planner.records import record
 from planner.scenario.fees import Count, fee_rate
 from planner.scenario.job import Job
-from planner.scenario.limits import AllowForbid, Limits, SpotShare
+from planner.scenario.limits import AllowForbid, Limits, PeakLimit, SpotShare, given_peaks, keeps_peaks
+from planner.scenario.naming import undominated_groups
 from planner.scenario.offer import Offer
-from planner.scenario.peak_limits import PeakLimit, given_peaks, keeps_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.spot_statistics import SpotStatistics, moves_between_regions
-from planner.scenario.zone_groups import undominated_groups
-from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
-from planner.spot.market.zones import states_of_zones
+from planner.spot.states import Ages, DurationShape, SpotStates, states_from_means, states_of_zones
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:

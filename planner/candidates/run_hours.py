@@ -32,7 +32,7 @@ from planner.estimates.preemption import (
     node_group_market,
     wall_quantile_factor,
 )
-from planner.estimates.time.stage_seconds import (
+from planner.estimates.stage_seconds import (
     StageCoefficients,
     asynchronous_stall_seconds,
     checkpoint_bytes,
@@ -49,8 +49,8 @@ from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.run import checkpoint_interval, last_checkpoint_fits
+from planner.spot.run import checkpoint_interval, last_checkpoint_fits
+from planner.spot.states import SpotStates
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:

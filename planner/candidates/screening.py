@@ -12,18 +12,25 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers, distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.fixed_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
-from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing, whole_step_shares
+from planner.candidates.spot_rows import (
+    FixedShares,
+    SearchTarget,
+    WantedShares,
+    apply_billing_steps,
+    has_coarse_billing,
+    on_both_markets,
+    whole_step_shares,
+    with_spot_only_odds,
+)
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
 from planner.candidates.stage_hours import RowHours
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.records import record
-from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
-from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
+from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours
 from planner.watch import keep_going
 
 if TYPE_CHECKING:

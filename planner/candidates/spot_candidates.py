@@ -19,12 +19,11 @@ from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.spot_rows import ALL, SpotRows
 from planner.records import record
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
-from planner.spot.policy.policy_odds import PolicyCosts, late_dollars
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.spot_only import least_wait
-from planner.spot.policy.switching_policy import CurvePiece, WaitingRule
+from planner.spot.drawn_runs import PolicyCosts, late_dollars, least_wait
+from planner.spot.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
+from planner.spot.run import SpotRun
+from planner.spot.states import SpotStates
+from planner.spot.switching_policy import CurvePiece, WaitingRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,8 +22,8 @@ from planner.candidates.spot_candidates import (
 from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.configurations.recipe import is_allowed
 from planner.records import record
-from planner.spot.policy.policy_cache import Span
-from planner.spot.policy.switching_policy import LeastCost
+from planner.spot.policy_cache import Span
+from planner.spot.switching_policy import LeastCost
 from planner.watch import keep_going
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from planner.arrays import Flags, distinct_names
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.configurations.lengths import sequence_of
+from planner.configurations.recipe import sequence_of
 from planner.errors import InputError
 from planner.exports.facts import technique_facts
 from planner.exports.field_map import FieldMap, LaunchMap, field_maps, first_able, launch_maps

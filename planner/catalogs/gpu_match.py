@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from planner.documents.files import data_folder
-from planner.library.known_machines import is_sxm_family, known_gpus, refused_chip
+from planner.library.names import is_sxm_family, known_gpus, refused_chip
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import GpuSpec
 from planner.loading.price_files import Row, is_shipped_machine, shipped_gpu

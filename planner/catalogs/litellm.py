@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.catalogs.skypilot import LeftOut
 from planner.documents.tables import JsonDocument, first_faults, read_json
 from planner.errors import Fault, InputError, format_value
-from planner.library.known_machines import provider_name
+from planner.library.names import provider_name
 from planner.records import record
 
 if TYPE_CHECKING:

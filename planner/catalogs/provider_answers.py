@@ -19,7 +19,7 @@ from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.skypilot import CatalogRows, Machine, matched_gpu
 from planner.documents.tables import CsvTable, JsonRecord
 from planner.errors import Fault
-from planner.library.known_machines import known_gpus
+from planner.library.names import known_gpus
 from planner.loading.price_files import Row, parse_number
 from planner.records import record
 

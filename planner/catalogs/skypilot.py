@@ -13,7 +13,7 @@ from planner.arrays import median
 from planner.catalogs.gpu_match import GpuMatch, GpuMatcher, says_nvlink
 from planner.documents.tables import CsvTable, JsonDocument
 from planner.errors import Fault, InputError
-from planner.library.known_machines import (
+from planner.library.names import (
     Attached,
     ChipSlice,
     attached_accelerator,

@@ -1,4 +1,4 @@
-"""`export`: a plan as files that the tools of the user run."""
+"""`export` and `probe`: a plan as files that the tools of the user run, or that try it on its machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from planner.cli.options import NamesOf
 from planner.cli.output import STANDARD_OUTPUT, show
-from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
+from planner.cli.plan_file import check_supported, jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
 from planner.results.plan import Plan, plan_text
 from planner.subjects import planner_of
@@ -18,7 +18,8 @@ from planner.subjects import planner_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.exports.run_script import Checklist
+    from planner.exports.launchers import Checklist
+
 
 TRAINERS_OF_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
 """What --to takes next to --all."""
@@ -95,8 +96,6 @@ def _export(
     folder: str | None,
 ) -> None:
     """Write the files of a plan, or the only one to standard output."""
-    from planner.exports.facts import Wishes
-
     context = click.get_current_context()
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
@@ -159,7 +158,7 @@ def export_files(
 
     `file` is what faults name. InputError where a tool cannot express the plan.
     """
-    from planner.exports.known_names import check_names
+    from planner.exports.facts import check_names
 
     job = meant_job(plan, job)
     with located_in(plan, file):
@@ -179,7 +178,6 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
     `InputError` without --all, and for weights or data whose job is not clear.
     """
     from planner.errors import Fault, InputError
-    from planner.exports.facts import Wishes
     from planner.exports.machine_names import part_folders
 
     names = [part.name for part in plan.planned]
@@ -214,7 +212,7 @@ def _job_files(
     plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a job by name, and what is left out of a whole folder."""
-    from planner.analysis.simulation.job_runs import policy_tables
+    from planner.analysis.job_runs import policy_tables
     from planner.exports.export import choose_job, default_trainer, export_all
     from planner.exports.export import export as export_files
 
@@ -264,3 +262,47 @@ def write_files(folder: Path, texts: dict[str, str]) -> dict[str, str]:
         name: "written" if old is None else "unchanged" if old == texts[name] else "replaced"
         for name, old in before.items()
     }
+
+
+@click.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.option("-o", "--output", "folder", metavar="DIR", default="probe", show_default=True, help="Folder to write.")
+@click.option("--job", metavar="NAME", help="The job, where the plan has several.")
+@click.option("--steps", type=click.IntRange(3, 1000), help="Steps to run [20, fewer where a step is long].")
+def probe(plan_file: str, folder: str, job: str | None, steps: int | None) -> None:
+    """Write the files that try PLAN on the rented machine, with random weights.
+
+    They run some twenty steps as the export would: same trainer and settings, a
+    network of the same shape, made-up tokens. No data, no weights and no token
+    are needed. It takes about three minutes and measures memory and seconds of
+    a step; `planner calibrate` then says whether to keep the machine.
+
+    Try: planner probe plan.json -o probe
+    """
+    if not folder or folder in STANDARD_OUTPUT:
+        raise click.UsageError("-o names a folder: several files are written", click.get_current_context())
+    plan = read_plan(plan_file)
+    for name, state in write_probe(plan, plan_file, job, Path(folder), steps).items():
+        show(f"{Path(folder) / name}: {state}")
+    show(f"next: copy {folder} to the machine, run bash probe.sh there, and bring probe.json back", err=True)
+    show(f"then: planner calibrate probe.json --plan {plan_file}", err=True)
+
+
+def write_probe(plan: Plan, file: str, job: str | None, folder: Path, steps: int | None) -> dict[str, str]:
+    """Write the files of a probe with a list of them, which `export --check` reads; return what happened to each."""
+    from planner.exports.folder_check import LIST, folder_list
+
+    texts = probe_texts(plan, file, job, steps)
+    return write_files(folder, texts | {LIST: folder_list(plan, texts, [], [], folder)})
+
+
+def probe_texts(plan: Plan, file: str, job: str | None, steps: int | None) -> dict[str, str]:
+    """Return the files of the probe of a job by name; `InputError` for a service, or what trains without machines."""
+    from planner.exports.export import choose_job, probe_files
+    from planner.exports.facts import check_names
+
+    job = meant_job(plan, job)
+    with located_in(plan, file):
+        check_names(plan, file)
+        check_supported(plan, file, job, "probe")
+        return probe_files(choose_job(*jobs_of(plan, scenario_of(plan, file)), file, job), file, steps)

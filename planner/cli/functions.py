@@ -8,11 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.simulation.market_paths import SimulationSettings
+from planner.analysis.market_paths import SimulationSettings
 from planner.cli.catalog_command import chosen_offers, read_market
-from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL, export_files, has_trainer, write_export
+from planner.cli.export_command import (
+    TARGETS,
+    TRAINERS_OF_ALL,
+    export_files,
+    has_trainer,
+    probe_texts,
+    write_export,
+    write_probe,
+)
 from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
-from planner.cli.probe_command import probe_texts, write_probe
 from planner.cli.report_command import SECTIONS, page_of
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.validation import find_name, name_fix
@@ -20,12 +27,10 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.evaluation.comparison import Violation
 from planner.exports.facts import Wishes
 from planner.exports.read_configs import read_tool_file
-from planner.library.name_search import find_cards
-from planner.library.reading import CONFIG_WANTED, config_architecture, read_library
+from planner.library.reading import CONFIG_WANTED, config_architecture, find_cards, read_library
 from planner.library.schema import Architecture
-from planner.loading.building import Question as Asked
-from planner.loading.building import as_scenario
-from planner.loading.question import load_held, python_question
+from planner.loading.question import Asked as Asked
+from planner.loading.question import as_scenario, load_held, python_question
 from planner.results.market_results import PriceUpdate
 from planner.results.plan import Plan
 from planner.results.report_data import Section

@@ -109,7 +109,7 @@ def solve(asked: PlanQuestion, save: str | None) -> "Result":
 
 def frontier(asked: PlanQuestion) -> "Result":
     """Return the least dollars for every deadline."""
-    from planner.analysis.frontier.any_frontier import frontier as find_frontier
+    from planner.analysis.frontier_question import frontier as find_frontier
 
     return find_frontier(scenario_of_question(asked), options=_options(asked))
 
@@ -123,7 +123,7 @@ def what_if(asked: PlanQuestion, changes: list[str]) -> "Result":
 
 def why_not(asked: PlanQuestion, alternative: str) -> "Result":
     """Return why the plan is not another one, and what it would take."""
-    from planner.analysis.explain.limit_sensitivity import explain
+    from planner.analysis.limit_sensitivity import explain
 
     return explain(scenario_of_question(asked), alternative, _options(asked))
 
@@ -232,7 +232,7 @@ def _tools() -> tuple[Callable[..., Any], ...]:
 
 def _said(found: Any) -> tuple[str, dict[str, Any]]:
     """Return the text and the JSON of what a tool found; prices are both already."""
-    from planner.report.result_text import text
+    from planner.report.any_result import text
 
     return found if isinstance(found, tuple) else (text(found, TEXT_WIDTH), document_of(found))
 

@@ -82,7 +82,7 @@ def _known_tools(_: click.Context, parameter: click.Parameter, value: str | None
     if value is None:
         return None
     from planner.documents.validation import find_name, name_fix
-    from planner.library.tool_names import tool_names
+    from planner.library.reading import tool_names
 
     names = [name.strip() for name in value.split(",")]
     faults = [

@@ -1,9 +1,11 @@
-"""What a command prints and writes, what only a terminal gets, and errors as messages with exit codes."""
+"""How a command starts, what it prints and writes, what only a terminal gets, errors as exit codes."""
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
+import gc
 import itertools
 import os
 import shlex
@@ -17,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.start import prepare_process
 from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
 from planner.records import record
 from planner.watch import CallProgress, watched
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
     from rich.progress import Progress
+
+
+def prepare_process() -> None:
+    """Set up the process for a short command; what the environment sets already stays."""
+    # The library and the offers make hundreds of thousands of objects that live to the end: scanning them for
+    # garbage again and again takes a tenth of a short command.
+    gc.set_threshold(200_000, 20, 20)
+    # For the same reason Python is not to look for garbage among them when the process ends.
+    atexit.register(gc.freeze)
+    # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # pydantic looks for plugins in the metadata of every installed package; the planner needs none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
 
 
 # What only a terminal gets: colour, and progress on standard error.
@@ -154,7 +168,7 @@ class Output:
             check_writable(path)
         self._check_apart()
         if self.plot is not None:
-            from planner.report.figures.result_figures import PLOT_SUFFIXES, check_picture
+            from planner.report.any_result import PLOT_SUFFIXES, check_picture
 
             check_picture(self.plot, PLOT_SUFFIXES)
 
@@ -228,7 +242,7 @@ class Output:
 
 def draw_answer(answer: Any, path: str, caption: Sequence[str]) -> None:
     """Draw an answer into a file; what draws is loaded only where a picture is asked for."""
-    from planner.report.figures.result_figures import draw_file
+    from planner.report.any_result import draw_file
 
     draw_file(answer, path, caption)
 

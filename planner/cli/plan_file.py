@@ -1,11 +1,11 @@
-"""Plans that `solve` wrote, read back."""
+"""Plans that `solve` wrote, read back, those of older versions with the names of today."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import KeyPath
+from planner.documents.files import KeyPath
 from planner.errors import Fault, InputError
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
@@ -26,8 +26,6 @@ def read_plan(path: str | Path) -> Plan:
     from planner.documents.overrides import Source
     from planner.documents.quantities import MAX_NUMBER
     from planner.documents.tables import read_json
-    from planner.results.plan import Plan
-    from planner.results.plan_versions import OLDEST, VERSION, converted
 
     fix = "give a file written by planner solve"
     document = read_json(str(path), fix)
@@ -114,7 +112,7 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with the offers that it names; `ScenarioError` if it carries none."""
     import json
 
-    from planner.errors import Fault, ScenarioError
+    from planner.errors import ScenarioError
     from planner.loading.scenario_file import parse_scenario
     from planner.scenario.limits import with_offers
     from planner.scenario.naming import without_unoffered
@@ -148,7 +146,6 @@ def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
 
 def check_supported(plan: Plan, file: str, name: str | None, command: str) -> None:
     """Raise `InputError` where the part of a plan that is named, or its first one, is nothing for a command."""
-    from planner.errors import Fault
     from planner.subjects import planner_of
 
     part = next((part for part in plan.planned if name in (None, part.name)), None)
@@ -156,3 +153,56 @@ def check_supported(plan: Plan, file: str, name: str | None, command: str) -> No
     if part is not None and subject is not None and command in subject.not_supported:
         what, fix = subject.not_supported[command]
         raise InputError([Fault(file, 0, part.name, what, fix)])
+
+
+VERSION = 3
+"""Version of the form of every result."""
+OLDEST = 1
+"""The oldest version of a plan that is read; it lacks what version 2 added."""
+RENAMED = {
+    "ladder": "methods",
+    "riskier": "cheaper_at_risk",
+    "runner_up": "next_best",
+    "lossy": "lossy_techniques",
+    "beside": "separate_machines",
+    "sigma_tail": "sigma_in_tails",
+    "flattery": "optimizer_curse",
+    "luck_usd": "outage_usd",
+    "luck_hours": "outage_hours",
+}
+"""Keys of jobs before version 3, and their names since version 3."""
+
+
+def converted(plan: Any) -> Any:
+    """Return the data of a plan with the names of today; other data, and a plan of today, as they are.
+
+    Before version 3 the dollars of a plan with their range stood under `cost_usd`, which is a number everywhere since.
+    """
+    if not isinstance(plan, dict) or plan.get("schema_version", VERSION) >= VERSION:
+        return plan
+    data = {**plan, "schema_version": VERSION, "jobs": _renamed(plan.get("jobs"))}
+    inputs = data.get("inputs")
+    if data.get("services") and isinstance(inputs, dict):  # they were planned on any mix of machines
+        data["inputs"] = {**inputs, "scenario": _of_any_mix(inputs.get("scenario"))}
+    if "cost" not in data:
+        data["cost"] = data.pop("cost_usd", None)
+    return data
+
+
+def _of_any_mix(scenario: Any) -> Any:
+    """Return a scenario whose services say that they may have any mix of machines, unless they say otherwise."""
+    if not isinstance(scenario, dict) or not isinstance(scenario.get("jobs"), list):
+        return scenario
+    jobs = [
+        {"most_kinds": None, **job} if isinstance(job, dict) and job.get("kind") == "serve" else job
+        for job in scenario["jobs"]
+    ]
+    return {**scenario, "jobs": jobs}
+
+
+def _renamed(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_renamed(each) for each in data]
+    if isinstance(data, dict):
+        return {RENAMED.get(key, key): _renamed(value) for key, value in data.items()}
+    return data

@@ -1,4 +1,4 @@
-"""`prices`: the price book, which `inventory: [prices]` plans with."""
+"""`prices` and `market`: the price book, and models of spot markets from recorded traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from planner.cli.catalog_command import date_option, provider_option
 from planner.cli.options import Day, as_of_date, json_option
-from planner.cli.output import ListGroup, show, write_either
+from planner.cli.output import ListGroup, Output, show, write_either
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,7 +160,7 @@ def _price_files(files: tuple[str, ...], providers: tuple[str, ...]) -> tuple[se
 def _store(catalogs: list[Catalog], force: bool, faults: dict[str, list[Fault]]) -> tuple[PriceChanges, ...]:
     """Store the offers of catalogs, each provider for itself; faults are added by the source that they are of."""
     from planner.catalogs.catalog import offers_by_provider
-    from planner.catalogs.price_updates import update_book
+    from planner.catalogs.live import update_book
     from planner.errors import collect_faults
 
     now = datetime.datetime.now().astimezone()
@@ -273,7 +273,7 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
 @json_option
 def prices_list(as_of: datetime.datetime | None, as_json: bool) -> None:
     """List the newest prices of each provider, with their age."""
-    from planner.catalogs.price_updates import stored_prices
+    from planner.catalogs.live import stored_prices
     from planner.loading.price_files import FILL_BOOK
     from planner.report.catalog_text import STORED_COLUMNS, table
 
@@ -293,7 +293,7 @@ def diff(
     provider: str | None, before: datetime.datetime | None, after: datetime.datetime | None, as_json: bool
 ) -> None:
     """Show what is new, gone and of another price between two days."""
-    from planner.catalogs.price_updates import book_changes
+    from planner.catalogs.live import book_changes
     from planner.report.catalog_text import changes_text
 
     days = (moment.date() if moment else None for moment in (before, after))
@@ -305,7 +305,53 @@ def diff(
 @as_of_date
 def prune(as_of: datetime.datetime | None) -> None:
     """Remove prices of more than 90 days ago, but for the newest of each provider."""
-    from planner.catalogs.price_updates import prune_book
+    from planner.catalogs.live import prune_book
 
     removed = prune_book(as_of.date() if as_of else datetime.date.today())
     show(f"{removed} file{'' if removed == 1 else 's'} removed")
+
+
+@click.group()
+def market() -> None:
+    """Fit models of spot markets to recorded traces."""
+
+
+@market.command()
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+@click.option(
+    "--instances",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="Number of machines that must be available together.",
+)
+@click.option(
+    "--together", is_flag=True, help="The traces are zones, observed at the same times, that a run moves among."
+)
+@click.option("--preempted", is_flag=True, help="In the files 1 means taken away, and 0 available.")
+@click.option("--only", metavar="NAME", multiple=True, help="Use only this trace of the files; repeatable.")
+@json_option
+@click.option("-o", "--output", "path", metavar="FILE", help="Also write the block to FILE as YAML.")
+def fit(traces: tuple[str, ...], only: tuple[str, ...], as_json: bool, path: str | None, **how: Any) -> None:
+    """Fit the `spot:` block of an offer to recorded traces.
+
+    TRACE is a file or a folder of files: JSON with metadata.gap_seconds and
+    data, or CSV with trace_id, step_s and availability_rle (64x12;63x3:
+    count x steps), with zone, gap_seconds, first_step, steps and available
+    (a row per period), with time_seconds and available, or with date and
+    availability. A value is a count of machines, 1 = available; some
+    published files have 1 = taken away: read them with --preempted. Files
+    may be gzipped. All traces are pooled, or with --together made into one
+    market of several zones. Prints the block to paste into an offer, and
+    how certain it is.
+
+    Try: planner market fit us-east-1a.json --instances 4
+    """
+    from planner.analysis.market_paths import market_fit
+    from planner.report.catalog_text import render_market
+
+    output = Output(as_json, path=path)
+    output.check()
+    found = market_fit(traces, only=only, **how)
+    output.write(found, render_market, document=lambda found: found.spot_yaml)

@@ -1,15 +1,28 @@
-"""`report`: a plan and the analyses around it as one HTML file, or one of its figures as a picture."""
+"""`report` and `app`: a plan with the analyses around it as one HTML file or picture, and as a page with fields."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_options
+from planner.cli.options import (
+    EXIT_CODES,
+    NameOf,
+    asked_scenario,
+    clock_setting,
+    load_asked,
+    now_option,
+    question_options,
+    refuse_both,
+    set_option,
+    solve_options,
+    solve_words,
+)
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.loading.scenario_file import LoadedScenario
@@ -20,6 +33,7 @@ from planner.scenario.scenario import Scenario, SolveOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+
 
 SECTIONS: tuple[Section, ...] = ("frontier", "reasons", "tornado", "simulation", "prices")
 FIGURE_NAMES = ("frontier", "bill", "memory", "timetable", "tornado", "cost", "finish")
@@ -60,7 +74,7 @@ def report(
     Try: planner report quickstart -o report.html
     """
     from planner.documents.files import check_unread, check_writable
-    from planner.report.html.plan_words import headline
+    from planner.report.report_page import headline
 
     context = click.get_current_context()
     if kind is not None and figure is None:
@@ -100,8 +114,8 @@ def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str
 
 def _check_installed(path: str, kind: str | None) -> None:
     """Refuse what no installed package can write, before anything is computed."""
-    from planner.drawing.image import check_drawable
-    from planner.report.html.report_page import check_installed
+    from planner.drawing.scene import check_drawable
+    from planner.report.report_page import check_installed
 
     if kind is None:
         check_installed(path)
@@ -138,7 +152,7 @@ def _asked(
 def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
-    from planner.report.html.plan_words import headline
+    from planner.report.report_page import headline
     from planner.report.words import width, wrap_lines
 
     page = _page(found, scenario)
@@ -152,7 +166,7 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
 
 
 def _page(found: Overview, scenario: Scenario) -> str:
-    from planner.report.html.report_page import render_page
+    from planner.report.report_page import render_page
 
     exports, notes = _exports(found.plan, scenario)
     return render_page(found, exports, notes)
@@ -167,7 +181,7 @@ def page_of(
 ) -> str:
     """Return the page about a scenario; a plan is shown as it is. ScenarioError where the extra is missing."""
     from planner.analysis.overview import overview
-    from planner.report.html.report_page import check_installed
+    from planner.report.report_page import check_installed
 
     check_installed("report")
     return _page(overview(scenario, plan, wanted=wanted, runs=runs, options=options), scenario)
@@ -204,11 +218,10 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
 def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     """Write one figure in the width of a page."""
     from planner.documents.files import write_bytes_atomically
-    from planner.drawing.image import draw_scene
-    from planner.drawing.scene import framed, to_svg
+    from planner.drawing.scene import draw_scene, framed, to_svg
     from planner.errors import Fault, InputError
-    from planner.report.figures.plan_figures import WIDE
-    from planner.report.html.report_page import find_figure
+    from planner.report.plan_figures import WIDE
+    from planner.report.report_page import find_figure
 
     figure = find_figure(found, name)
     if figure is None or figure.draw is None:
@@ -221,3 +234,57 @@ def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
         return
     write_bytes_atomically(path, content)
     show(f"{path}: written, {len(content) / 1000:,.0f} kB")
+
+
+FIRST_SCENARIO = "quickstart"
+"""What is opened where nothing is named."""
+
+
+@click.command()
+@click.argument("scenario", required=False)
+@question_options
+@set_option
+@now_option
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of the page [a free one].")
+@click.option("--no-browser", is_flag=True, help="Print the address only.")
+@solve_options()
+def app(
+    scenario: str | None,
+    question: Any,
+    settings: tuple[str, ...],
+    now: str | None,
+    port: int | None,
+    no_browser: bool,
+    options: SolveOptions,
+) -> None:
+    """Change SCENARIO on a page and see its plan change.
+
+    SCENARIO is a file, the name of a shipped scenario, or - for standard
+    input [quickstart]. The page is served on this machine alone. Every
+    change shows the plan, the cost for every deadline, and what changed.
+
+    Try: planner app quickstart
+    """
+    from planner.web.app_page import check_installed
+
+    check_installed()
+    if scenario is not None:
+        refuse_both(question)
+    if scenario is None and question is None:
+        scenario = FIRST_SCENARIO
+    changes = (*clock_setting(now), *settings)
+    loaded = load_asked(scenario, question, changes)
+    document = loaded.source.document
+    # Imported late: a wrong scenario is reported before the server is loaded.
+    from planner.web.kept_files import OpenedScenario
+    from planner.web.server import serve
+
+    asked = tuple(shlex.split(question.command(""))) if question is not None else (str(scenario),)
+    asked = (*asked, *solve_words(options))
+    opened = OpenedScenario(loaded.scenario, document.data if document else {}, loaded.source.file, changes, asked)
+
+    def announce(address: str) -> None:
+        show(f"{loaded.scenario.name}: {address}")
+        show("Stop with Ctrl-C.", err=True)
+
+    serve(opened, options, port=port, opens_browser=not no_browser, announce=announce)

@@ -31,7 +31,7 @@ from planner.cli.output import (
 )
 from planner.errors import InputError
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.differences import device_noun
+from planner.results.explanation import device_noun
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option, jobs_text
 from planner.scenario.scenario import SolveOptions

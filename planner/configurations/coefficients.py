@@ -1,4 +1,4 @@
-"""From a recipe, an architecture, cached latents and the sheet of a GPU to the numbers that the estimates take."""
+"""From a recipe, an architecture and the sheet of a GPU to the numbers of the estimates, the margin of memory too."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import Floats
-from planner.configurations.memory_margin import memory_margin, recipe_spread
 from planner.configurations.recipe import Recipe, framework_of, loops_over_experts, teacher_card
 from planner.errors import Fault, ScenarioError
+from planner.estimates.device import encode_seconds
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
@@ -35,15 +35,16 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
-from planner.estimates.memory.activations import parked_bytes
-from planner.estimates.memory.memory_states import (
+from planner.estimates.memory_fit import confidence_margin
+from planner.estimates.memory_terms import (
     FSDP2_MIXTURE,
     LIVE_PARAMETERS,
     REDUCE_BUCKET_ELEMENTS,
     MemoryCoefficients,
+    parked_bytes,
 )
-from planner.estimates.time.device import encode_seconds
-from planner.estimates.time.stage_seconds import StageCoefficients, step_bytes
+from planner.estimates.stage_seconds import StageCoefficients, step_bytes
+from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.estimates.weights import lora_parameters
 from planner.library.schema import Architecture, Calibration, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, TechniqueTable
@@ -53,6 +54,33 @@ from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+MIN_MEMORY_SAVING = 0.02
+"""Share of the memory that a change after a run out of memory saves at least: less is no help."""
+
+
+def framework_spread(framework: str, library: Library, offload: bool = False) -> MemorySpread:
+    """Return the spread of the memory of a framework without observations; `offload`: with states in host memory."""
+    values = library.calibrations["memory"].values
+    return memory_spread(values, framework, framework_of(library, framework).profiled, offload)
+
+
+def recipe_spread(recipe: Recipe, library: Library) -> MemorySpread:
+    """Return the spread of the memory of a recipe without observations."""
+    return framework_spread(recipe.framework, library, recipe.offloads)
+
+
+def memory_margin(framework: str, confidence: float, library: Library, offload: bool = False) -> float:
+    """Return the margin on uncertain bytes at which a configuration fits with a probability, without observations."""
+    return confidence_margin(framework_spread(framework, library, offload).sigma, confidence)
+
+
+def margin_text(margin: float, known_margin: float) -> str:
+    """Return the margins of the fit rule in percent, in words."""
+    if margin == known_margin:
+        return f"margin {margin * 100:.3g} %"
+    return f"margin {margin * 100:.3g} %, of weights, gradients and optimizer {known_margin * 100:.3g} %"
 
 
 # Cached latents of images: what caching saves of every step, what it costs before the first one, and its bytes.

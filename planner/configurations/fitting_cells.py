@@ -11,24 +11,27 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, first_least
 from planner.configurations.coefficients import RecipeCoefficients
-from planner.configurations.compared_runs import NO_CORRECTION, Correction, learn_correction
+from planner.configurations.compared_runs import (
+    NO_CORRECTION,
+    Correction,
+    apply_observed_hours,
+    find_observed_run,
+    learn_correction,
+)
 from planner.configurations.grid import (
     Configurations,
     HostShortfall,
     JobShape,
     Machine,
     MemoryShortfall,
-    concatenate_configurations,
-    grid_inputs,
-    shape_of,
-)
-from planner.configurations.memory_peaks import apply_observed_hours, find_observed_run
-from planner.configurations.micro_batch import (
     choose_batches,
     choose_fastest_batches,
     choose_smallest_batches,
+    concatenate_configurations,
+    grid_inputs,
     least_need,
     possible_cells,
+    shape_of,
 )
 from planner.configurations.recipe import (
     GpuClass,
@@ -39,17 +42,11 @@ from planner.configurations.recipe import (
     find_incompatibility,
     is_allowed,
 )
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import TimedSetup
-from planner.estimates.memory.memory_fit import (
-    MemoryLines,
-    host_bytes,
-    memory_lines,
-    parked_bytes_with_buffers,
-    with_paging,
-)
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import step_seconds
+from planner.estimates.memory_fit import MemoryLines, host_bytes, memory_lines, parked_bytes_with_buffers, with_paging
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import step_seconds
 from planner.estimates.uncertainty import UNMEASURED_MOST
 from planner.estimates.work import processed_length
 from planner.library.schema import Architecture, Library
@@ -325,7 +322,7 @@ def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machin
 # A machine is a GPU, their number per instance, a number of instances and the links between them.
 # For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
 # Where the whole job was observed on a machine, its configurations have the observed hours
-# (`memory_peaks.py`); observed speed and memory correct the estimates of all configurations
+# (`compared_runs.py`); observed speed and memory correct the estimates of all configurations
 # (`compared_runs.py`).
 
 

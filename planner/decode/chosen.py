@@ -24,7 +24,7 @@ from planner.results.plan_parts import Pause
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
-from planner.spot.policy.policy_odds import PolicyCosts, late_dollars
+from planner.spot.drawn_runs import PolicyCosts, late_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

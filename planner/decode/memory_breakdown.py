@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.memory_margin import recipe_spread
 from planner.configurations.recipe import Recipe
 from planner.estimates.inputs import Layout, TimedSetup
-from planner.estimates.memory.memory_fit import (
+from planner.estimates.memory_fit import (
     PHASES,
     MemoryEstimate,
     MemoryLines,
@@ -21,7 +21,7 @@ from planner.estimates.memory.memory_fit import (
     memory_lines,
     with_paging,
 )
-from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
 from planner.library.schema import Library
 from planner.records import record

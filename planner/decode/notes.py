@@ -11,22 +11,23 @@ from planner.configurations.coefficients import (
     chip_notes,
     efficiency_notes,
     expert_notes,
+    margin_text,
+    memory_margin,
+    recipe_spread,
 )
-from planner.configurations.compared_runs import ComparedRun, Correction
+from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import JobShape, parts_of_card, stand_ins
-from planner.configurations.memory_margin import margin_text, memory_margin, recipe_spread
-from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, technique_notes
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.estimates.memory.memory_fit import evaluation_logit_bytes
+from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
-from planner.results.inference import BulkGeneration
+from planner.results.fleet import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import (
@@ -44,7 +45,7 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.scenario import Scenario
-from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS
+from planner.spot.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, GIB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:

@@ -1,15 +1,22 @@
-"""Types of values that a user writes: durations, counts, points in time, prices, lists, and their short forms.
+"""Types of values that a user writes: durations, counts, points in time, prices, lists; how a schema describes them.
 
 Validation is strict: a number in quotes is text, `true` is not a number, an unknown key is a fault.
+
+Descriptions of fields in a schema are the docstrings below them, read from the source when one is asked for. pydantic
+has a setting for it (`use_attribute_docstrings`), which reads the source of every class at each import.
 """
 
 from __future__ import annotations
 
+import ast
 import datetime
+import functools
 import math
 import os
 import re
+import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -22,9 +29,10 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
 )
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from planner.documents.strict_yaml import KeyPath
+from planner.documents.files import KeyPath
 from planner.documents.validation import faults_of_call
 from planner.errors import InputError, format_value
 from planner.units import HOUR
@@ -32,6 +40,10 @@ from planner.units import HOUR
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pydantic_core.core_schema import ModelSchema
+
+
+if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
 else:
     ModelMetaclass = type(BaseModel)
@@ -72,8 +84,6 @@ class StrictModel(BaseModel, metaclass=_MadeByHand):
     def model_json_schema(cls, *args: Any, **keys: Any) -> dict[str, Any]:
         """Return the JSON Schema, with a description of each field unless another generator is asked for."""
         if "schema_generator" not in keys:
-            from planner.documents.descriptions import DescribedSchema  # late: only schemas for people read source
-
             keys["schema_generator"] = DescribedSchema
         return super().model_json_schema(*args, **keys)
 
@@ -479,3 +489,56 @@ def _is_at(path: KeyPath, place: KeyPath) -> bool:
     return len(path) == len(place) and all(
         want in ("*", part) and isinstance(part, int) == (want == "*") for part, want in zip(path, place, strict=True)
     )
+
+
+class DescribedSchema(GenerateJsonSchema):
+    """The JSON Schema of pydantic with a description of each field that has none of its own there."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model with its fields described."""
+        found = super().model_schema(schema)
+        kind: type[BaseModel] = schema["cls"]
+        said = self.descriptions(kind)
+        for name, field in kind.model_fields.items():
+            keys = (name, field.alias, field.validation_alias, field.serialization_alias)
+            key = next((key for key in keys if isinstance(key, str) and key in found.get("properties", {})), None)
+            if key is not None and name in said:
+                found["properties"][key].setdefault("description", said[name])
+        return found
+
+    def descriptions(self, kind: type[BaseModel]) -> dict[str, str]:
+        """Return the description of each field of a model that has one."""
+        return described(kind)
+
+
+def described(kind: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring of each field of a model; of one that is written anew in a subclass without one, the former.
+
+    Empty where there is no source to read.
+    """
+    said: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            said |= _of_module(base.__module__).get(base.__qualname__, {})
+    return said
+
+
+@functools.cache
+def _of_module(name: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of fields by class of a module."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    try:
+        tree = ast.parse(Path(file or "").read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):  # only compiled files are there
+        return {}
+    return {node.name: _of_class(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def _of_class(node: ast.ClassDef) -> dict[str, str]:
+    said = {}
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+            said[field.target.id] = " ".join(below.value.value.split())
+    return said

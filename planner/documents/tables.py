@@ -12,8 +12,7 @@ from dataclasses import field
 from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import file_name, read_text
-from planner.documents.strict_yaml import MAX_DIGITS, KeyPath, short_key
+from planner.documents.files import MAX_DIGITS, KeyPath, file_name, read_text, short_key
 from planner.errors import Fault, InputError, printable
 from planner.records import record
 

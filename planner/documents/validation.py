@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.documents.strict_yaml import KeyPath
+from planner.documents.files import KeyPath
 from planner.errors import Fault, ScenarioError, format_value
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Protocol
 
-from planner.drawing.bars import Stack, stacked
+from planner.drawing.bars import Lane, Stack, Stretch, lanes, stacked
 from planner.drawing.curve import Breakpoint, Run, curve
-from planner.drawing.lanes import Lane, Stretch, lanes
 from planner.drawing.scene import SERIES, Caption, Scene, framed, roles_of, to_svg
 
 if TYPE_CHECKING:

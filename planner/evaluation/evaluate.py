@@ -17,6 +17,7 @@ from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.evaluation.evaluated_bill import FIXED, TermUse, evaluate_bill, evaluate_service_bill, service_data_gb
 from planner.evaluation.evaluated_hours import (
+    Cases,
     EvaluatedHours,
     EvaluatedPolicyRun,
     Pair,
@@ -24,9 +25,13 @@ from planner.evaluation.evaluated_hours import (
     evaluate_hours,
     evaluate_policy_run,
     evaluate_resume,
+    finish_chance,
+    fixed_share_figures,
     fixed_share_run,
     market_ends,
+    middle_cases,
     probability_within,
+    usd_of_policy,
 )
 from planner.evaluation.evaluated_physics import (
     EvaluatedPhysics,
@@ -45,7 +50,6 @@ from planner.evaluation.evaluated_stages import (
     sent_hours,
 )
 from planner.evaluation.named_run import RunContext, hourly_price
-from planner.evaluation.run_odds import Cases, finish_chance, fixed_share_figures, middle_cases, usd_of_policy
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.configurations.coefficients import efficiency_of, hardware_numbers, recipe_coefficients
-from planner.configurations.compared_runs import ComparedRun, Correction, job_of_run, learn_correction
-from planner.configurations.grid import Machine
-from planner.configurations.lengths import sequence_of
-from planner.configurations.memory_margin import MIN_MEMORY_SAVING
-from planner.configurations.memory_peaks import KINDS, MemoryCorrection, memory_setting
-from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
-from planner.estimates.inputs import Layout, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import (
-    PHASES,
-    MemoryEstimate,
-    estimate_memory,
-    host_bytes,
-    memory_lines,
-    with_paging,
+from planner.configurations.coefficients import MIN_MEMORY_SAVING, efficiency_of, hardware_numbers, recipe_coefficients
+from planner.configurations.compared_runs import (
+    KINDS,
+    ComparedRun,
+    Correction,
+    MemoryCorrection,
+    job_of_run,
+    learn_correction,
+    memory_setting,
 )
-from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.stage_seconds import fed_step_seconds
-from planner.estimates.time.step_time import step_time
+from planner.configurations.grid import Machine
+from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility, sequence_of
+from planner.estimates.device import TimeCoefficients
+from planner.estimates.inputs import Layout, Stack, TimedSetup
+from planner.estimates.memory_fit import PHASES, MemoryEstimate, estimate_memory, host_bytes, memory_lines, with_paging
+from planner.estimates.memory_terms import MemoryCoefficients, with_host_room
+from planner.estimates.stage_seconds import fed_step_seconds
+from planner.estimates.step_time import step_time
 from planner.estimates.uncertainty import (
     MemorySpread,
     Sigmas,

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from planner import generation
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, recipe_coefficients
-from planner.estimates.time.export_work import (
+from planner.estimates.stage_seconds import (
     ExportCoefficients,
-    gguf_bytes,
-    gguf_seconds,
-    gpu_quantise_bytes,
-    gpu_quantise_seconds,
-    grouped_bytes,
-    merge_ram_bytes,
-)
-from planner.estimates.time.stage_seconds import (
     asynchronous_stall_seconds,
     checkpoint_seconds,
     checkpoint_stall_seconds,
     evaluation_seconds,
     forward_tokens_per_second_cpu,
     forward_tokens_per_second_gpu,
+    gguf_bytes,
+    gguf_seconds,
     goodput_factor,
+    gpu_quantise_bytes,
+    gpu_quantise_seconds,
+    grouped_bytes,
     ingest_seconds,
     kept_checkpoint_bytes,
     load_seconds,
     machine_cores,
+    merge_ram_bytes,
     merge_seconds,
 )
 from planner.estimates.weights import lora_parameters

@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 from planner.configurations.grid import Machine, network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.inputs import Network
-from planner.estimates.time.stage_seconds import StageCoefficients
+from planner.estimates.stage_seconds import StageCoefficients
 from planner.estimates.work import TrialWork, trial_work
 from planner.evaluation.comparison import Violation
-from planner.library.known_machines import typical_ram_gb
+from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Pause, SpotPlan, Techniques
-from planner.scenario.job import Job
-from planner.scenario.observed_run import Measured
+from planner.scenario.job import Job, Measured
 from planner.scenario.offer import Offer, usd_above_term
 from planner.scenario.scenario import Scenario
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.policy_odds import PolicyCosts
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import WaitingRule
+from planner.spot.drawn_runs import PolicyCosts
+from planner.spot.policy_cache import PolicyCache
+from planner.spot.run import SpotRun
+from planner.spot.states import SpotStates
+from planner.spot.switching_policy import WaitingRule
 from planner.units import GB
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an export needs to know of one job of a plan, by the names that field maps use."""
+"""What an export needs to know of one job of a plan, by the names that field maps use, and names it refuses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import printable
+from planner.documents.validation import name_fix
+from planner.errors import Fault, InputError, printable
 from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
-from planner.exports.result_step import result_step
-from planner.exports.script_parts import environment_facts
-from planner.library.reading import read_library
+from planner.exports.script_parts import environment_facts, result_step
+from planner.library.engines import read_engines
+from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
@@ -21,7 +22,8 @@ from planner.scenario.scenario import Scenario
 from planner.units import GB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
 
 _DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
 CHECKPOINT_FOLDER = "/checkpoints"
@@ -262,3 +264,27 @@ def _engine(facts: dict[str, Any]) -> dict[str, Any]:
     if stage in (1, 2) or (hosted.optimizer and not hosted.weights) or (stage and facts["framework"] == "deepspeed"):
         return {"engine": "deepspeed", "zero_stage": stage or 2, "hybrid": sharding.hybrid}
     return {"engine": "fsdp" if stage else "none", "zero_stage": stage, "hybrid": sharding.hybrid}
+
+
+def check_names(plan: Plan, path: str) -> None:
+    """Raise InputError that names each GPU, engine and technique of a plan file that the library does not have."""
+    faults = [Fault(path, 0, where, f"unknown: {name!r}", fix) for where, name, fix in _unknown(plan)]
+    if faults:
+        raise InputError(faults)
+
+
+def _unknown(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield place, name and what may have been meant of each unknown name."""
+    gpus, engines, techniques = CardNames("gpus"), read_engines().engines, read_techniques()
+    named_gpus = [(f"jobs.{part.name}.{place}", gpu) for part in plan.planned for place, gpu in part.gpus_named]
+    named_engines = [(f"jobs.{part.name}.{place}", name) for part in plan.planned for place, name in part.engines_named]
+    yield from ((place, gpu, gpus.suggestion(gpu)) for place, gpu in named_gpus if gpus.canonical(gpu) is None)
+    yield from ((place, name, name_fix(name, sorted(engines))) for place, name in named_engines if name not in engines)
+    for job in plan.jobs:
+        if job.inference is not None or not job.gpus:
+            continue
+        for field in TECHNIQUE_FIELDS:
+            value = getattr(job.techniques, field)
+            if isinstance(value, str) and value not in techniques.planned(field):
+                known = sorted(map(str, techniques.allowed(field)))
+                yield f"jobs.{job.name}.techniques.{field}", value, name_fix(value, known)

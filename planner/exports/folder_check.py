@@ -11,8 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import file_name, read_text
-from planner.documents.strict_yaml import Document, parse_document
+from planner.documents.files import Document, file_name, parse_document, read_text
 from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.field_map import FieldMap, field_maps, launch_maps

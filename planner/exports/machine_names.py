@@ -7,12 +7,19 @@ import re
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 
-from planner.documents.strict_yaml import yaml_text
+from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
-from planner.exports.quoting import shell_word
-from planner.exports.result_step import clearing_lines, making_lines, preparing_lines
-from planner.exports.script_parts import commented, header, script_lines, written_program
+from planner.exports.script_parts import (
+    clearing_lines,
+    commented,
+    header,
+    making_lines,
+    preparing_lines,
+    script_lines,
+    shell_word,
+    written_program,
+)
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer

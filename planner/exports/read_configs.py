@@ -7,12 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import read_text
-from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
+from planner.documents.files import Document, KeyPath, Marks, parse_document, read_text
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, LibraryError, raise_faults
-from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
-from planner.exports.field_map import FieldMap, Refusal, field_maps, read_maps, unread_files
+from planner.exports.field_map import (
+    FieldMap,
+    Refusal,
+    field_maps,
+    is_all,
+    is_pattern,
+    matched_modules,
+    names_towers,
+    reaches_towers,
+    read_maps,
+    unread_files,
+)
 from planner.library.names import formats_in_name
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from planner.generation.answered_evaluation import generating_on as generating_on
-    from planner.generation.answered_evaluation import generation_hours as generation_hours
-    from planner.generation.audited_choices import choices_of_replicas as choices_of_replicas
     from planner.generation.engine_recipes import ALL_BITS as ALL_BITS
     from planner.generation.engine_recipes import ServingColumns as ServingColumns
     from planner.generation.engine_recipes import ServingRecipe as ServingRecipe
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from planner.generation.evaluated_replica import EvaluatedReplicas as EvaluatedReplicas
     from planner.generation.evaluated_replica import Replica as Replica
     from planner.generation.evaluated_replica import answering_seconds as answering_seconds
+    from planner.generation.evaluated_replica import choices_of_replicas as choices_of_replicas
     from planner.generation.evaluated_replica import evaluate_replicas as evaluate_replicas
     from planner.generation.evaluated_replica import hours_on_machine as hours_on_machine
     from planner.generation.evaluated_replica import usd_by_the_token as usd_by_the_token
@@ -44,26 +42,46 @@ if TYPE_CHECKING:
     from planner.generation.generation_text import engine_words as engine_words
     from planner.generation.generation_text import flight_words as flight_words
     from planner.generation.generation_text import price_lines as price_lines
+    from planner.generation.generation_text import render_inference as render_inference
     from planner.generation.generation_text import request_words as request_words
     from planner.generation.generation_text import serve_lines as serve_lines
     from planner.generation.generation_text import speed_lines as speed_lines
-    from planner.generation.inference_text import render_inference as render_inference
     from planner.generation.replica_enumeration import ReplicaSpeeds as ReplicaSpeeds
     from planner.generation.replica_enumeration import ServedGpu as ServedGpu
     from planner.generation.replica_enumeration import enumerate_replicas as enumerate_replicas
+    from planner.generation.replica_enumeration import generating_on as generating_on
+    from planner.generation.replica_enumeration import generation_hours as generation_hours
     from planner.generation.replica_enumeration import is_measured as is_measured
     from planner.generation.replica_enumeration import lengths_of as lengths_of
     from planner.generation.replica_enumeration import predicted_run as predicted_run
     from planner.generation.replica_enumeration import replica_speeds as replica_speeds
+    from planner.generation.replica_hours import ROUGH_BATCHES as ROUGH_BATCHES
     from planner.generation.replica_hours import compute_replica_hours as compute_replica_hours
     from planner.generation.replica_hours import market_of as market_of
-    from planner.generation.serving_evidence import ROUGH_BATCHES as ROUGH_BATCHES
-    from planner.generation.serving_evidence import prior_parts as prior_parts
-    from planner.generation.serving_evidence import speed_sigma as speed_sigma
+    from planner.generation.replica_hours import prior_parts as prior_parts
+    from planner.generation.replica_hours import speed_sigma as speed_sigma
 
 _NAMES_BY_MODULE = {
-    "planner.generation.answered_evaluation": ("generating_on", "generation_hours"),
-    "planner.generation.audited_choices": ("choices_of_replicas",),
+    "planner.generation.replica_enumeration": (
+        "ReplicaSpeeds",
+        "ServedGpu",
+        "enumerate_replicas",
+        "generating_on",
+        "generation_hours",
+        "is_measured",
+        "lengths_of",
+        "predicted_run",
+        "replica_speeds",
+    ),
+    "planner.generation.evaluated_replica": (
+        "EvaluatedReplicas",
+        "Replica",
+        "answering_seconds",
+        "choices_of_replicas",
+        "evaluate_replicas",
+        "hours_on_machine",
+        "usd_by_the_token",
+    ),
     "planner.generation.engine_recipes": (
         "ALL_BITS",
         "ServingColumns",
@@ -73,14 +91,6 @@ _NAMES_BY_MODULE = {
         "request_faults",
         "serving_recipe",
         "serving_recipes",
-    ),
-    "planner.generation.evaluated_replica": (
-        "EvaluatedReplicas",
-        "Replica",
-        "answering_seconds",
-        "evaluate_replicas",
-        "hours_on_machine",
-        "usd_by_the_token",
     ),
     "planner.generation.generation_estimate": (
         *("ReplicaSetup", "estimate_inference", "least_usd_per_gpu_hour", "resolve_replica"),
@@ -97,22 +107,18 @@ _NAMES_BY_MODULE = {
         "engine_words",
         "flight_words",
         "price_lines",
+        "render_inference",
         "request_words",
         "serve_lines",
         "speed_lines",
     ),
-    "planner.generation.inference_text": ("render_inference",),
-    "planner.generation.replica_enumeration": (
-        "ReplicaSpeeds",
-        "ServedGpu",
-        "enumerate_replicas",
-        "is_measured",
-        "lengths_of",
-        "predicted_run",
-        "replica_speeds",
+    "planner.generation.replica_hours": (
+        "ROUGH_BATCHES",
+        "compute_replica_hours",
+        "market_of",
+        "prior_parts",
+        "speed_sigma",
     ),
-    "planner.generation.replica_hours": ("compute_replica_hours", "market_of"),
-    "planner.generation.serving_evidence": ("ROUGH_BATCHES", "prior_parts", "speed_sigma"),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

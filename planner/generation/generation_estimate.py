@@ -44,7 +44,7 @@ from planner.generation.engine_recipes import (
     serving_of,
     supports,
 )
-from planner.generation.serving_evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
+from planner.generation.replica_hours import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
@@ -52,7 +52,7 @@ from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
 from planner.records import record
-from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
+from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
 from planner.scenario.techniques import WHERE

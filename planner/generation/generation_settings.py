@@ -7,34 +7,38 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import yaml_text
+from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, is_gated, launch_maps
 from planner.exports.launchers import (
+    GIVE_BACK,
     TOKEN,
+    Checklist,
     bucket_name,
     bucket_remark,
     dstack_profile,
+    job_hourly,
     skypilot_resources,
     token_remark,
+    usd_per_hour,
 )
 from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
 from planner.exports.machine_names import filled as filled_command
-from planner.exports.quoting import document, shell_word
-from planner.exports.run_script import GIVE_BACK, Checklist, job_hourly, usd_per_hour
 from planner.exports.script_parts import (
     commented,
+    document,
     environment_lines,
     environment_remark,
     header,
     image_of,
     in_environment,
+    shell_word,
 )
 from planner.generation import generate
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
-from planner.results.inference import BulkGeneration
+from planner.results.fleet import BulkGeneration
 from planner.scenario.inference_job import InferenceJob
 from planner.units import GIB
 

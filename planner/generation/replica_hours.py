@@ -1,10 +1,11 @@
-"""The market as a job of generation sees it, and the hours of its replicas."""
+"""The market as a job of generation sees it, the hours of its replicas, and what their speed rests on."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,18 +18,52 @@ from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Machine
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
-from planner.estimates.time.stage_seconds import StageCoefficients, load_seconds
+from planner.estimates.stage_seconds import StageCoefficients, load_seconds
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, tail_of_68_percent
 from planner.estimates.work import trial_work
 from planner.generation.engine_recipes import ServingRecipe
 from planner.generation.replica_enumeration import is_measured, served_priors
-from planner.generation.serving_evidence import prior_parts, speed_sigma
-from planner.library.schema import Architecture, Library
+from planner.library.engines import read_engines
+from planner.library.schema import Architecture, Coefficient, Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.run import last_checkpoint_fits
+from planner.spot.run import last_checkpoint_fits
+from planner.spot.states import SpotStates
 from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+ROUGH_BATCHES = (
+    "many requests in flight: most measurements are of engines of 2024, so real ones may be faster; measure first"
+)
+
+
+def coefficient_or(coefficients: Mapping[str, Coefficient], key: str, otherwise: float) -> float:
+    """Return a coefficient's value, or another where there is none."""
+    entry = coefficients.get(key)
+    return entry.value if entry else otherwise
+
+
+def prior_parts(
+    coefficients: Mapping[str, Coefficient], engine: str, label: str, gpu: str, weights: str
+) -> tuple[str, ...]:
+    """Return what no published measurement informs: engine (by its `label`), GPU, format."""
+    keys = {
+        f"engine {label}": f"spread.{engine}",
+        f"GPU {gpu}": f"memory.{gpu}",
+        f"format {weights}": f"reading.{read_engines().fitted_as(weights)}",
+    }
+    entries = {what: coefficients.get(key) for what, key in keys.items()}
+    return tuple(what for what, entry in entries.items() if entry is None or entry.basis != "measured")
+
+
+def speed_sigma(coefficients: Mapping[str, Coefficient], engine: str, is_prior: bool) -> float:
+    """Return the standard deviation of ln(speed): the engine's, else that of all; wider where a part is a prior."""
+    own = coefficient_or(coefficients, f"spread.{engine}", coefficient_or(coefficients, "spread", 0.4))
+    return math.hypot(own, coefficient_or(coefficients, "spread.prior", 0.2) if is_prior else 0.0)
+
 
 # The market as a job of generation sees it: any number of machines of an offer, which need no common network.
 

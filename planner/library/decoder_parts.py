@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_shipped
+from planner.documents.files import data_folder, read_shipped
 from planner.errors import format_value
 from planner.estimates.parts import (
     Attention,

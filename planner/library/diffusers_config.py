@@ -12,8 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_shipped
+from planner.documents.files import data_folder, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value
 

@@ -1,15 +1,19 @@
-"""Facts of inference engines, weight formats and load profiles: `models/techniques`."""
+"""Facts of inference engines, formats and loads, and what is published of techniques: `models/techniques`."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from planner.documents.files import data_folder, read_text
-from planner.documents.strict_yaml import parse_value
+from planner.documents.files import data_folder, parse_value, read_text
 from planner.documents.validation import fold
 from planner.library.technique_tables import Row
+from planner.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
 
 class WeightFormat(Row):
@@ -242,3 +246,61 @@ def read_load_profiles() -> Mapping[str, LoadProfile]:
 def _load_profiles_read(models: Path) -> dict[str, LoadProfile]:
     file = str(models / "techniques" / "load_profiles.yaml")
     return {name: LoadProfile.model_validate(row) for name, row in parse_value(read_text(file), file).items()}
+
+
+@record(frozen=True)
+class QualityFact:
+    """One finding, with the setting that it was made in and its source."""
+
+    against: str
+    setting: str
+    finding: str
+    source: str
+    technique: str = ""  # 0/1 name, empty where one value of a technique is meant
+    value: tuple[tuple[str, str], ...] = ()
+    short: str = ""
+
+
+def quality_facts() -> tuple[QualityFact, ...]:
+    """Return every finding, in the order of the file."""
+    return _quality_read(str(data_folder("models") / "techniques" / "quality.yaml"))
+
+
+@cache
+def _quality_read(file: str) -> tuple[QualityFact, ...]:
+    rows: list[dict[str, Any]] = parse_value(read_text(file), file)
+    return tuple(QualityFact(**{**row, "value": tuple(row.get("value", {}).items())}) for row in rows)
+
+
+def facts_on(in_use: Collection[str], values: Mapping[str, Any]) -> tuple[QualityFact, ...]:
+    """Return what is worth a note on techniques in use, by their 0/1 names and values."""
+    return tuple(
+        fact
+        for fact in quality_facts()
+        if fact.short and (fact.technique in in_use or (fact.value and all(values.get(k) == v for k, v in fact.value)))
+    )
+
+
+@record(frozen=True)
+class Published:
+    """What was found on a technique that articles recommend, and whether a scenario decides it."""
+
+    name: str
+    decides: str
+    """`yes`, `no`, or for what kind of job."""
+    why: str
+    where: str
+    """Key of a scenario; empty where there is none."""
+    found: tuple[QualityFact, ...]
+
+
+@cache
+def published_techniques() -> dict[str, Published]:
+    """Return every technique of `published.yaml` by name, in the order of the file."""
+    file = str(data_folder("models") / "techniques" / "published.yaml")
+    rows: dict[str, dict[str, Any]] = parse_value(read_text(file), file)
+    found = {}
+    for name, row in rows.items():
+        facts = tuple(QualityFact(against="", **fact) for fact in row["found"])
+        found[name] = Published(name, row["decides"], row["why"], row["where"], facts)
+    return found

@@ -1,4 +1,7 @@
-"""Hugging Face `config.json` to the content of an architecture card, without the transformers package.
+"""Hugging Face `config.json` to the content of an architecture card and back, without the transformers package.
+
+Later decoders are read by their parts (decoder_parts.py). A key that a file leaves out means the default of that
+family's configuration class.
 
 Most families are rows of `models/families.yaml`; those that are refused stand at the end of this file with the reason.
 """
@@ -13,12 +16,140 @@ from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value, raise_faults
 from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
-from planner.library import decoder_families
-from planner.library.decoder_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
-from planner.library.decoder_parts import families, read_decoder, read_stated, stated_family
+from planner.library.decoder_keys import KEY_NAMES, MAX_DIMENSION, MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.decoder_parts import families, family, read_decoder, read_stated, stated_family
 from planner.library.diffusers_config import diffusion_card, is_diffusion
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
+from planner.library.schema import Architecture
+
+
+def whole(config: Config, key: str, default: int | None = None) -> int:
+    """Return a positive whole number; `default` where the file has none, or 0 or null; NoWholeNumber without either."""
+    if default is None and key not in config:
+        raise NoWholeNumber(key, "missing", "")  # the family names the fix
+    value = config[key] if default is None else config.get(key) or default
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DIMENSION:
+        fix = f"give a whole number of 1 to {MAX_DIMENSION:,}"
+        raise NoWholeNumber(key, f"{format_value(value)} is out of range or no number", fix)
+    return value
+
+
+def first(config: Config, *keys: str) -> str:
+    """Return the first key that has a value, else the last: files of several ages name the same thing differently."""
+    return next((key for key in keys if config.get(key)), keys[-1])
+
+
+def flag(config: Config, key: str, default: bool = False) -> bool:
+    """Return a switch; null is `default`."""
+    value = config.get(key)
+    return default if value is None else bool(value)
+
+
+def card(
+    config: Config,
+    *,
+    layers: str = "num_hidden_layers",
+    hidden: str = "hidden_size",
+    heads: str = "num_attention_heads",
+    positions: str = "max_position_embeddings",
+    ffn: int | None = None,
+    tied: bool = False,
+    **extra: Any,
+) -> dict[str, Any]:
+    """Return the keys that all families have, read under the names that this family gives them.
+
+    `ffn` is the width of the feed-forward where it has no key of its own; `tied` is the family's default.
+    """
+    width, count = whole(config, hidden), whole(config, heads)
+    return {
+        "layers": whole(config, layers),
+        "hidden": width,
+        "heads": count,
+        "kv_heads": whole(config, "num_key_value_heads", count),
+        "head_dim": whole(config, "head_dim", max(width // count, 1)),
+        "ffn": whole(config, "intermediate_size") if ffn is None else ffn,
+        "vocab": whole(config, "vocab_size"),
+        "max_sequence": whole(config, positions),
+        "tied_embeddings": flag(config, "tie_word_embeddings", tied),
+        **extra,
+    }
+
+
+def _older(config: Config, *, bias: bool = True, **extra: Any) -> dict[str, Any]:
+    """Return the keys of an older family: LayerNorm, linears with biases unless `bias` is false, and no gate."""
+    biases = dict.fromkeys(("qkv_bias", "output_bias", "ffn_bias"), bias)
+    return card(config, **{"gated": False, "norm": "layernorm", "norm_bias": True, **biases, **extra})
+
+
+def gpt2(config: Config) -> dict[str, Any]:
+    """Return the card of GPT-2."""
+    names: dict[str, Any] = {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "positions": "n_positions"}
+    ffn, positions = whole(config, "n_inner", 4 * whole(config, "n_embd")), whole(config, "n_positions")
+    return _older(config, ffn=ffn, learned_positions=positions, rope=False, tied=True, **names)
+
+
+def gpt_neox(config: Config) -> dict[str, Any]:
+    """Return the card of GPT-NeoX and Pythia."""
+    bias = bool(config.get("attention_bias", True))
+    parallel = bool(config.get("use_parallel_residual", True))
+    return _older(config, parallel_residual=parallel, qkv_bias=bias, output_bias=bias)
+
+
+def falcon(config: Config) -> dict[str, Any]:
+    """Return the card of Falcon."""
+    config = {**config, "max_position_embeddings": whole(config, "max_position_embeddings", 2048)}
+    heads = first(config, "num_attention_heads", "n_head")
+    new_decoder = bool(config.get("new_decoder_architecture", False))
+    kv_heads = 1 if config.get("multi_query", True) else whole(config, heads)
+    if new_decoder:
+        kv_heads = whole(config, "num_kv_heads", whole(config, heads))
+    parallel = bool(config.get("parallel_attn", True)) or new_decoder
+    two_norms = whole(config, "num_ln_in_parallel_attn", 2 if new_decoder else 1)
+    return _older(
+        config,
+        layers=first(config, "num_hidden_layers", "n_layer"),
+        heads=heads,
+        ffn=whole(config, "ffn_hidden_size", 4 * whole(config, "hidden_size")),
+        kv_heads=kv_heads,
+        rope=not config.get("alibi", False),
+        parallel_residual=parallel,
+        norms_per_layer=two_norms if parallel else 2,
+        tied=True,
+        bias=bool(config.get("bias", False)),
+    )
+
+
+def bloom(config: Config) -> dict[str, Any]:
+    """Return the card of BLOOM."""
+    # ALiBi has no table to read a length from; `seq_length` is what it was trained with.
+    config = {**config, "seq_length": whole(config, "seq_length", 2048)}
+    hidden, heads = first(config, "hidden_size", "n_embed"), first(config, "n_head", "num_attention_heads")
+    names: dict[str, Any] = {"layers": "n_layer", "hidden": hidden, "heads": heads, "positions": "seq_length"}
+    return _older(config, ffn=4 * whole(config, hidden), rope=False, embedding_norm=True, tied=True, **names)
+
+
+def opt(config: Config) -> dict[str, Any]:
+    """Return the card of OPT."""
+    if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
+        what = "projected embeddings (OPT-350M) are not supported"
+        raise NotCovered("word_embed_proj_dim", what, "choose another size of the family")
+    if config.get("do_layer_norm_before") is False:
+        what = "norms after each layer, without one at the end (OPT-350M), are not supported"
+        raise NotCovered("do_layer_norm_before", what, "choose another size of the family")
+    if config.get("layer_norm_elementwise_affine") is False:
+        what = "norms without weights are not supported"
+        raise NotCovered("layer_norm_elementwise_affine", what, "choose another size of the family")
+    bias, rows = bool(config.get("enable_bias", True)), whole(config, "max_position_embeddings") + 2  # for padding
+    return _older(config, ffn=whole(config, "ffn_dim"), learned_positions=rows, rope=False, tied=True, bias=bias)
+
+
+def mpt(config: Config) -> dict[str, Any]:
+    """Return the card of MPT."""
+    names: dict[str, Any] = {"layers": "n_layers", "hidden": "d_model", "heads": "n_heads", "positions": "max_seq_len"}
+    bias, ffn = not config.get("no_bias", True), whole(config, "expansion_ratio", 4) * whole(config, "d_model")
+    return _older(config, ffn=ffn, rope=False, tied=True, norm_bias=bias, bias=bias, **names)
+
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 
@@ -220,12 +351,12 @@ def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
-    "gpt2": decoder_families.gpt2,
-    "gpt_neox": decoder_families.gpt_neox,
-    "falcon": decoder_families.falcon,
-    "bloom": decoder_families.bloom,
-    "opt": decoder_families.opt,
-    "mpt": decoder_families.mpt,
+    "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
+    "falcon": falcon,
+    "bloom": bloom,
+    "opt": opt,
+    "mpt": mpt,
 }
 """Families that are read by a function of their own; the others are rows of `models/families.yaml`."""
 
@@ -302,3 +433,130 @@ _REFUSED: dict[str, str] = {
     "deci": "its layers differ in width and in what they leave out (block_configs), which is not read",
 }
 """Families by model type with the reason why no estimate is made; others are merely unknown."""
+
+
+_SAYS_NO_SHAPE = {
+    *("name", "aliases", "parameters_basis", "published", "published_source", "base", "named_only", "image", "source"),
+    *("notes", "licence"),
+}
+"""Keys of a card that do not say what network it is."""
+
+
+def config_of(card: Architecture) -> dict[str, Any]:
+    """Return the content of a `config.json` that has the shape of a card; `LibraryError` where no such file is known.
+
+    What a card does not say, such as the base of rotary positions, is left to the defaults of the family's class. The
+    file is read back before it is returned: each width, each count and the number of weights are those of the card.
+    """
+    if card.family in families():
+        for config in _candidates(card):
+            try:
+                found = architecture_from_config(config, card.name)
+            except (LibraryError, NotCovered):
+                continue
+            if _shape(Architecture.model_validate(found)) == _shape(card):
+                return config
+    what = f"the config.json of {card.name} cannot be written from what is known of it"
+    raise LibraryError([Fault(card.name, 0, "", what, "give its own file as the architecture of the job")])
+
+
+_OF_THE_WHOLE = {"architectures", "auto_map", "rope_scaling", "rope_parameters", "vision_config", "audio_config"}
+"""Keys that a decoder does not have, and the rotation of positions in images, which takes the same memory and time."""
+
+
+def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `config.json` of the decoder that a plan counts: of a multimodal model its language model.
+
+    It has the model type of the family whose layers it has, because Transformers has no class for the language model
+    of some (`qwen2_5_vl_text`, whose layers are those of `qwen2`). That of a decoder is returned as it is.
+    """
+    found = dict(config)
+    for key in language_path(config):
+        found = dict(found[key])
+    family = family_of({**config, **found})
+    if found == config and family in (None, config.get("model_type")):
+        return found
+    kept = {name: value for name, value in found.items() if name not in _OF_THE_WHOLE}
+    tied = config.get("tie_word_embeddings")  # the head is that of the whole model
+    return {
+        **kept,
+        "model_type": family or found.get("model_type"),
+        **({} if tied is None else {"tie_word_embeddings": tied}),
+    }
+
+
+def _shape(card: Architecture) -> dict[str, Any]:
+    return card.model_dump(exclude=_SAYS_NO_SHAPE)
+
+
+def _candidates(card: Architecture) -> list[dict[str, Any]]:
+    """Return the files that may have the shape of a card: with its window in the layers that the family gives one."""
+    row = family(card.family)
+    plain = {"model_type": card.family, **_dimensions(card, row.defaults), **_switches(card)}
+    full = {key: value for key, value in plain.items() if key != "sliding_window"}
+    slide = round(card.sliding_layer_share * card.layers)
+    listed = [
+        ["sliding_attention" if index < slide else "full_attention" for index in range(card.layers)],
+        ["full_attention" if index % 2 else "sliding_attention" for index in range(card.layers)],
+    ]
+    found = [plain, {**plain, "use_sliding_window": True}]
+    found += [{**plain, "layer_types": kinds} for kinds in listed] if slide else []
+    return [*found, {**full, "sliding_window": None}, {**full, "use_sliding_window": False}]
+
+
+def _dimensions(card: Architecture, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the widths and counts of a card under the keys of its family."""
+    experts = bool(card.experts)
+    values = {
+        "layers": card.layers,
+        "hidden": card.hidden,
+        "heads": card.heads,
+        "kv_heads": card.kv_heads,
+        "head_dim": None if card.kv_lora_rank else card.head_dim,
+        "ffn": card.dense_ffn or card.ffn,
+        "vocab": card.vocab,
+        "positions": card.learned_positions or card.max_sequence,
+        "tied": card.tied_embeddings,
+        "window": card.sliding_window or None,
+        "experts": card.experts if experts else None,
+        "experts_per_token": card.experts_per_token if experts else None,
+        "expert_ffn": card.ffn if experts else None,
+        "shared_experts": card.shared_experts if experts else None,
+        "shared_ffn": card.shared_experts * card.ffn if experts else None,
+        "leading_dense": card.dense_layers if experts else None,
+        "kv_rank": card.kv_lora_rank or None,
+        "q_rank": card.q_lora_rank or None,
+        "value_dim": card.value_head_dim or None,
+    }
+    row = family(card.family)
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        keys = row.names.get(name, KEY_NAMES[name])
+        known = next((key for key in keys if key in defaults), None)
+        if value is not None and (known is not None or name in _MAIN):
+            found[known or keys[0]] = value
+    if card.kv_lora_rank:
+        found |= {"qk_rope_head_dim": card.rope_head_dim, "qk_nope_head_dim": card.head_dim - card.rope_head_dim}
+    if card.linear_layers:
+        found |= {"linear_num_key_heads": card.linear_key_heads, "linear_num_value_heads": card.linear_value_heads}
+        found |= {"linear_key_head_dim": card.linear_key_dim, "linear_value_head_dim": card.linear_value_dim}
+        found |= {"linear_conv_kernel_dim": card.linear_kernel}
+    return found
+
+
+_MAIN = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "tied", "window"}
+
+
+def _switches(card: Architecture) -> dict[str, bool]:
+    """Return the keys that switch a bias or a norm, where the family has such keys."""
+    row = family(card.family)
+    said = {
+        row.qkv_bias: card.qkv_bias,
+        row.ffn_bias: card.ffn_bias,
+        row.router_bias: card.router_bias,
+        row.head_bias: card.head_bias,
+        row.parallel: card.parallel_residual,
+        row.qk_norm_if: card.qk_norm or card.qk_norm_all_heads,
+        row.one_head_if: card.kv_heads == 1,
+    }
+    return {key: value for key, value in said.items() if isinstance(key, str) and key}

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_shipped
+from planner.documents.files import data_folder, read_shipped
 from planner.errors import format_value
 from planner.library.decoder_keys import NotCovered
 from planner.library.engines import Engine, read_engines

@@ -1,23 +1,21 @@
-"""The files of `models/`: their names, and reading them into a `Library`."""
+"""The files of `models/`: their names, reading them into a `Library`, and searches among what it holds."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from planner.documents.files import data_folder
+from planner.documents.files import Document, data_folder, read_document, read_shipped
 from planner.documents.overrides import Source
-from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.tables import JsonDocument
-from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
+from planner.documents.validation import find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.engines import read_engines
-from planner.library.known_machines import refused_chip
 from planner.library.model_ladder import describe_misfit, find_generated, generate
 from planner.library.names import (
     find_architecture,
@@ -25,6 +23,7 @@ from planner.library.names import (
     formats_in_name,
     gpu_group,
     gpu_with_memory,
+    refused_chip,
     release_name,
     split_count,
     split_release,
@@ -33,8 +32,9 @@ from planner.library.names import (
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
 
 _Card = TypeVar("_Card", bound=Card)
 
@@ -348,3 +348,40 @@ def _validated(path: Path, document: Document, kind: type[_Card], faults: list[F
         faults.append(source.fault(("name",), f"{name!r} is not the file's name", f"call it {path.stem!r}"))
         return {}
     return {name: card}
+
+
+@cache
+def tool_names() -> tuple[str, ...]:
+    """Return the tools of training and the launchers: a file is named by its tool and version."""
+    files = sorted((data_folder("models") / "exports").glob("*.yaml"))
+    return tuple(dict.fromkeys(path.stem.rpartition("-")[0] for path in files))
+
+
+def find_cards(
+    cards: Mapping[str, Architecture], words: Sequence[str] = (), family: str | None = None
+) -> list[Architecture]:
+    """Return the architectures of a family whose name, alias or family has each of the words, in any case.
+
+    `LibraryError` with what may have been meant where there is none.
+    """
+    families = {card.family for card in cards.values()}
+    if family is not None:
+        known = find_name(family, families)
+        if known is None:
+            raise LibraryError([Fault(family, 0, "", "unknown family", name_fix(family, sorted(families)))])
+        family = known
+    parts = [part for word in words for part in word.casefold().split()]
+    found = [
+        card
+        for card in cards.values()
+        if family in (None, card.family) and all(part in _searched(card) for part in parts)
+    ]
+    if not found:
+        wanted = " ".join(words)
+        what = f"no architecture{f' of {family}' if family else ''} has these words"
+        raise LibraryError([Fault(wanted, 0, "", what, CardNames("architectures").suggestion("-".join(parts)))])
+    return found
+
+
+def _searched(card: Architecture) -> str:
+    return " ".join((card.name, card.family, *card.aliases)).casefold()

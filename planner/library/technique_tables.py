@@ -6,9 +6,8 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from planner.documents.files import data_folder
+from planner.documents.files import data_folder, read_document
 from planner.documents.overrides import Source
-from planner.documents.strict_yaml import read_document
 from planner.documents.validation import find_name, name_fix, validation_complaints
 from planner.errors import Fault, LibraryError
 

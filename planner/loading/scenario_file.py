@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.documents.files import data_folder
-from planner.documents.overrides import Settings, Source, as_settings, override, suggest_for_unknown_keys
-from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, read_document, read_shipped
-from planner.documents.sweep_ranges import check_ranges
+from planner.documents.files import Document, KeyPath, Marks, data_folder, parse_document, read_document, read_shipped
+from planner.documents.overrides import Settings, Source, as_settings, check_ranges, override, suggest_for_unknown_keys
 from planner.documents.validation import (
     SYNONYMS,
     UNKNOWN_KEY,
@@ -28,11 +26,12 @@ from planner.documents.validation import (
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
-from planner.loading.calendar import offers_by_clock, resolve_dates
 from planner.loading.name_resolution import (
     check_lengths,
     check_service_keys,
+    offers_by_clock,
     resolve_architectures,
+    resolve_dates,
     resolve_gpus,
     resolve_lengths,
     resolve_load,
@@ -40,7 +39,7 @@ from planner.loading.name_resolution import (
 )
 from planner.loading.price_files import mark_price_lag, read_offers, validate_offers
 from planner.records import record
-from planner.scenario.naming import OfferedNames, resolve_offered
+from planner.scenario.naming import OfferedNames, hand_on_labels, resolve_offered
 from planner.scenario.offer import Offer
 from planner.scenario.open_job import MOST_ALTERNATIVES, Family, OpenJob
 from planner.scenario.scenario import (
@@ -54,7 +53,6 @@ from planner.scenario.scenario import (
     split_trials,
     with_token_sigmas,
 )
-from planner.scenario.zone_groups import hand_on_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

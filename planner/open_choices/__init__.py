@@ -12,27 +12,26 @@ from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
     from planner.open_choices.audited_choice import decided_scenario as decided_scenario
-    from planner.open_choices.fixed_choice import fix_choice as fix_choice
-    from planner.open_choices.fixed_choice import scenario_as_chosen as scenario_as_chosen
-    from planner.open_choices.loss_curve import loss_frontier as loss_frontier
-    from planner.open_choices.loss_figure import loss_picture as loss_picture
     from planner.open_choices.model_choice_text import answer_lines as answer_lines
     from planner.open_choices.model_choice_text import batch_lines as batch_lines
+    from planner.open_choices.model_choice_text import loss_picture as loss_picture
     from planner.open_choices.model_choice_text import model_lines as model_lines
     from planner.open_choices.model_choice_text import render_loss_calibration as render_loss_calibration
     from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
     from planner.open_choices.open_questions import OPEN_CHOICES as OPEN_CHOICES
+    from planner.open_choices.open_solve import fix_choice as fix_choice
+    from planner.open_choices.open_solve import loss_frontier as loss_frontier
+    from planner.open_choices.open_solve import scenario_as_chosen as scenario_as_chosen
     from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
     "planner.open_choices.open_questions": ("OPEN_CHOICES",),
     "planner.open_choices.audited_choice": ("decided_scenario",),
-    "planner.open_choices.fixed_choice": ("fix_choice", "scenario_as_chosen"),
-    "planner.open_choices.loss_curve": ("loss_frontier",),
-    "planner.open_choices.loss_figure": ("loss_picture",),
+    "planner.open_choices.open_solve": ("fix_choice", "loss_frontier", "scenario_as_chosen"),
     "planner.open_choices.model_choice_text": (
         "answer_lines",
         "batch_lines",
+        "loss_picture",
         "model_lines",
         "render_loss_calibration",
         "render_loss_frontier",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Violation
 from planner.library.schema import Architecture, Library
-from planner.open_choices.choice_alternatives import law_of, level_spread
-from planner.open_choices.serving_dollars import given_price
+from planner.open_choices.choice_alternatives import given_price, law_of, level_spread
 from planner.results.chosen_model import BatchChoice, ModelChoice
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job

@@ -22,9 +22,15 @@ from planner.open_choices.choice_alternatives import (
     list_alternatives,
     tokens_at,
 )
-from planner.open_choices.choice_ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
+from planner.open_choices.choice_ladder import (
+    Ladder,
+    Step,
+    dollars_alone,
+    least_sum,
+    least_sum_of_losses,
+    shares_machines,
+)
 from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
-from planner.open_choices.token_dollars import least_sum_of_losses
 from planner.records import record
 from planner.results.chosen_model import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs

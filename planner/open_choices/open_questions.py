@@ -10,25 +10,22 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.explain.why_not_query import parse_query
-from planner.analysis.frontier.frontier_question import NOTICEABLE_USD, frontier
-from planner.analysis.frontier.trace import with_knee
+from planner.analysis.frontier_question import NOTICEABLE_USD, frontier_of_jobs
+from planner.analysis.frontier_trace import with_knee
+from planner.analysis.limit_sensitivity import explain
+from planner.analysis.market_paths import SimulationArguments, SimulationSettings
 from planner.analysis.overview import overview
-from planner.analysis.simulation.market_paths import SimulationArguments, SimulationSettings
-from planner.analysis.simulation.simulate_question import check_plan, simulate, without_runs
+from planner.analysis.simulate_question import check_plan, simulate, without_runs
 from planner.analysis.what_if_question import compare_jobs, effect_of, what_it_would_take
 from planner.analysis.what_if_sweep import difference, rest_of, separable_settings
+from planner.analysis.why_not_query import parse_query
 from planner.errors import NoPlanError
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.open_choices.fixed_choice import FixedChoice, definite_choices, fix_choice
-from planner.open_choices.loss_curve import loss_frontier
-from planner.open_choices.open_solve import solve_open
+from planner.open_choices.open_solve import FixedChoice, definite_choices, fix_choice, loss_frontier, solve_open
 from planner.results.chosen_model import LossFrontier
-from planner.results.differences import describe_job_differences
-from planner.results.explanation import Explanation
+from planner.results.explanation import Explanation, describe_job_differences
 from planner.results.frontier import DEFAULT_POINTS, Frontier, GroupBy, Point, Segment
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
@@ -49,7 +46,7 @@ def frontier_of_choices(
     scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
 ) -> Frontier:
     """Return the cost for every deadline, with the best choice at each point, or of the one that is planned."""
-    trace = partial(frontier, by=by, points=points)
+    trace = partial(frontier_of_jobs, by=by, points=points)
     found = _of_choices(scenario, library, options, trace)
     return found or _of_choice(fix_choice(scenario, options, library), library, options, trace)
 

@@ -21,7 +21,7 @@ from planner.open_choices.decision import Decision, decide_alone, given_tokens
 from planner.open_choices.open_jobs_together import Together
 from planner.records import record
 from planner.results.plan_parts import Relaxation
-from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, SolveOptions, decide_scenario, open_jobs
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions, settle_all
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
@@ -34,9 +34,8 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, pieces_of, relax_candidates
-from planner.solving.optimise_choice import may_take_turns
+from planner.solving.optimise_choice import may_take_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.resolve import try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

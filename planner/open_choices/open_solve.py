@@ -1,9 +1,15 @@
-"""Solve a scenario that leaves its model, tokens or batch open, or say what would give it a plan."""
+"""Solve a scenario that leaves its model, tokens or batch open, for one budget or several; what it chose, fixed.
+
+Questions about a plan (why, how it runs, what it costs by another deadline) are asked of the model, tokens and batch
+that it chose. Questions about other scenarios (what-if, sweeps) choose again: each of them is solved as it is.
+"""
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner import timetable
@@ -11,8 +17,18 @@ from planner.audit.audit import audit
 from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.open_choices.choice_alternatives import Alternative, known_range, law_of, list_alternatives, tokens_at
-from planner.open_choices.decision import Decision, decide_alone
+from planner.loading.question import Asked, as_scenario
+from planner.open_choices.choice_alternatives import (
+    Alternative,
+    best_of,
+    known_range,
+    law_of,
+    list_alternatives,
+    tokens_at,
+    tokens_for_loss,
+)
+from planner.open_choices.decision import SPREAD_NOTE, Decision, decide_alone, given_tokens, without_waste
+from planner.open_choices.model_choice_text import chosen_text, money_text
 from planner.open_choices.open_jobs_together import (
     Together,
     decide_together,
@@ -23,19 +39,23 @@ from planner.open_choices.open_jobs_together import (
 )
 from planner.open_choices.open_relaxations import smallest_changes, smallest_changes_together
 from planner.records import record
+from planner.results.chosen_model import LossFrontier, LossPoint
+from planner.results.frontier import describe_assignment
 from planner.results.plan import Assignment, Plan
-from planner.scenario.open_job import OpenJob
+from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import (
     Scenario,
     SolveOptions,
     architectures_of,
+    decide,
     decide_scenario,
+    open_job,
     open_jobs,
     scenario_data,
 )
 from planner.solving.infeasibility.relaxations import BUDGET
 from planner.solving.prepare import PreparedScenario
-from planner.solving.solve import solve_prepared
+from planner.solving.solve import solve, solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -280,3 +300,172 @@ def _with_choice(job: Assignment, decision: Decision) -> Assignment:
     """Return how a job is run with what was chosen of it."""
     made = {"model": decision.choice(), "binding": decision.binding(job.binding)}
     return job.model_copy(update={**made, "notes": (*decision.notes, *job.notes)})
+
+
+LEAST_SHARE = 1 / 32
+"""Smallest budget of the frontier, over that of the scenario."""
+MOST_POINTS = 11
+"""Budgets: two per doubling."""
+
+
+def loss_frontier(
+    scenario: Asked, options: SolveOptions | None = None, library: Library | None = None, points: int = MOST_POINTS
+) -> LossFrontier:
+    """Return the least loss for budgets up to that of the scenario, each proven over all models and machines.
+
+    Budgets fall by a square root of two, down to a 32nd. Those that do not pay for the shortest run that the law has
+    seen have no point. ScenarioError on bad input, and without a budget.
+
+    >>> found = planner.loss_frontier(planner.read_scenario("best-for-200"), points=2)
+    >>> found.points[0].loss > found.points[-1].loss
+    True
+    """
+    started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
+    job, most = open_job(scenario), scenario.limits.budget_usd
+    if job is None or not job.wants_least_loss:
+        fix = "give the job work: {tokens: best} and the scenario objective: loss"
+        raise ScenarioError([Fault(scenario.name, 0, "objective", "a frontier of loss needs a model to choose", fix)])
+    if len(scenario.jobs) > 1:
+        what, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
+    if most is None:
+        what = "a frontier of loss needs a budget, its last point"
+        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, "add limits.budget_usd: 1000")])
+    library = library or read_library(architectures_of(job))
+    alternatives = open_alternatives(scenario, job, library)
+    count = max(2, min(points, MOST_POINTS))
+    budgets = [most * LEAST_SHARE ** (step / (count - 1)) for step in range(count)]
+    found: list[LossPoint] = []
+    missed: list[float] = []
+    for budget in budgets:
+        near = best_of(alternatives, budget, slack=0.0)
+        if not near:
+            break
+        best = without_waste(near[0])
+        plan = solve_prepared(best.alternative.prepared(best.tokens, budget), options)
+        if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
+            missed.append(budget)
+            continue
+        found.append(
+            LossPoint(
+                budget_usd=budget,
+                loss=best.loss,
+                architecture=best.alternative.architecture.name,
+                parameters=best.alternative.architecture.parameters,
+                tokens=best.alternative.run_tokens(best.tokens)[0],
+                hours=plan.jobs[0].hours.expected,
+                plan=describe_assignment(plan.jobs[0]),
+            )
+        )
+    return LossFrontier(
+        scenario=scenario.name,
+        status="optimal" if found else "infeasible",
+        points=tuple(_undominated(found[::-1])),
+        law="own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
+        compared=len(alternatives),
+        solved=sum(len(alternative.costs) for alternative in alternatives),
+        seconds=perf_counter() - started,
+        as_of=(options.as_of or datetime.date.today()).isoformat(),
+        notes=(
+            *note_on_missed(missed),
+            SPREAD_NOTE,
+            "the cost stays within the budget at its confidence; hours are expected values",
+        ),
+    )
+
+
+def note_on_missed(budgets: list[float]) -> tuple[str, ...]:
+    """Return a note on the budgets whose best model has no plan; none where all have one."""
+    if not budgets:
+        return ()
+    dollars = ", ".join(f"${budget:,.2f}" for budget in sorted(budgets))
+    return (f"no point for {dollars}: the plan found there costs more at the confidence of the budget",)
+
+
+def _undominated(points: list[LossPoint]) -> list[LossPoint]:
+    """Return the points, cheapest first, without those that more money does not improve."""
+    kept: list[LossPoint] = []
+    least = math.inf
+    for point in points:
+        if point.loss < least:
+            kept.append(point)
+            least = point.loss
+    return kept
+
+
+@record(frozen=True)
+class FixedChoice:
+    """A plan with its choices, and the definite scenario and plan that they make."""
+
+    plan: Plan
+    scenario: Scenario
+    definite: Plan
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is fixed, in the words of an answer."""
+        jobs = [job for job in self.plan.jobs if job.model is not None]
+        several = len(self.plan.jobs) > 1
+        found = []
+        for job in jobs:
+            assert job.model is not None
+            whose = f"of {job.name} " if several else ""
+            found.append(f"what is open {whose}is fixed as solve chose it: {chosen_text(job.model)}")
+            found.append(money_text(job.model))
+        return tuple(line for line in found if line)
+
+
+def fix_choice(
+    scenario: Scenario, options: SolveOptions | None, library: Library | None, plan: Plan | None = None
+) -> FixedChoice:
+    """Return the choice of a plan, or of the one that `solve` finds; without a plan nothing is fixed.
+
+    Raises
+    ------
+    ScenarioError, LibraryError, SolverError
+        As `solve` does.
+    """
+    plan = solve(scenario, options, library) if plan is None else plan
+    return FixedChoice(plan, scenario_as_chosen(plan, scenario), _without_choices(plan))
+
+
+MOST_TRACED = 8
+"""Models times batches up to which a frontier chooses again at each of its points."""
+
+
+def definite_choices(scenario: Scenario, library: Library) -> tuple[Scenario, ...]:
+    """Return the definite scenario of each model and batch of the only job, with its tokens; none where too many.
+
+    None either where there are other jobs, or where the loss is what is minimised.
+    """
+    job = open_job(scenario)
+    if job is None or len(scenario.jobs) > 1 or job.wants_least_loss:
+        return ()
+    alternatives = open_alternatives(scenario, job, library)
+    if not 1 < len(alternatives) <= MOST_TRACED:
+        return ()
+    wanted, found = job.work.loss, []
+    for one in alternatives:
+        tokens = given_tokens(one) if wanted is None else tokens_for_loss(one, wanted)
+        if tokens is not None or wanted is None:
+            found.append(one.definite(tokens))
+    return tuple(found)
+
+
+def scenario_as_chosen(plan: Plan, scenario: Scenario) -> Scenario:
+    """Return a scenario with what its plan chose in place of what is open; itself where the plan chose nothing."""
+    decided = []
+    for job in open_jobs(scenario):
+        chosen = next((planned_job.model for planned_job in plan.jobs if planned_job.name == job.name), None)
+        if chosen is None:
+            return scenario
+        batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
+        sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
+        given = not job.uses_law and chosen.batch is None
+        decided.append(decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
+    return decide_scenario(scenario, *decided)
+
+
+def _without_choices(plan: Plan) -> Plan:
+    """Return a plan as that of the definite scenario."""
+    return plan.model_copy(update={"jobs": tuple(job.model_copy(update={"model": None}) for job in plan.jobs)})

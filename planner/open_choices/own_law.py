@@ -13,7 +13,7 @@ from planner.documents.quantities import parse_count
 from planner.documents.tables import CsvTable, read_csv
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.estimates.loss_laws import LAW_SPREAD, LAWS, LossLaw
-from planner.loading.building import as_scenario
+from planner.loading.question import as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import law_of
 from planner.records import record

@@ -16,8 +16,7 @@ from planner.library.schema import Library
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl, host_room_gb, report_rl
 from planner.results.plan import Plan
 from planner.results.rl_run import RlRun
-from planner.scenario.limits import latest_finish_hours
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.limits import given_peaks, latest_finish_hours
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario
 

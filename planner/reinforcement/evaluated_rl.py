@@ -13,10 +13,10 @@ from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
 from planner.documents.overrides import Source
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor, display_factors, tail_of_68_percent
 from planner.evaluation.evaluated_bill import bill_line, fee_lines
-from planner.library.known_machines import typical_ram_gb
+from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.rl_estimate import (

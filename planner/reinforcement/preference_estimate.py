@@ -26,7 +26,7 @@ from planner.units import HOUR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.results.estimate import Estimate
+    from planner.results.run_results import Estimate
 
 OBJECTIVES = tuple(name for name, row in read_techniques().values.tuning.items() if name != "sft" and not row.teacher)
 LONGEST_OF_MEAN = 4.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_text import RL_PHASE_NAMES, memory_lines, tail_words, waiting_words
 from planner.report import plan_sections, words
-from planner.report.infeasible_text import render_infeasible
+from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.estimates.time.device import forward_share
+from planner.estimates.device import forward_share
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_results import RlEstimate, RlWay
 from planner.reinforcement.rl_step import AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
-from planner.results.estimate import Estimate
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
+from planner.results.run_results import Estimate
 from planner.scenario.rl_job import ALGORITHMS, CRITIC, LENGTH_CV, REFERENCE
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR

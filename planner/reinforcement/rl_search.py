@@ -20,6 +20,7 @@ from planner.configurations.recipe import Recipe
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.documents.overrides import Source
 from planner.errors import ScenarioError
+from planner.estimates.device import TimeCoefficients, forward_share
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
@@ -30,12 +31,11 @@ from planner.estimates.generation import (
     seen_tokens,
 )
 from planner.estimates.latency import columns, rows
-from planner.estimates.memory.memory_fit import estimate_memory, with_paging
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients, forward_share
-from planner.estimates.time.step_time import step_seconds
+from planner.estimates.memory_fit import estimate_memory, with_paging
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
-from planner.library.known_machines import typical_ram_gb
+from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
@@ -48,10 +48,10 @@ from planner.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+_USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
+DEFAULT_CHECKPOINTING = "full"
 MICRO_BATCHES = (1, 2, 4, 8)
 """Longest answers on one GPU at a time that are tried."""
-DEFAULT_OPTIMIZER = "adamw"
-DEFAULT_CHECKPOINTING = "full"
 TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
 
@@ -130,7 +130,7 @@ def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
     for method in asked.method:
         for bits in (asked.weight_bits or (16,)) if method != "full" else (16,):
             for checkpointing in asked.activation_checkpointing or (DEFAULT_CHECKPOINTING,):
-                for optimizer in asked.optimizer or (DEFAULT_OPTIMIZER,):
+                for optimizer in asked.optimizer or (_USUAL_OPTIMIZER,):
                     for rank in job.lora.rank if method != "full" else job.lora.rank[:1]:
                         own = trainer_settings(job, method, bits, checkpointing)
                         yield own | {"optimizer": optimizer, "lora_rank": rank}

@@ -60,8 +60,7 @@ from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
 from planner.results.rl_run import RlAlternative, RlRun
-from planner.scenario.limits import latest_finish_hours
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.limits import given_peaks, latest_finish_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
 from planner.solvers.registry import solver_versions

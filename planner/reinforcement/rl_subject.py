@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.library.schema import Library
-    from planner.report.risks import Risk
+    from planner.report.plan_answer import Risk
     from planner.scenario.scenario import Scenario, SolveOptions
 
 _FIX = "use solve, check or what-if"
@@ -88,9 +88,9 @@ class Reinforcement(Subject):
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
         from planner.reinforcement.rl_answer import risk_lines
-        from planner.report import risks
+        from planner.report import plan_answer
 
-        return [risks.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
+        return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
 
 
 REINFORCEMENT: Reinforcement = Reinforcement()

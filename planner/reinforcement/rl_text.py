@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_results import PreferenceEstimate, RlEstimate, RlWay
 from planner.report import words
-from planner.report.estimate_text import draw_bar
+from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory, RlRun

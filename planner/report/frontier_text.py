@@ -6,9 +6,9 @@ import itertools
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.infeasible_text import render_infeasible
+from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import cut_lines
-from planner.results.differences import describe_job_differences
+from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
 
 if TYPE_CHECKING:

@@ -1,20 +1,386 @@
-"""The answer of a plan for one job: what to rent, what could go wrong, what else there is; the rest is in the details.
+"""The answer of a plan: what to rent, what could go wrong, what else there is; for one job and for several.
 
 Who reads only the first line knows what to do; who reads ten seconds knows the risks and the other ways.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
-from planner import generation, open_choices
-from planner.report import plan_alternatives, plan_sections, plan_text, words
-from planner.report.jobs_answer import render_jobs_answer
-from planner.report.risks import risk_lines, risks_of
+from planner import generation, open_choices, timetable
+from planner.report import plan_sections, plan_text, words
 from planner.report.words import line_room
+from planner.results.chosen_model import END_OF_SIZES, OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Option
+from planner.results.plan_parts import NeededAtOnce, Option, Spread, jobs_text
 from planner.subjects import shown_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+MOST_RISKS = 3
+"""Risks in full; one more line names the others."""
+NAMES_OF_RISK = 2
+"""Jobs that a risk of several names; of more it says how many."""
+
+
+class Risk(NamedTuple):
+    """What a reader must know before renting: a few words for it, and the sentence."""
+
+    kind: str
+    text: str
+
+
+def risks_of(plan: Plan, job: Assignment) -> list[Risk]:
+    """Return what of one job would change the decision, the greatest first."""
+    return [Risk(kind, text) for kind, text in _texts_of(plan, job) if text]
+
+
+def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
+    """Return every kind of risk, the greatest first, with its sentence; empty where the job has none of it."""
+    return [
+        *(("samples are cut", plan_sections.cut_text(cut)) for cut in plan.cut),
+        *(("a licence", note) for note in job.notes if note.startswith("licence of ")),
+        ("weights to convert", job.conversion or ""),
+        ("an outlay", plan_sections.outlay_text(plan)),
+        ("a private person's machine", _private_text(job, len(plan.jobs) > 1)),
+        ("spot without fallback", _no_fallback_text(job)),
+        ("speed is a prior", plan_sections.prior_text(job)),
+        ("speed is an upper bound", _bound_text(job)),
+        *_priors(job),
+        *_beyond_the_law(job),
+        ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
+        ("rounding", plan_text.lossy_text(job)),
+        ("old prices", _old_prices_text(plan)),
+        ("host memory is assumed", _host_text(job)),
+    ]
+
+
+def risks_of_jobs(plan: Plan) -> list[Risk]:
+    """Return what of several jobs would change the decision: a line of each kind, with the jobs that it is about."""
+    jobs_of: dict[str, dict[str, list[str]]] = {}
+    for job in plan.jobs:
+        for kind, text in _texts_of(plan, job):
+            of_kind = jobs_of.setdefault(kind, {})
+            if text:
+                of_kind.setdefault(text, []).append(job.name)
+    guessed = [Risk("stock is a guess", note) for note in plan_sections.guesses_of_stock(plan)]
+    return [*(risk for kind, found in jobs_of.items() for risk in _joined(kind, found, len(plan.jobs))), *guessed]
+
+
+def _joined(kind: str, found: dict[str, list[str]], count: int) -> list[Risk]:
+    """Return the risks of one kind: a sentence that all jobs share once, else with the jobs, else how many have it."""
+    if all(len(names) == count for names in found.values()) or kind == "samples are cut":
+        return [Risk(kind, text) for text in found]  # what is cut names its job
+    if len(found) > 1:
+        whose = list(dict.fromkeys(name for names in found.values() for name in names))
+        return [Risk(kind, f"{_named(whose, count)}: {kind}")]
+    return [Risk(kind, f"{_named(names, count)}: {text}") for text, names in found.items()]
+
+
+def _named(names: list[str], count: int) -> str:
+    return " and ".join(names) if len(names) <= NAMES_OF_RISK else f"{len(names):,} of {count:,} jobs"
+
+
+def _priors(job: Assignment) -> list[tuple[str, str]]:
+    """Return what else than the speed of a job is a guess."""
+    rests = job.evidence
+    memory = f"the memory of {job.framework} is a prior, not from measurements"
+    market = "how often spot machines are lost is a prior, not recorded"
+    return [
+        ("memory is a prior", memory if rests is not None and rests.memory == "prior" else ""),
+        ("spot market is a prior", market if rests is not None and rests.spot == "prior" else ""),
+    ]
+
+
+def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
+    """Return what else a loss may cost, and where it leaves what its law has seen: large steps, repeated data."""
+    kinds = {
+        END_OF_SIZES: "the size is at the end of its range",
+        WASTED_TOKENS: "large steps waste tokens",
+        REPEATED_DATA: "data repeated too often",
+        OTHER_DATA: "other data have other losses",
+    }
+    if job.model is None:
+        return []
+    ends = ", and beyond them|, which the loss counts"  # of a note that says more than a line takes
+    short = {each: re.split(ends, note)[0] for note in job.notes for each in kinds if each in note}
+    return [(kind, short.get(each, "")) for each, kind in kinds.items()]
+
+
+def _old_prices_text(plan: Plan) -> str:
+    age = plan_sections.old_prices_text(plan)
+    return f"{age}: {plan_sections.RENEWS_PRICES}" if age else ""
+
+
+def _bound_text(job: Assignment) -> str:
+    return "the speed is an upper bound: the run may take longer" if plan_sections.is_upper_bound(job) else ""
+
+
+def _host_text(job: Assignment) -> str:
+    host = job.host_memory
+    return f"memory of the host: {plan_sections.host_memory_text(host)}" if host is not None and host.assumed else ""
+
+
+def _private_text(job: Assignment, of_several: bool) -> str:
+    if job.tier != "community":
+        return ""
+    secure, text = _safer(job, "secure"), "a private person's machine"
+    if secure is None:  # not searched for: of several jobs, or for want of time
+        return f"{text} (--set limits.tiers.forbid=[community] excludes it)" if of_several else text
+    if secure.cost_usd is None:
+        return f"{text}; no other is within the limits"
+    return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {secure.note})"
+
+
+def _no_fallback_text(job: Assignment) -> str:
+    if job.has_fallback:
+        return ""
+    on_demand = _safer(job, "on demand")
+    text = "spot machines only: the run waits while there are none, and no deadline is guaranteed"
+    if on_demand is None:
+        return text
+    if on_demand.cost_usd is None:
+        return f"{text}; none on demand is within the limits"
+    return f"{text}; on demand from {words.usd(on_demand.cost_usd)} (--set {on_demand.note})"
+
+
+def _safer(job: Assignment, label: str) -> Option | None:
+    return next((option for option in job.safer if option.label == label), None)
+
+
+def risk_lines(found: list[Risk]) -> list[str]:
+    """Return the first risks in at most two lines each, and one line that names the others."""
+    shown, others = found[:MOST_RISKS], found[MOST_RISKS:]
+    if len(others) == 1:  # a line for its name is a line for itself
+        shown, others = found, []
+    texts = [risk.text for risk in shown]
+    if others:
+        texts.append(f"also: {', '.join(risk.kind for risk in others)} (--details)")
+    wrapped = (words.wrap_lines(text, words.width() - 2, 2) for text in texts)
+    return [f"{'  ' if number else '! '}{line}" for lines in wrapped for number, line in enumerate(lines)]
+
+
+ROWS_OF_JOBS = 20
+"""Rows of jobs, those with most dollars; one more row has the sum of the rest."""
+KINDS_IN_FIRST_LINE = 3
+"""Kinds of machines that the first line names."""
+LINES_EACH = 2
+"""Lines of each reservation, pause, limit and further way."""
+
+
+def render_jobs_answer(plan: Plan) -> str:
+    """Return the answer of a plan of several jobs, or of jobs over time, without a final newline."""
+    lines = [_first_line_of_jobs(plan), *risk_lines(risks_of_jobs(plan)), "", *job_lines(plan), ""]
+    return "\n".join([*lines, *_sections_of_jobs(plan)])
+
+
+def _first_line_of_jobs(plan: Plan) -> str:
+    """Return how many jobs on what, dollars, and when the last one ends at the confidence; less of the machines."""
+    named = jobs_text(len(plan.jobs)) if len(plan.jobs) > 1 else ""
+    late = f", by {timetable.moment_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
+    figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost else late.removeprefix(", ")
+    forms = [f"{named} on {machines}".strip() if named else machines for machines in machine_forms(plan)]
+    return plan_text.summary_line(plan.scenario, *(f"{form}, {figures}" for form in [*forms, named] if form))
+
+
+def machine_forms(plan: Plan) -> list[str]:
+    """Return the most of each kind that jobs need: with places, by kind alone, and shortened; none if none is known."""
+    if len(plan.jobs) == 1:
+        return [_place(plan.jobs[0]), plan_sections.format_place(plan.jobs[0], with_region=False)]
+    kinds: dict[str, int] = {}
+    needs = plan.most_of_each or plan.at_one_time
+    for one in needs:
+        kinds[one.gpu] = kinds.get(one.gpu, 0) + one.gpus
+    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs]
+    bare = [f"{count:,} x {gpu}" for gpu, count in kinds.items()]
+    short = [*bare[:1], f"{sum(kinds.values()) - next(iter(kinds.values())):,} other GPUs"] if bare[1:] else bare
+    return [_listed(each) for each in (placed, bare, short) if each and len(each) <= KINDS_IN_FIRST_LINE]
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if parts[1:] else parts[0]
+
+
+# A row for each job, or for several that are alike.
+
+
+class JobRow(NamedTuple):
+    """Jobs that are alike in all that their row shows."""
+
+    names: list[str]
+    machine: str
+    start_hours: float
+    late: str
+    cost_usd: float
+    how: str
+    is_reserved: bool
+
+
+def rows_of(plan: Plan) -> list[JobRow]:
+    """Return a row for each kind of alike jobs, in order of start, else in that of the scenario."""
+
+    def reads(job: Assignment) -> tuple[str, ...]:
+        times = (timetable.moment_text(plan, hours) for hours in (job.start_at_hours, job.finish_hours))
+        return _place(job), *times, words.usd(job.cost_usd), plan_sections.method_words(job)
+
+    found: dict[tuple[str, ...], list[Assignment]] = {}
+    for job in sorted(plan.jobs, key=lambda job: job.start_at_hours):
+        found.setdefault(reads(job), []).append(job)
+    return [
+        JobRow(
+            [job.name for job in jobs], read[0], jobs[0].start_at_hours, read[2], sum(job.cost_usd for job in jobs),
+            read[4], jobs[0].is_reserved,
+        )
+        for read, jobs in found.items()
+    ]  # fmt: skip
+
+
+def job_lines(plan: Plan) -> list[str]:
+    """Return the table of jobs: the rows with most dollars, and the sum of the rest."""
+    rows = rows_of(plan)
+    dearest = sorted(rows, key=lambda row: -row.cost_usd)[:ROWS_OF_JOBS]
+    shown, rest = [row for row in rows if row in dearest], [row for row in rows if row not in dearest]
+    starts = any(row.start_hours for row in rows)
+    cells = [("job", "machine", *(["start"] if starts else []), "by", "cost", "how")]
+    for row in shown:
+        each = " each" if row.names[1:] else ""
+        start = [timetable.moment_text(plan, row.start_hours)] if starts else []
+        cells.append((_names(row.names), row.machine + each, *start, row.late, _paid(row), row.how))
+    if rest:
+        count = sum(len(row.names) for row in rest)
+        usd = words.usd(sum(row.cost_usd for row in rest))
+        cells.append((f"{count:,} more jobs", "(--details)", *([""] if starts else []), "", usd, ""))
+    for one in plan.reservations:  # with them the column of dollars adds up to the plan
+        times = [timetable.moment_text(plan, hours) for hours in (one.start_hours, one.end_hours)]
+        cells.append(("reserved", f"{one.count} x {one.offer}", *times[not starts :], words.usd(one.usd), ""))
+    figures = range(2, len(cells[0]) - 1)
+    return words.table(cells, right=tuple(figures), cut=1)
+
+
+def _paid(row: JobRow) -> str:
+    """Return the dollars of a row; of jobs on reserved machines what they cost next to the reservation."""
+    if not row.is_reserved:
+        return words.usd(row.cost_usd)
+    return f"+ {words.usd(row.cost_usd)}" if round(row.cost_usd, 2) else "reserved"
+
+
+def _names(names: list[str]) -> str:
+    first = words.shorten(names[0], 20)
+    return first if len(names) == 1 else f"{first} and {len(names) - 1:,} alike"
+
+
+def _place(job: Assignment) -> str:
+    """Return the machines of a job and how they are paid where that is not by the hour on demand."""
+    how = "private host" if job.tier == "community" else plan_sections.payment_words(job.tier, job.spot_share)
+    place = plan_sections.format_place(job, with_region=False)
+    return ", ".join(part for part in (place, "reserved" if job.is_reserved else how) if part)
+
+
+# What holds for all jobs, in as few lines as can be.
+
+
+def _sections_of_jobs(plan: Plan) -> list[str]:
+    need, room = _need_text(plan), line_room()
+    cost = plan.cost or Spread(expected=0.0, low=0.0, high=0.0)
+    notes = dict.fromkeys((*plan.warnings, *itertools.chain(*(job.notes for job in plan.jobs))))
+    over_time = timetable.timetable_sections(plan)
+    parts = (
+        ("Models", _models(plan)),
+        ("Need", words.wrap_lines(need, room, 2) if need else []),
+        ("Time", words.wrap_lines(_time_text_of_jobs(plan), room, 2)),
+        *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
+        ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 6)),
+        ("Why", words.wrap_lines(_why_text_of_jobs(plan), room, 4)),
+        ("Else", plan_text.further_ways_of_all(plan)[: 2 * LINES_EACH]),
+        ("Notes", first_note(tuple(notes))),
+    )
+    return [line for label, lines in parts for line in words.section(label, lines)]
+
+
+def _bill_text(plan: Plan, cost: Spread) -> str:
+    """Return the bill of all jobs; where the cents of the rows above do not add up to it, it says why."""
+    shown = [row.cost_usd for row in rows_of(plan)] + [one.usd for one in plan.reservations]
+    rounded = "; the rows above are rounded" if plan_sections.rounding(shown, cost.expected) else ""
+    return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
+
+
+def first_note(notes: tuple[str, ...]) -> list[str]:
+    """Return the first note as far as a line goes, and how many more there are; none where there are none."""
+    if not notes:
+        return []
+    more = f" ({len(notes) - 1} more: --details)" if len(notes) > 1 else ""
+    return [words.shorten(words.sanitise(notes[0]), line_room() - len(more)) + more]
+
+
+def _models(plan: Plan) -> list[str]:
+    """Return what was chosen of each job that left its model, tokens or batch open, two lines each."""
+    texts = (
+        f"{words.sanitise(job.name)}: {' '.join(line.strip() for line in open_choices.answer_lines(job.model))}"
+        for job in plan.jobs
+        if job.model is not None
+    )
+    return words.wrap_all(texts, line_room(), LINES_EACH)[: words.most(ROWS_OF_JOBS)]
+
+
+def _need_text(plan: Plan) -> str:
+    """Return the GPUs that all jobs hold at one time, where the first line cannot name them with their places.
+
+    Of jobs in turn also the most of each kind, which they do not need at one time.
+    """
+    most = _needs_text(plan.most_of_each)
+    if most:
+        return f"at most {most}; at one time {_needs_text(plan.at_one_time)}"
+    together = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    if len(together) < 2 or _listed(together) in _first_line_of_jobs(plan):
+        return ""
+    return f"at one time {_needs_text(plan.at_one_time)}"
+
+
+def _needs_text(needs: Sequence[NeededAtOnce]) -> str:
+    rest = sum(one.gpus for one in needs[2 * KINDS_IN_FIRST_LINE :])
+    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs[: 2 * KINDS_IN_FIRST_LINE]]
+    return ", ".join([*kinds, *([f"{rest:,} others"] if rest else [])])
+
+
+def _time_text_of_jobs(plan: Plan) -> str:
+    """Return when the last job ends, and the job that is least sure of its deadline."""
+    parts = []
+    if plan.hours is not None:
+        ends = (timetable.moment_text(plan, hours) for hours in (plan.hours.expected, plan.hours.at_confidence))
+        parts.append("last end likely {}, by {}".format(*ends))
+    with_deadline = [job for job in plan.jobs if job.deadline_probability is not None]
+    if with_deadline:
+        least = min(with_deadline, key=lambda job: job.deadline_probability or 0.0)
+        text = plan_sections.format_job_deadline(least)
+        alike = all(plan_sections.format_job_deadline(job) == text for job in with_deadline)
+        whose = (
+            "every job"
+            if alike and len(with_deadline) == len(plan.jobs)
+            else f"least sure: {words.sanitise(least.name)}"
+        )
+        parts.append(f"{whose} {text}")
+    return "; ".join(parts)
+
+
+def _why_text_of_jobs(plan: Plan) -> str:
+    """Return what is proven, what the budget allows, which limits bind, and what a near tie costs."""
+    binding: dict[str, list[str]] = {}
+    for job in plan.jobs:
+        for limit in job.binding:
+            binding.setdefault(limit, []).append(job.name)
+    names = []
+    for limit, jobs in binding.items():
+        more = f" and {len(jobs) - 1} more" if jobs[1:] else ""
+        names.append(limit if len(jobs) == len(plan.jobs) else f"{jobs[0]}{more}: {limit}")
+    parts = [plan_text.proof_text(plan), *plan_sections.budget(plan)]
+    parts += [f"binding: {', '.join(names)}"] if names else []
+    parts += [least] if (least := " ".join(plan_text.near_tie(plan))) else []
+    return "; ".join(parts)
+
 
 MOST_WAYS = 6
 """Rows of the table of ways, the plan's among them."""
@@ -39,7 +405,7 @@ def render_answer(plan: Plan) -> str:
 
 def _first_line(plan: Plan, job: Assignment) -> str:
     """Return machine, place, method, dollars and the hours at the confidence; the place is shortened where it must."""
-    bought = plan_alternatives.purchase_price(plan, job)
+    bought = plan_text.purchase_price(plan, job)
     price = f" for ${bought:,.0f}" if bought is not None else ""
     hosts = ["private host"] if job.tier == "community" else []
     market = "".join(f", {word}" for word in (*hosts, plan_sections.payment_words(job.tier, job.spot_share)) if word)
@@ -171,10 +537,10 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Spot", plan_sections.spot(job)),
         ("Term", plan_sections.commitment(job)),
         ("Price", generation.price_lines(made) if made else []),
-        ("Service", plan_alternatives.services(job)),
+        ("Service", plan_text.service_prices(job)),
         ("Bill", words.wrap_lines(plan_sections.bill_text([job], job.cost), room, 6)),
-        ("Else", plan_alternatives.further_ways(job)),
-        ("Buy", plan_alternatives.purchase(job)),
+        ("Else", plan_text.further_ways(job)),
+        ("Buy", plan_text.purchase(job)),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),
         ("Notes", _notes(plan, job)),
     )
@@ -204,7 +570,7 @@ def _memory(plan: Plan, job: Assignment) -> list[str]:
     sure = (
         f"fits with {words.probability_text(vram.fit_probability)}" if job.observed_hours is None else "fits: observed"
     )
-    return [f"{taken}, {sure}", *plan_alternatives.if_out_of_memory(plan, job)]
+    return [f"{taken}, {sure}", *plan_text.if_out_of_memory(plan, job)]
 
 
 def _time_text(job: Assignment) -> str:
@@ -220,9 +586,9 @@ def _time_text(job: Assignment) -> str:
 def _why_text(plan: Plan, job: Assignment) -> str:
     """Return what is proven, what binds, and what a choice among many estimates costs."""
     compared = f", by {job.compared_by}" if job.compared_by else ""
-    parts = [f"{plan_alternatives.proof_text(plan)}{compared}", *plan_sections.budget(plan)]
+    parts = [f"{plan_text.proof_text(plan)}{compared}", *plan_sections.budget(plan)]
     parts += [f"binding: {', '.join(job.binding)}"] if job.binding else ["no limit binds"]
-    least = " ".join(plan_alternatives.near_tie(plan))
+    least = " ".join(plan_text.near_tie(plan))
     parts += [least] if least else []
     pick = plan_sections.pick_text(job)
     return "; ".join([*parts, pick] if pick else parts)

@@ -15,10 +15,8 @@ from planner.library.names import formats_in_name
 from planner.library.technique_tables import read_techniques
 from planner.report import words
 from planner.report.words import line_room
-from planner.results.differences import device_noun
-from planner.results.estimate import Estimate
-from planner.results.explanation import TechniqueAnswer
-from planner.results.inference import BulkGeneration
+from planner.results.explanation import TechniqueAnswer, device_noun
+from planner.results.fleet import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
 from planner.results.plan_parts import (
     BEYOND_TYPICAL_STOCK,
@@ -32,6 +30,7 @@ from planner.results.plan_parts import (
     Spread,
 )
 from planner.results.rl_run import RlRun
+from planner.results.run_results import Estimate
 from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:

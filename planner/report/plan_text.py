@@ -1,15 +1,369 @@
-"""A plan as text with everything that there is to say: the summary first; of several jobs also what fits a screen."""
+"""A plan as text with everything that there is to say, its alternatives too; the summary first."""
 
 from __future__ import annotations
 
+import math
 import re
 
 from planner import generation, open_choices, timetable
-from planner.report import plan_alternatives, plan_sections, words
-from planner.report.plan_sections import bill, render_notes
+from planner.report import plan_sections, words
+from planner.report.plan_sections import bill, format_optimality, price_back, render_notes
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Fallback, FirstPurchase, Option, Purchase
 from planner.subjects import shown_by
+
+
+def methods(job: Assignment) -> list[str]:
+    """Return every method with its least cost."""
+    rungs = [format_method(option, job) for option in job.methods]
+    lines = 3 if job.inference is None else max(3, len(rungs))
+    return words.join_parts(rungs, "   ", line_room(), lines) if rungs else []
+
+
+FRAMEWORKS = "Frameworks"
+"""Label of the section: wider than the margin of the others."""
+
+
+def frameworks(job: Assignment) -> list[str]:
+    """Return the frameworks with their least cost, cheapest first, and then what rests on priors."""
+    options = sorted(job.frameworks, key=lambda option: (option.prior, option.cost_usd))
+    priced = [
+        (option.label, words.usd(option.cost_usd), option.prior) for option in options if option.cost_usd is not None
+    ]
+    rungs = [f"{label} about {usd} (prior)" if prior else f"{label} {usd}" for label, usd, prior in priced]
+    room = line_room() - (len(FRAMEWORKS) + 3 - words.LABEL)
+    return words.join_parts(rungs, "   ", room, 2) if len(rungs) > 1 else []
+
+
+def format_method(option: Option, job: Assignment) -> str:
+    """Return one method: its cost, and its hardware if it is not that of the plan."""
+    if option.cost_usd is None:
+        return f"{option.label}: {option.note or 'infeasible'}"
+    other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
+    count = f"{option.gpus:,} x " if option.gpus > 1 else ""
+    on = f" on {count}{option.gpu}" if other and option.gpu else ""
+    mark = "" if option.allowed else f" ({option.note or 'excluded'})"
+    return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
+
+
+def lossy(job: Assignment) -> list[str]:
+    """Return what the plan rounds without being asked to, with the price of doing without: at most two lines."""
+    return words.second_lines(lossy_text(job))
+
+
+def lossy_text(job: Assignment) -> str:
+    """Return what the plan rounds without being asked to, with the price of doing without; empty where nothing."""
+    told = []
+    for choice in job.lossy_techniques:
+        price = "not within the limits"
+        if choice.cost_usd is not None and choice.hours is not None:
+            price = f"{words.usd(choice.cost_usd)}, {words.likely(choice.hours)}"
+        told.append(f"{choice.technique} ({choice.without}: {price})")
+    return f"uses {' and '.join(told)}" if told else ""
+
+
+def conversion(job: Assignment) -> list[str]:
+    """Return what of the weights a user must make, or what frameworks make of the release: at most two lines."""
+    return words.second_lines(job.conversion)
+
+
+def quality(job: Assignment) -> list[str]:
+    """Return what published work says of the quality of the techniques in use, in at most two lines."""
+    return [line for note in job.quality[:2] for line in words.wrap_lines(note.text, line_room(), 1)]
+
+
+def methods_brief(job: Assignment) -> str:
+    """Return the methods without hardware, those that the scenario excludes last."""
+    allowed: list[str] = []
+    excluded: list[str] = []
+    for option in job.methods:
+        if option.cost_usd is not None:
+            (allowed if option.allowed else excluded).append(f"{option.label} {words.usd(option.cost_usd)}")
+    allowed += [f"excluded: {', '.join(excluded)}"] if excluded else []
+    return "; ".join(allowed)
+
+
+def format_alternatives(job: Assignment) -> list[str]:
+    """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
+    lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.next_best else []
+    for option in job.next_best[:2]:
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
+        cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
+        took = f", {words.likely(option.hours)}" if option.hours is not None else ""
+        note = f": {option.note}" if option.note else ""
+        lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
+    return lines
+
+
+def memory_risk(plan: Plan, job: Assignment) -> list[str]:
+    """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
+    lines = if_out_of_memory(plan, job)
+    for option in job.cheaper_at_risk:
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
+        usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
+        lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
+    return lines
+
+
+def if_out_of_memory(plan: Plan, job: Assignment) -> list[str]:
+    """Return the change that takes less memory, with what it costs; none where the job is sure to fit."""
+    fallback = job.vram_gib.fallback
+    if fallback is None or job.vram_gib.fit_probability >= SURE_TO_FIT:
+        return []
+    more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
+    crossed = crossed_limits(plan, job, fallback)
+    text = f"if out of memory: {fallback.change}, {more}{crossed and f', which {crossed}'}"
+    return words.wrap_lines(text, line_room(), 2)
+
+
+SURE_TO_FIT = 0.995
+"""Probability to fit from which on no fallback is shown: the text says over 99 %."""
+
+
+def crossed_limits(plan: Plan, job: Assignment, fallback: Fallback) -> str:
+    """Return which of deadline and budget the slower run misses or may miss; empty if it keeps both.
+
+    It misses a limit that its expected figure exceeds, and may miss one that only its figure at confidence exceeds.
+    """
+    late = job.hours.at_confidence / job.hours.expected if job.hours.expected > 0 else 1.0
+    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost.expected if plan.cost else 0.0
+    limits = (
+        ("the deadline", job.deadline_hours, job.hours.expected + wait, job.hours.at_confidence + wait, hours),
+        ("the budget", plan.budget_usd, cost, plan.cost_at_confidence, fallback.usd),
+    )
+    misses, may_miss = [], []
+    for what, limit, expected, at_confidence, more in limits:
+        if limit is not None and expected + more > limit:
+            misses.append(what)
+        # A spot policy leaves spot earlier for a slower run, so that its late figure is no sum.
+        elif limit is not None and job.spot is None and (at_confidence or 0.0) + more * late > limit:
+            may_miss.append(what)
+    said = [f"misses {' and '.join(misses)}"] if misses else []
+    said += [f"may miss {' and '.join(may_miss)}"] if may_miss else []
+    return " and ".join(said)
+
+
+def further_ways(job: Assignment) -> list[str]:
+    """Return the ways to go where the machines of the plan cannot be had, and what the most expensive adds."""
+    if not job.fallbacks:
+        return []
+    told = [
+        f"{words.gpus(fallback.gpus, fallback.gpu, fallback.runs_at_once)} at {fallback.provider} "
+        f"{words.usd(fallback.cost_usd)}, {words.likely(fallback.hours)}"
+        for fallback in job.fallbacks
+    ]
+    most = words.usd(max(fallback.more_usd for fallback in job.fallbacks))
+    text = "; ".join([*told, f"the most expensive adds {most}"]) if told[1:] else f"{told[0]}, which adds {most}"
+    return words.wrap_lines(f"if it cannot be had: {text}", line_room(), 2 + len(told))
+
+
+def further_ways_of_all(plan: Plan) -> list[str]:
+    """Return the further ways of each of several jobs in at most two lines."""
+    told = [(job.name, " ".join(further_ways(job))) for job in plan.jobs if job.fallbacks]
+    return [line for name, ways in told for line in words.wrap_lines(f"{name}: {ways}", line_room(), 2)]
+
+
+def purchase_price(plan: Plan, job: Assignment) -> float | None:
+    """Return what the machines cost that a job runs on, all of them; None unless the plan buys them."""
+    if job.tier != "bought" or plan.inputs is None:
+        return None
+    sold = {"provider": job.provider, "gpu": job.gpu, "gpus": job.gpus_per_instance}
+    for offer in plan.inputs.offers:
+        if "buy" in offer and all(offer.get(key) == value for key, value in sold.items()):
+            return float(offer["buy"]["purchase_usd"]) * job.instances * job.runs_at_once
+    return None
+
+
+def purchase(job: Assignment) -> list[str]:
+    """Return what buying the machines of the plan costs or would cost, and from how many hours of such use it pays."""
+    one = job.purchase
+    if one is None:
+        return _pays_first(job)
+    if one.is_bought:
+        back = f"its price is {price_back(one)}{_back_at_half(one)}"
+        text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; {back}"
+        pays = words.wrap_lines(text, line_room(), 4) if text else []
+        return [*_hour_of_bought(one), *pays, *_left_out(one), *_pays_first(job)]
+    low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
+    dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
+    what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
+    if one.price_back_hours is None:
+        return words.wrap_lines(
+            f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
+        ) + _pays_first(job)
+    use = f"this job has {words.hours(one.hours)}"
+    return [
+        *words.wrap_lines(f"{what}: {_pays(one)}; its price is {price_back(one)}; {use}", line_room(), 5),
+        *_left_out(one),
+        *_pays_first(job),
+    ]
+
+
+def _back_at_half(one: Purchase) -> str:
+    """Return when the price of bought machines is back where they are used half as much; nothing where it never is."""
+    if one.price_back_hours is None:
+        return ""
+    months = 2.0 * one.price_back_hours / one.hours_per_month
+    if one.life_months is not None and months > one.life_months:
+        return f", at half the use not in the {one.life_months:,.0f} months that it lives"
+    return f", at half the use after {words.significant(months)}"
+
+
+def _pays_first(job: Assignment) -> list[str]:
+    """Return which machine for sale pays first for such work, where the lines on the plan's own do not say it."""
+    first, one = job.pays_first, job.purchase
+    if first is None or (one is not None and _pay_alike(one, first)):
+        return []
+    rent = f"{words.gpus(first.rent.gpus, first.rent.gpu, first.rent.runs_at_once)} at "
+    rent += words.sanitise(first.rent.provider)
+    if first.pays_from_hours is None:
+        return words.wrap_lines(f"nothing for sale is cheaper than renting {rent} within its life", line_room(), 2)
+    months = words.significant(first.pays_from_hours / first.hours_per_month)
+    text = f"{words.gpus(first.gpus, first.gpu)} for ${first.usd:,.0f} pays first of what is for sale, if sold then: "
+    text += f"from {words.significant(first.pays_from_hours)} h of such use, {months} months, against {rent}"
+    return words.wrap_lines(text, line_room(), 3)
+
+
+def _pay_alike(one: Purchase, first: FirstPurchase) -> bool:
+    """Return whether both are the same machines and pay from the same hours on, against whatever rent."""
+    hours = [each.pays_from_hours for each in (one, first) if each.pays_from_hours is not None]
+    same = math.isclose(*hours, rel_tol=0.01) if len(hours) == 2 else not hours
+    return same and (one.offer, one.machines) == (first.offer, first.machines)
+
+
+def _hour_of_bought(one: Purchase) -> list[str]:
+    """Return what an hour of bought machines costs, at half the use and where equal ones are rented."""
+    costs = one.usd_per_hour, one.half_use_usd_per_hour, one.rent_usd_per_hour
+    hour, half, rent = (None if usd is None else words.rate(usd) for usd in costs)
+    text = f"an hour costs {hour}, at half the use ({one.hours_per_month / 2:,.0f} h a month) {half}"
+    rented = "equal machines are not for rent" if rent is None else f"renting costs {rent}"
+    return words.wrap_lines(f"{text}; {rented}", line_room(), 2)
+
+
+def _pays(one: Purchase) -> str:
+    """Return from how many hours of use, and months, buying is cheaper than renting, with the range of the months."""
+    low, likely, high = (
+        None if hours is None else words.significant(hours / one.hours_per_month)
+        for hours in (one.pays_from_hours_low, one.pays_from_hours, one.pays_from_hours_high)
+    )
+    life = f" in the {one.life_months:,.0f} months that it lives" if one.life_months is not None else ""
+    if likely is None or one.pays_from_hours is None:
+        return f"never cheaper than renting{life}" + (f"; at best from {low} months of such use" if low else "")
+    ranged = "" if low == high else f" ({low} to {high or 'never'})"
+    if one.pays_from_hours == 0:
+        return "cheaper than renting from the first hour on, if sold then"
+    hours = words.significant(one.pays_from_hours)
+    return f"cheaper than renting from {hours} h of such use, {likely} months{ranged}, if sold then"
+
+
+def _left_out(one: Purchase) -> list[str]:
+    """Return what the price leaves out, and what the capital of a machine that is bought costs."""
+    capital = f"capital at {100 * one.interest:g} % a year (horizon.interest)" if one.is_bought else ""
+    without = f"not in the price: {one.without}" if one.without else ""
+    text = "; ".join(filter(None, (without, capital)))
+    return words.wrap_lines(text, line_room(), 2) if text else []
+
+
+def service_prices(job: Assignment) -> list[str]:
+    """Return what services by the token take, and from how much work own machines cost less."""
+    if job.inference:
+        return generation.api_lines(job.inference)
+    if (one := job.hosted) is None:
+        return []
+    pays = words.pays_from(one.pays_from_tokens, "tokens", one.pays_on)
+    return words.wrap_lines("; ".join([f"{words.sanitise(one.provider)}: {words.usd(one.usd)}", *pays]), line_room(), 2)
+
+
+def faster(plan: Plan) -> list[str]:
+    """Return what it costs to end in half and in a quarter of the hours, a line each.
+
+    They count at the confidence asked for: a plan on spot that is likely to end early may end late.
+    """
+    lines = []
+    for option in plan.faster:
+        if option.cost_usd is None or option.hours is None:
+            continue
+        more = _more_usd(plan, option.cost_usd)
+        machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
+        late = "" if option.hours_at_confidence is None else f", {words.by(option.hours_at_confidence)},"
+        trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({more})"
+        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
+    return lines
+
+
+def _more_usd(plan: Plan, usd: float) -> str:
+    """Return how many dollars more a faster plan costs; of one that costs less, why it is not the plan."""
+    more = usd - plan.jobs[0].cost_usd
+    amount = words.usd(abs(more))
+    if more >= 0 or amount == words.usd(0.0):
+        return f"+{amount}"
+    return (
+        f"-{amount}, {'a near tie' if plan.least_cost_usd is not None else 'with penalties or a near tie'}: solve.ties"
+    )
+
+
+def scope(plan: Plan) -> list[str]:
+    """Return among what the plan is the best one: what "optimal" covers.
+
+    Of a chosen model the candidates are its own; how many models and batches were compared is counted apart.
+    """
+    counts = plan.candidates
+    best = "optimal" if plan.status == "optimal" else "best found"
+    if not counts.offers:  # a plan that was written before offers were counted
+        return []
+    among = f"{best} among {counts.made:,} candidates of {offers_text(counts.offers)}"
+    models = [job.model for job in plan.jobs if job.model is not None]
+    model = models[0] if models else None
+    if model is not None and model.above_least is not None:
+        compared = sum(model.compared for model in models)
+        proof = f"at most {max(model.above_least, 0.0005):.3f} above the least"
+        among = f"sum of losses {proof} of {compared:,} models compared; {among} for the chosen ones"
+    elif model is not None and model.compared > 1:
+        goal = "least loss" if model.more_money is not None else "the best"
+        what = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
+        among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
+    left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
+    return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
+
+
+def proof_text(plan: Plan) -> str:
+    """Return how far a plan is proven, and among how many candidates of how many offers."""
+    proof = format_optimality(plan)
+    counts = plan.candidates
+    made = f"{counts.made:,} candidate{'' if counts.made == 1 else 's'}"
+    among = f" of {made} of {offers_text(counts.offers)}" if counts.offers else ""
+    return f"{'proven best' if proof == 'optimal' else proof}{among}"
+
+
+def offers_text(count: int) -> str:
+    """Return a number of offers."""
+    return f"{count:,} offer{'' if count == 1 else 's'}"
+
+
+LEAST_COST_IS = {
+    "own": "but not on an own machine, or paid at once",
+    "host": "but on a private host",
+    "evidence": "but its speed was measured less",
+    "stock": "but of unknown stock",
+    "machines": "but on more machines",
+    "pauses": "but with more pauses",
+    "hours": "which takes longer",
+    "rounding": "but rounds more",
+}
+"""Why the plan of least cost is not the one that a near tie prefers, by the step that decides."""
+
+
+def near_tie(plan: Plan) -> list[str]:
+    """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
+    least = plan.least_cost_usd
+    if least is None or plan.cost is None or words.usd(least) == words.usd(plan.cost.expected):
+        return []
+    has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
+    of = " of this run" if has_loss else ""
+    what = LEAST_COST_IS[plan.tie_decided_by or "hours"]
+    return words.wrap_lines(f"least cost{of} {words.usd(least)}, {what}: --set solve.ties=0", line_room(), 2)
+
 
 LINES = 30
 """Most lines of a plan for several jobs."""
@@ -33,7 +387,7 @@ def render_brief(plan: Plan) -> str:
     if (subject := shown_by(plan)) is not None:
         return subject.details(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
-        from planner.report.infeasible_text import render_infeasible
+        from planner.report.explanation_text import render_infeasible
 
         lines = render_infeasible(plan)
     elif plan.is_timetable:
@@ -53,7 +407,7 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
 def _single(plan: Plan) -> list[str]:
     """Return all sections of one job."""
     job = plan.jobs[0]
-    headlines = _headlines(job, plan_alternatives.purchase_price(plan, job))
+    headlines = _headlines(job, purchase_price(plan, job))
     texts = (f"{text}, {plan_sections.format_optimality(plan)}" for text in headlines)
     summary = [
         summary_line(plan.scenario, *texts),
@@ -62,14 +416,14 @@ def _single(plan: Plan) -> list[str]:
         *plan_sections.on_a_prior(job),
         *words.second_lines(plan_sections.assumed_market_text(plan)),
         *(open_choices.answer_lines(job.model) if job.model else []),
-        *plan_alternatives.conversion(job),
-        *plan_alternatives.lossy(job),
+        *conversion(job),
+        *lossy(job),
     ]
     above = [
         *words.section("Model", open_choices.model_lines(job.model) if job.model else []),
         *words.section("Batch", open_choices.batch_lines(job.model) if job.model else []),
         *words.section("Serve" if job.inference else "Train", plan_sections.train(job)),
-        *words.section("Memory", [*plan_sections.memory(job), *plan_alternatives.memory_risk(plan, job)]),
+        *words.section("Memory", [*plan_sections.memory(job), *memory_risk(plan, job)]),
         *words.section("Speed", plan_sections.speed(job)),
         *words.section("Data", plan_sections.data_path(job)),
         *words.section("Export", plan_sections.export(job)),
@@ -79,23 +433,20 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Term", plan_sections.commitment(job)),
     ]
     below = [
-        *words.section("Faster", plan_alternatives.faster(plan)),
-        *words.section(
-            "Engines" if job.inference else "Methods",
-            [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
-        ),
-        *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
-        *words.section("Service", plan_alternatives.services(job)),
-        *words.section("Next", plan_alternatives.format_alternatives(job)),
-        *words.section("Else", plan_alternatives.further_ways(job)),
-        *words.section("Buy", plan_alternatives.purchase(job)),
+        *words.section("Faster", faster(plan)),
+        *words.section("Engines" if job.inference else "Methods", [*methods(job), *quality(job)]),
+        *words.section(FRAMEWORKS, frameworks(job)),
+        *words.section("Service", service_prices(job)),
+        *words.section("Next", format_alternatives(job)),
+        *words.section("Else", further_ways(job)),
+        *words.section("Buy", purchase(job)),
         *words.section(
             "Limits",
             [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
         ),
         *words.section("Prices", plan_sections.prices(job)),
         *words.section("Evidence", plan_sections.evidence(job)),
-        *words.section("Scope", plan_alternatives.scope(plan)),
+        *words.section("Scope", scope(plan)),
     ]
     remarks = render_notes(tuple(dict.fromkeys((*job.notes, *plan.warnings))), words.most(NOTE_LINES_OF_JOB))
     return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
@@ -110,7 +461,7 @@ def _joint(plan: Plan) -> list[str]:
     for detail in (6, 4, 3, 2):
         lines, room = _joint_lines(plan, detail), words.most(LINES)
         if len(lines) <= room:
-            return [*lines, *words.section("Scope", plan_alternatives.scope(plan))][:room]
+            return [*lines, *words.section("Scope", scope(plan))][:room]
     return _joint_lines(plan, 1)
 
 
@@ -139,7 +490,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
     lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
     lines += words.section("Prices", list(ages)[: words.most(2)])
-    lines += words.section("Else", plan_alternatives.further_ways_of_all(plan))
+    lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), words.most(4 if full else 3))]
 
 
@@ -170,7 +521,7 @@ def _block(job: Assignment) -> list[str]:
         *([words.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
         words.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
         words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
-        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.methods else []),
+        *(words.wrap_lines(methods_brief(job), line_room(), 1) if job.methods else []),
     ]
     summary = summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]

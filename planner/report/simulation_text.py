@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.infeasible_text import render_infeasible
+from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.report.words import line_room
-from planner.results.differences import spot_percent
+from planner.results.explanation import spot_percent
 from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
 from planner.subjects import shown_by
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.infeasible_text import render_infeasible
+from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import format_market, variant_cut_lines
 from planner.results.chosen_model import LAST_DIGIT
 from planner.results.service_results import span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import plan_sections, words
-from planner.report.infeasible_text import render_infeasible
+from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
 from planner.report.sweep_text import (
     CHOSEN_AGAIN,
@@ -19,7 +19,7 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.results.chosen_model import ModelChoice
-from planner.results.differences import describe_differences
+from planner.results.explanation import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf

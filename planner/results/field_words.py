@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, get_args
 
-from planner.documents.descriptions import DescribedSchema, described
+from planner.documents.quantities import DescribedSchema, described
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.errors import NoPlanError
-from planner.results.differences import method_name, spot_percent
+from planner.results.explanation import method_name, spot_percent
 from planner.results.plan import Assignment, Plan, Status, plan_figures
 from planner.results.plan_parts import (
     CandidateCounts,

@@ -15,8 +15,7 @@ from pydantic_core import CoreSchema
 from planner.documents.tables import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
-from planner.results.fleet import Service
-from planner.results.inference import BulkGeneration
+from planner.results.fleet import BulkGeneration, Service
 from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,

@@ -8,9 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.results.differences import Difference, spot_percent
-from planner.results.fleet import Fleet, FleetKind, Service
-from planner.results.inference import ServingMemory
+from planner.results.explanation import Difference, spot_percent
+from planner.results.fleet import Fleet, FleetKind, Service, ServingMemory
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, html_table
 from planner.results.result_tables import Result, Table, TabledResult, flattened, infeasible_html

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from planner.errors import NoPlanError
 from planner.results.chosen_model import LossRange
-from planner.results.differences import Difference
+from planner.results.explanation import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 from planner.results.result_tables import Result, Row, Table, TabledResult, varied

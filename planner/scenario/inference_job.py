@@ -19,9 +19,8 @@ from planner.documents.quantities import (
 from planner.documents.quantities import Count as Amount
 from planner.errors import format_value
 from planner.library.engines import read_engines
-from planner.scenario.job import Job
+from planner.scenario.job import Bits, Engine, Job, ServedRun, Tokens, WeightFormatName
 from planner.scenario.job_stages import Export, Stages, Work
-from planner.scenario.observed_run import Bits, Engine, ServedRun, Tokens, WeightFormatName
 from planner.scenario.techniques import FewIntegers, Targets, Techniques
 
 MAX_CLASSES = 2000

@@ -22,7 +22,7 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
-from planner.library.known_machines import disk_classes
+from planner.library.names import disk_classes
 from planner.scenario.fees import Fees, fee_rate, fees_that_count
 from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.schedule import Block, Window

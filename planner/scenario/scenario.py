@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from planner.documents.files import KeyPath, yaml_text
 from planner.documents.quantities import (
     Currency,
     Date,
@@ -36,21 +37,18 @@ from planner.documents.quantities import (
     validation_error,
     zone_of,
 )
-from planner.documents.strict_yaml import KeyPath, yaml_text
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
-from planner.scenario.limits import Limits, check_horizon
-from planner.scenario.naming import OfferedNames, resolve_offered
+from planner.scenario.limits import Limits, check_horizon, limits_spending
+from planner.scenario.naming import OfferedNames, labelled_offers, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
-from planner.scenario.peak_limits import limits_spending
 from planner.scenario.rl_job import RlJob
 from planner.scenario.service_load import ServeJob
-from planner.scenario.zone_groups import labelled_offers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -423,7 +421,7 @@ class Scenario(_ScenarioBase):
             fix = "save it with planner.scenario_yaml, and read it with planner.read_scenario"
             what = "is a dump of a scenario, whose words are not those of a file"
             raise ScenarioError([Fault("Scenario", 0, "", what, fix)])
-        made: Scenario = import_module("planner.loading.building").scenario_of_keys(keys)
+        made: Scenario = import_module("planner.loading.question").scenario_of_keys(keys)
         return made
 
     @model_validator(mode="wrap")

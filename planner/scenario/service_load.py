@@ -19,7 +19,7 @@ from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.engines import read_load_profiles
 from planner.scenario.inference_job import MAX_CLASSES, InferenceJob, InferenceWork, LengthClass, kind_of_job
-from planner.scenario.observed_run import Tokens
+from planner.scenario.job import Tokens
 from planner.units import DAY_HOURS, HOUR
 
 DAY, WEEK = int(DAY_HOURS), 7 * int(DAY_HOURS)

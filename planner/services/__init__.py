@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from planner.services.service_curve import service_frontier as service_frontier
+    from planner.services.service_changes import service_frontier as service_frontier
     from planner.services.service_simulation import simulate_service as simulate_service
     from planner.services.service_subject import SERVICES as SERVICES
 
 _NAMES_BY_MODULE = {
-    "planner.services.service_curve": ("service_frontier",),
+    "planner.services.service_changes": ("service_frontier",),
     "planner.services.service_simulation": ("simulate_service",),
     "planner.services.service_subject": ("SERVICES",),
 }

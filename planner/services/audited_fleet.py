@@ -1,4 +1,4 @@
-"""Services against their evaluation, limits of each hour, shared limits, totals.
+"""Services against their evaluation: what a kind may name, limits of each hour, shared limits, totals.
 
 Nothing of how the fleet was found is known here. Queues are those of `planner.estimates`, which the search uses, too;
 tests/independent computes them again. Not recomputed are the simpler fleets next to it, the bound below it,
@@ -13,21 +13,40 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.audit.peak_amounts import Held, amount_of
+from planner import generation
+from planner.audit.audited_timetable import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
+from planner.scenario.limits import given_peaks
 from planner.scenario.offer import Offer
-from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, services_of
 from planner.scenario.service_load import LEAST_REPLICA_SHARE, ServeJob
-from planner.services.audited_kind import choices_of_kind
-from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
-from planner.services.evaluated_kind import NamedKind
+from planner.services.evaluated_fleet import EvaluatedFleet, EvaluatedKind, NamedKind, evaluate_fleet, evaluate_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+def choices_of_kind(kind: EvaluatedKind) -> Iterator[Broken]:
+    """Yield what the plan names of a kind and its machines of each hour, and may not; and where it may not fit."""
+    named, offer, job, limits = kind.named, kind.offer, kind.job, kind.context.scenario.limits
+    place = f"fleet.{named.offer}"
+    if not limits.permits(offer) or limits.is_outdated(offer):
+        yield place, "an offer that the limits allow", offer.label
+    if (named.market == "committed") != (offer.commitment is not None):
+        yield f"{place}.market", "committed where the offer is a commitment", named.market
+    if named.market == "committed" and len(set(named.by_hour)) > 1:
+        yield f"{place}.by_hour", "the same number in every hour", "several"
+    if min(named.by_hour) < 0:
+        yield f"{place}.by_hour", "numbers of at least 0", min(named.by_hour)
+    for what, wanted, found in generation.choices_of_replicas(kind.context, job):
+        yield f"{place}.{what}", wanted, found
+    fit = kind.replica.fit_probability if kind.replica.fitting else 0.0
+    if fit <= 0.0 or (fit < job.memory_confidence and limits.vram_headroom is None):
+        yield f"{place}.memory", job.memory_confidence, fit
+
 
 CLOSE = 1e-6
 """Relative difference of two figures that are the same."""

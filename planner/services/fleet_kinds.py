@@ -1,30 +1,306 @@
-"""Kinds of machines that may serve: what a replica carries within the limits of latency, and its dollars."""
+"""Kinds of machines that may serve, their dollars, and what a replica carries within the limits of latency."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from planner import generation
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import Market, SpotMarket, download_rate, fee_usd, market_of_nodes, spot_markets
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import DOES_NOT_FIT
+from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
+from planner.estimates.latency import (
+    MOST_BUSY,
+    BatchMeans,
+    FirstTokens,
+    Lengths,
+    Places,
+    Present,
+    PromptMix,
+    TokenTimes,
+    batch_means,
+    columns,
+    gamma_quantile,
+    mean_cycle_seconds,
+    rows,
+    token_seconds_quantile,
+    wait_moments,
+    wait_points,
+)
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
 from planner.scenario.service_load import ServeJob
-from planner.services.replica_traffic import HELD_BY, Capacities, replica_capacities
+from planner.services.evaluated_fleet import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+@record(frozen=True)
+class Traffic:
+    """Requests of many lengths on every recipe: what the limits read, columns (n,) or (n, c) by length."""
+
+    job: ServeJob
+    speeds: generation.ReplicaSpeeds
+    slow: Floats
+    lengths: Lengths
+    means: BatchMeans
+    prompts: PromptMix
+    places: Floats  # requests in flight that memory and engine allow, in the mean
+
+    @classmethod
+    def of(
+        cls, job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats, lengths: Lengths | None = None
+    ) -> Traffic:
+        """Return requests, by default those of the job, on recipes that take `slow` (n,) times as long as estimated."""
+        lengths = grouped_lengths(generation.lengths_of(job)) if lengths is None else lengths
+        model, hardware, stack = speeds.inputs
+        means = batch_means(model, hardware, stack, lengths)
+        means = replace(means, prompt_seconds=np.broadcast_to(means.prompt_seconds, slow.shape))
+        own = np.asarray(lengths.prompt, dtype=float) - lengths.prefix
+        taken_in = prompt_seconds(columns(model), columns(hardware), own[None, :], lengths.prefix)
+        seconds = (taken_in + columns(stack).request_seconds) * slow[:, None]
+        parts = np.ceil(np.maximum(own, 1.0) / CHUNK_TOKENS)
+        share = np.asarray(lengths.count, dtype=float) / lengths.requests
+        most = (seconds @ share) / float(np.maximum(own, 1.0) @ share) * CHUNK_TOKENS
+        cache = np.asarray([replica.cache for replica in speeds.memory])
+        held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, speeds.most)
+        return cls(
+            job, speeds, slow, lengths, means, PromptMix(share, seconds, parts, most),
+            np.where(speeds.flight > 0, held, 0.0),
+        )  # fmt: skip
+
+    def choosing(self, which: Integers) -> Traffic:
+        """Return some of the recipes."""
+        places = which.tolist()
+        model, hardware, stack = self.speeds.inputs
+        speeds = replace(self.speeds, inputs=(rows(model, places), rows(hardware, places), rows(stack, places)))
+        prompts = replace(self.prompts, seconds=self.prompts.seconds[which], most=self.prompts.most[which])
+        return Traffic(
+            self.job, speeds, self.slow[which], self.lengths, rows(self.means, places), prompts, self.places[which],
+        )  # fmt: skip
+
+    def hold(self, flight: Floats) -> Floats:
+        """Return the mean seconds for which a request has a place among so many in flight, itself one of them."""
+        column = flight if flight.ndim == 2 else flight[:, None]
+        found = mean_cycle_seconds(*self.speeds.inputs, self.means, column) * self.slow[:, None]
+        found = np.asarray(found, dtype=float) - self.arrival[:, None]
+        return found if flight.ndim == 2 else found[:, 0]
+
+    def step(self, flight: Floats) -> Floats:
+        """Return the seconds of a decode step."""
+        model, hardware, stack = self.speeds.inputs
+        context = np.broadcast_to(self.means.context, flight.shape)[:, None]
+        found = decode_step_seconds(columns(model), columns(hardware), columns(stack), flight[:, None], context)
+        return np.asarray(np.broadcast_to(found, (len(flight), 1))[:, 0] * self.slow, dtype=float)
+
+    @property
+    def arrival(self) -> Floats:
+        """Seconds from sending a request to its turn, in which others go on."""
+        stack = self.speeds.inputs[2]
+        return np.broadcast_to(np.asarray(stack.arrival_seconds, dtype=float), self.slow.shape) * self.slow
+
+    @cached_property
+    def queue(self) -> Places:
+        """The places, and what a request takes while so many are taken."""
+        number = np.maximum(self.places, 1.0)
+        count = np.arange(1.0, np.max(number, initial=1.0) + 1.0)
+        return Places.of(number, self.hold(np.broadcast_to(count, (len(number), len(count)))))
+
+    @cached_property
+    def greatest(self) -> Floats:
+        """Requests per second of a saturated replica."""
+        return np.where(self.places > 0, self.queue.greatest, 0.0)
+
+    def flight(self, rate: Floats) -> Floats:
+        """Return the mean number of requests that have a place at a rate."""
+        return self.queue.present(rate).flight
+
+    def passing(self, present: Present) -> Floats:
+        """Return the requests per second whose prompts a request in flight meets: those of the others with a place."""
+        return (present.met - 1.0) / self.hold(present.met)
+
+    def tpot(self, rate: Floats) -> Floats:
+        """Return the time per token that the asked share stays below. The prompt of a request is before its own."""
+        present, mean = self.queue.present(rate), self.prompts.mean
+        met, output, width = present.met, self.means.output, np.maximum(0.05 * present.met, 0.05)
+        inside = self.hold(met)
+        slope = (self.hold(met + width) - inside) / width
+        times = TokenTimes(
+            share=self.prompts.share,
+            output=np.asarray(self.lengths.output, dtype=float),
+            rate=self.passing(present),
+            others=met - 1.0,
+            variance=present.variance,
+            token=(inside - mean) / output,
+            alone=(self.hold(np.ones_like(met)) - mean) / output,
+            slope=np.maximum(slope - mean, 0.0) / output,
+            prompt=mean,
+            prompt_square=self.prompts.mean_square,
+        )
+        return np.asarray(token_seconds_quantile(self.job.latency.share, times))
+
+    def first_tokens(self, rate: Floats) -> FirstAnswers:
+        """Return when requests have their first token."""
+        present, share = self.queue.present(rate), self.job.latency.share
+        most = gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
+        step = self.step(np.minimum(most, self.queue.number))
+        found = FirstTokens.of(self.prompts, self.passing(present), step)
+        token = (self.queue.full - self.prompts.mean) / self.means.output
+        seconds = self.prompts.seconds + token[:, None] * np.asarray(self.lengths.output, dtype=float)
+        moments = wait_moments(self.queue.number, present.use, seconds, self.prompts.share)
+        return FirstAnswers(found, *wait_points(present, *moments))
+
+    def ttft(self, rate: Floats) -> Floats:
+        """Return the time to the first token that the asked share stays below."""
+        found = self.first_tokens(rate)
+        return found.tokens.quantile(self.job.latency.share, found.waits, found.weights) + self.arrival
+
+    def in_time(self, rate: Floats, limit: float, waits: bool = True) -> Floats:
+        """Return the share of the requests that have their first token within a limit; without `waits` for a place."""
+        found, none = self.first_tokens(rate), np.zeros((len(rate), 1))
+        places = (found.waits, found.weights) if waits else (none, none + 1.0)
+        return found.tokens.within(limit - self.arrival, *places)
+
+
+class FirstAnswers(NamedTuple):
+    """First tokens of requests that have a place, and the waits (n, p) for it of shares (n, p) of them."""
+
+    tokens: FirstTokens
+    waits: Floats
+    weights: Floats
+
+
+# The greatest load at which a replica keeps its latency, for requests of many lengths that arrive one by one.
+#
+# It is the greatest rate at which the time to the first token and the time per token each hold for the asked share of
+# all requests, a wait for a place among them, and which is far enough from saturation.
+
+
+HELD_BY = ("TPOT", "TTFT", "KV", "compute")
+"""What may hold the capacity: a limit on latency, the wait for a place in cache or engine, or near saturation."""
+
+
+@record(frozen=True)
+class Capacities:
+    """Columns (n,): the greatest load of one replica; 0 where no load keeps the latency."""
+
+    rate: Floats  # requests per second
+    flight: Floats  # requests in flight at that rate, in the mean
+    tpot_seconds: Floats  # at that rate, that the asked share stays below
+    binds: Integers  # place in HELD_BY
+    slow: Floats  # factor on all times, at the confidence
+    greatest: Floats  # requests per second of a saturated replica
+
+
+def slow_factor(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Floats:
+    """Return the factor (n,) on all times that holds with the confidence of the job.
+
+    A recipe that the job measured on its GPU is as uncertain as what was observed.
+    """
+    coefficients = library.calibrations["inference"].coefficients
+    adapters = job.adapter is not None and job.adapter.served is not None
+    seen = class_sigmas(library.calibrations["uncertainty"].values, "observed").tail
+    tails = []
+    for served_gpu in speeds.which:
+        recipe = served_gpu.recipe
+        prior = generation.prior_parts(
+            coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant
+        )
+        sigma = generation.speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
+        tails.append(seen if generation.is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
+    certain = np.asarray(confidence_factor(np.asarray(tails, dtype=float), job.confidence), dtype=float)
+    return certain * expected_factor(job, speeds)
+
+
+def expected_factor(job: ServeJob, speeds: generation.ReplicaSpeeds) -> Floats:
+    """Return the factor (n,) on all times that the job's efficiency and its own measurements make."""
+    return np.asarray(1.0 / (job.efficiency * speeds.factor), dtype=float)
+
+
+def mixture_rates(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, mixtures: Floats) -> Floats:
+    """Return the greatest rate (mixtures, n) of requests of which each length has a weight (mixtures, lengths).
+
+    Lengths are those of `grouped_lengths`; each limit holds for the asked share of all requests of a mixture.
+    """
+    lengths, slow = grouped_lengths(generation.lengths_of(job)), slow_factor(job, speeds, library)
+    prompt, output = np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.output, dtype=float)
+    each = [
+        Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
+    ]
+    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
+
+
+def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Capacities:
+    """Return the capacity of each recipe on its GPU at the confidence of the job."""
+    return _capacities(Traffic.of(job, speeds, slow_factor(job, speeds, library)))
+
+
+def _capacities(traffic: Traffic) -> Capacities:
+    """Return the capacity of each recipe for some requests."""
+    limits, share, greatest = traffic.job.latency, traffic.job.latency.share, traffic.greatest
+    rate = MOST_BUSY * greatest
+    binds = np.full(rate.shape, HELD_BY.index("compute"))
+    some = np.flatnonzero(greatest > 0)
+    if limits.tpot_seconds is not None:
+        seconds = limits.tpot_seconds
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.tpot(at) <= seconds, binds, "TPOT")
+    if limits.ttft_seconds is not None:
+        first = limits.ttft_seconds
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.in_time(at, first) >= share, binds, "TTFT")
+        late = np.flatnonzero(binds == HELD_BY.index("TTFT"))
+        placed = traffic.choosing(late).in_time(rate[late] * BEYOND, first, waits=False) >= share
+        binds[late[placed]] = HELD_BY.index("KV")
+    holds = rate > LEAST_USE * greatest
+    rate = np.where(holds, rate, 0.0)
+    return Capacities(
+        rate=rate,
+        flight=np.where(holds, traffic.flight(rate), 0.0),
+        tpot_seconds=traffic.tpot(rate),
+        binds=binds,
+        slow=traffic.slow,
+        greatest=greatest,
+    )
+
+
+def latency_at_use(
+    job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, use: Floats, known: Capacities | None = None
+) -> tuple[Floats, Floats]:
+    """Return TTFT and TPOT (n,) that the asked share stays below where a replica has `use` (n,) of its capacity.
+
+    `known` capacities are not computed again.
+    """
+    found = known or replica_capacities(job, speeds, library)
+    traffic = Traffic.of(job, speeds, found.slow)
+    return traffic.ttft(use * found.rate), traffic.tpot(use * found.rate)
+
+
+def _held(
+    traffic: Traffic, rate: Floats, which: Integers, keeps: Callable[[Traffic, Floats], Flags], binds: Integers, by: str
+) -> None:
+    """Lower the rates (n,) of some recipes to what keeps a limit, and write what holds them (n,)."""
+    broken = which[~keeps(traffic.choosing(which), rate[which])]
+    binds[broken] = HELD_BY.index(by)
+    chosen, low, high = traffic.choosing(broken), np.zeros(len(broken)), rate[broken]
+    for _ in range(CAPACITY_HALVINGS):
+        middle = (low + high) / 2.0
+        kept = keeps(chosen, middle)
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+    rate[broken] = low
 
 
 MarketName = Literal["on demand", "spot", "committed"]

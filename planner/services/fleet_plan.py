@@ -20,16 +20,14 @@ from planner.library.schema import Library
 from planner.results.fleet import FleetBaseline, FleetKind, Service
 from planner.results.plan_parts import Option
 from planner.results.service_results import seconds_text
-from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
-from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
-from planner.services.evaluated_kind import EvaluatedKind, NamedKind
-from planner.services.fleet_kinds import ReplicaKind, ServedKinds
+from planner.services.evaluated_fleet import EvaluatedFleet, EvaluatedKind, NamedKind, evaluate_fleet, evaluate_service
+from planner.services.fleet_kinds import ReplicaKind, ServedKinds, Traffic
 from planner.services.fleet_optimise import FLEET_GAP, SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of
-from planner.services.replica_traffic import Traffic
-from planner.solving.break_even import bracket
+from planner.solving.binding_limits import bracket
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from planner.results.inference import ApiPrice
+    from planner.results.fleet import ApiPrice
     from planner.scenario.scenario import SolveOptions
 
 
@@ -123,7 +121,7 @@ def with_paying_loads(
 
     The load of every hour is scaled, and the fleet of each load is solved for. A fleet of thousands of kinds takes
     much longer than one of a few, so that the load is searched among those that were cheapest at some load, and proven
-    by a fleet of all kinds just below it, as `planner/solving/break_even.py` does.
+    by a fleet of all kinds just below it, as `planner/solving/binding_limits.py` does.
     """
     loaded = _LoadedFleets(problem, options)
     requests = service.fleet.usd_per_month / service.fleet.usd_per_thousand_requests * 1000.0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from planner import generation
 from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.panel import Labels, Trace, panel
+from planner.drawing.curve import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, headed, joined, roles_of
 from planner.report import words
-from planner.report.figures.analysis_figures import MOST_BARS
-from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
-from planner.report.figures.result_figures import bars_scene
+from planner.report.analysis_figures import MOST_BARS
+from planner.report.any_result import bars_scene
+from planner.report.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
 from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
 from planner.results.plan import Plan
@@ -32,9 +32,7 @@ from planner.results.service_results import (
 )
 from planner.results.simulation import Simulation
 from planner.services.fleet_text import DAYS, fleet_headline, pays_from, proven_in_short
-from planner.services.service_explanation_text import month_usd, times_text
-from planner.services.service_frontier_text import service_frontier_summary
-from planner.services.service_simulation_text import busiest_hour, refused
+from planner.services.service_texts import busiest_hour, month_usd, refused, service_frontier_summary, times_text
 from planner.units import MILLISECONDS, MONTH_HOURS
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.overview import job_tasks, left_to_what_if, price_series, run_tasks, tornado_of
 from planner.library.schema import Library
-from planner.report.figures.analysis_figures import alternative_figures
-from planner.report.figures.frontier_figure import frontier_figure
-from planner.report.figures.plan_figures import Figure, Table, bill_figure, memory_figure
-from planner.report.html import plan_words
-from planner.report.html.report_page import Group, analysis_groups, deadline_of
+from planner.report import report_page
+from planner.report.analysis_figures import alternative_figures
+from planner.report.frontier_figure import frontier_figure
+from planner.report.plan_figures import Figure, Table, bill_figure, memory_figure
+from planner.report.report_page import Group, analysis_groups, deadline_of
 from planner.results.fleet import Service
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.services.service_curve import service_frontier
+from planner.services.service_changes import service_frontier
 from planner.services.service_figures import (
     fleet_alternatives,
     load_figure,
@@ -26,9 +26,9 @@ from planner.services.service_figures import (
     service_frontier_figure,
     simpler_figure,
 )
+from planner.services.service_page import assumptions, parts_explained
 from planner.services.service_reasons import explain_service
 from planner.services.service_simulation import kind_bases, simulate_service
-from planner.services.service_words import assumptions, parts_explained
 from planner.services.services_together import frontier_of_service
 from planner.solving.solve import solve
 
@@ -130,7 +130,7 @@ def groups_of_services(found: Overview) -> list[Group]:
         of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
         bills = Group("bill", "Bills", (bill, of_jobs))
         others = alternative_figures(alone, parts_explained(found.explanation)[0])
-        memory, rows = memory_figure(alone), (*plan_words.assumptions(alone).rows, *table.rows)
+        memory, rows = memory_figure(alone), (*report_page.assumptions(alone).rows, *table.rows)
         groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
         table = Table(table.header, tuple(dict.fromkeys(rows)))
     replica = replica_memory_figure(found.bases)

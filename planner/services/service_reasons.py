@@ -1,4 +1,4 @@
-"""Explain a service: what holds each kind of its fleet, what looser limits save, and what another fleet would cost.
+"""Explain a service, alone or with jobs: what holds each kind, what looser limits save, other fleets.
 
 Everything is solved: a relaxation, and the fleet without or of one GPU, provider or market alone.
 """
@@ -9,7 +9,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, WhyNotQuery, parse_query
+from planner.analysis.why_not_query import OFFER_KEYS, SERVED_KEYS, WhyNotQuery, parse_query
 from planner.errors import ScenarioError
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
@@ -26,6 +26,7 @@ from planner.solving.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
 
 MOST_FLEETS = 4
 """GPUs, and providers, whose fleet alone is solved."""

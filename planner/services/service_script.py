@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import yaml_text
+from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import LaunchMap, Tool
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines
-from planner.exports.quoting import shell_inside, shell_word
-from planner.exports.script_parts import commented, environment_lines, in_environment, wrapped, written_by
+from planner.exports.script_parts import (
+    commented,
+    environment_lines,
+    in_environment,
+    shell_inside,
+    shell_word,
+    wrapped,
+    written_by,
+)
 from planner.library.reading import read_library
 from planner.results.service_results import seconds_text
 from planner.scenario.service_load import DAY

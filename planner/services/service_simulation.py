@@ -1,4 +1,4 @@
-"""Simulation of the fleet that a plan gives a service: its distinct hours, steady streams and bursts, spot losses."""
+"""Simulation of the fleet of a service, alone or with jobs: distinct hours, streams and bursts, spot losses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 import numpy as np
 
 from planner import generation
-from planner.analysis.simulation.market_paths import SimulationArguments, SimulationSettings
+from planner.analysis.market_paths import SimulationArguments, SimulationSettings
 from planner.arrays import Floats, Integers
 from planner.audit.audit import audit
 from planner.candidates.market import spot_markets
@@ -20,10 +20,9 @@ from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.records import record
-from planner.results.fleet import Service
-from planner.results.inference import ServingMemory
+from planner.results.fleet import Service, ServingMemory
 from planner.results.plan import Plan, require_plan
 from planner.results.service_results import (
     KindBasis,
@@ -36,8 +35,8 @@ from planner.results.service_results import (
 )
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.scenario.service_load import ServeJob
+from planner.services.fleet_kinds import Capacities, Traffic, expected_factor, replica_capacities
 from planner.services.fleet_refusals import require_service
-from planner.services.replica_traffic import Capacities, Traffic, expected_factor, replica_capacities
 from planner.services.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
 from planner.solving.solve import solve
 from planner.units import GIB, HOUR
@@ -441,7 +440,7 @@ LEAST_OF_STATE = 50
 
 
 def simulate_service(
-    scenario: Question,
+    scenario: Asked,
     plan: Plan | None = None,
     *,
     options: SolveOptions | None = None,

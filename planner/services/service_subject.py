@@ -17,14 +17,14 @@ from planner.subjects import Subject, SubjectCurve
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from planner.analysis.simulation.market_paths import SimulationArguments
+    from planner.analysis.market_paths import SimulationArguments
     from planner.drawing.scene import Scene
     from planner.evaluation.comparison import Tolerance, Violation
-    from planner.exports.run_script import Checklist
+    from planner.exports.launchers import Checklist
     from planner.library.schema import Library
-    from planner.report.figures.plan_figures import Figure
-    from planner.report.html.report_page import Group
-    from planner.report.risks import Risk
+    from planner.report.plan_answer import Risk
+    from planner.report.plan_figures import Figure
+    from planner.report.report_page import Group
     from planner.results.frontier import Frontier, GroupBy
     from planner.results.report_data import Overview, Section
     from planner.results.service_results import KindBasis
@@ -52,15 +52,15 @@ class Services(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline of the jobs next to a service."""
-        from planner.services.services_together import frontier_of_jobs
+        from planner.services.services_together import frontier_next_to_services
 
-        return frontier_of_jobs(scenario, options, library, by, points)
+        return frontier_next_to_services(scenario, options, library, by, points)
 
     def own_frontier(
         self, scenario: Scenario, options: SolveOptions | None, library: Library | None, points: int | None
     ) -> ServiceFrontier:
         """Return the dollars of a month for limits on the time per token."""
-        from planner.services.service_curve import SERVICE_POINTS, service_frontier
+        from planner.services.service_changes import SERVICE_POINTS, service_frontier
         from planner.services.services_together import frontier_of_service
 
         trace = frontier_of_service if any(job.ends for job in scenario.jobs) else service_frontier
@@ -170,11 +170,13 @@ class Services(Subject):
 
     def text(self, result: Any) -> str:
         """Return the text of a plan, comparison, explanation, frontier or simulation."""
-        from planner.services.fleet_answer import render_fleet_answer
-        from planner.services.service_comparison_text import render_service_what_if
-        from planner.services.service_explanation_text import render_reasons
-        from planner.services.service_frontier_text import render_service_frontier
-        from planner.services.service_simulation_text import render_service_simulation
+        from planner.services.fleet_text import render_fleet_answer
+        from planner.services.service_texts import (
+            render_reasons,
+            render_service_frontier,
+            render_service_simulation,
+            render_service_what_if,
+        )
 
         texts: dict[type, Callable[[Any], str]] = {
             Plan: render_fleet_answer,
@@ -193,13 +195,13 @@ class Services(Subject):
 
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what of jobs and services would change the decision."""
-        from planner.services.fleet_answer import fleet_risks
+        from planner.services.fleet_text import fleet_risks
 
         return fleet_risks(plan)
 
     def replays(self, found: Simulation) -> list[str]:
         """Return what was simulated of the services next to jobs."""
-        from planner.services.service_simulation_text import service_replays
+        from planner.services.service_texts import service_replays
 
         return service_replays(found)
 
@@ -219,19 +221,19 @@ class Services(Subject):
 
     def tiles(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return the key figures of each service, after what all cost where jobs run next to them."""
-        from planner.services.service_words import tiles
+        from planner.services.service_page import tiles
 
         return tiles(plan)
 
     def facts(self, plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
         """Return each service's name with its sections."""
-        from planner.services.service_words import service_facts
+        from planner.services.service_page import service_facts
 
         return service_facts(plan)
 
     def reasons(self, found: Overview) -> list[tuple[str, str]]:
         """Return why the plan of services, and of the jobs next to them, is as it is."""
-        from planner.services.service_words import reasons_of_all
+        from planner.services.service_page import reasons_of_all
 
         return reasons_of_all(found)
 
@@ -257,7 +259,7 @@ class Services(Subject):
 
     def new_curve(self) -> SubjectCurve:
         """Return an empty curve of dollars against the time per token."""
-        from planner.services.service_parts import ServiceCurve
+        from planner.services.service_page import ServiceCurve
 
         return ServiceCurve()
 
@@ -275,19 +277,19 @@ class Services(Subject):
 
     def chips(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return what is proven of each service."""
-        from planner.services.service_parts import chips
+        from planner.services.service_page import chips
 
         return chips(plan)
 
     def compared(self, plan: Plan) -> list[tuple[str, str]]:
         """Return the rows of a pinned plan with services."""
-        from planner.services.service_parts import service_compared
+        from planner.services.service_page import service_compared
 
         return service_compared(plan)
 
     def change_parts(self, before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
         """Return what changed of services, and of the jobs next to them."""
-        from planner.services.service_parts import change_of_services
+        from planner.services.service_page import change_of_services
 
         return change_of_services(before, after, answer)
 

@@ -9,10 +9,10 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
-from planner.analysis.simulation.market_paths import SimulationArguments
-from planner.analysis.simulation.simulate_question import simulate
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
+from planner.analysis.market_paths import SimulationArguments
+from planner.analysis.simulate_question import simulate
 from planner.analysis.what_if_question import compare_jobs, what_it_would_take
 from planner.analysis.what_if_sweep import difference, mean_of, rest_of, separable_settings
 from planner.documents.validation import find_name, name_fix
@@ -35,10 +35,10 @@ from planner.results.service_results import (
 )
 from planner.results.simulation import Simulation
 from planner.results.what_if import Delta, Effect, WhatIf
+from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.open_job import AnyJob
-from planner.scenario.peak_limits import PEAK_LIMITS
 from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
-from planner.services.service_curve import SERVICE_POINTS, service_frontier
+from planner.services.service_changes import SERVICE_POINTS, service_frontier
 from planner.services.service_reasons import explain_service
 from planner.services.service_simulation import simulate_service
 from planner.solving.infeasibility.relaxations import BUDGET
@@ -142,7 +142,7 @@ def _proven(open_usd: float, after: Service) -> float:
 # Frontiers: that of the jobs, and that of the service.
 
 
-def frontier_of_jobs(
+def frontier_next_to_services(
     scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
 ) -> Frontier:
     """Return the frontier of the jobs next to a service, on what the service leaves of the budget.
@@ -152,7 +152,7 @@ def frontier_of_jobs(
     library = library or read_library([job.architecture for job in scenario.jobs])
     served = solve(services_alone(scenario), options, library, explains=False)
     usd = services_usd(served)
-    found = frontier(without_services(scenario, usd), options, library, by, points)
+    found = frontier_of_jobs(without_services(scenario, usd), options, library, by, points)
     if not found.points or not served.services:
         plan = solve(scenario, options, library)
         return found.model_copy(

@@ -29,7 +29,7 @@ from planner.scenario.service_load import ServeJob
 # place; where the cache runs full the youngest request is evicted and computed again later. Steps without prompts,
 # arrivals or ends among them are taken in one event: their seconds grow evenly with the context.
 #
-# Nothing is taken from the formulas of `planner.estimates.request_arrivals`, which this simulation checks.
+# Nothing is taken from the formulas of `planner.estimates.latency`, which this simulation checks.
 
 
 _CHANGED = ("prompt", "prompt_seconds", "context", "output")  # of a request that is evicted

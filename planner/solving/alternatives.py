@@ -29,11 +29,20 @@ from planner.results.plan_parts import (
     Relaxation,
     describe_machines,
 )
+from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.offer import Offer
-from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
-from planner.solving.optimise_choice import COST, LAST
+from planner.solving.optimise_choice import (
+    COST,
+    LAST,
+    ResolvedPlan,
+    describe_candidate,
+    describe_method,
+    recipe_of,
+    why_excluded,
+    with_settings,
+)
 from planner.solving.prepare import (
     CandidateObjective,
     PreparedScenario,
@@ -41,14 +50,6 @@ from planner.solving.prepare import (
     promising_rows,
     shared_peaks,
     typical_stock,
-)
-from planner.solving.resolve import (
-    ResolvedPlan,
-    describe_candidate,
-    describe_method,
-    recipe_of,
-    why_excluded,
-    with_settings,
 )
 
 if TYPE_CHECKING:

@@ -1,29 +1,50 @@
-"""What a plan depends on: limits without which it would be better, and prices that it should not rest on."""
+"""What a plan depends on: limits and prices, and the amount of work from which own machines cost less.
+
+The cheapest machines of a small job are not those of a large one, so that the machines of the plan do not know it. The
+work of the job is scaled, and the least dollars at each amount are those of the program. A program over the whole
+market takes most of a second, one over a handful of offers a hundredth. So the amount is searched among the offers
+that were cheapest at some amount, and then proven by one program over all offers just below it: where others are
+cheaper there, they join the handful, and the search goes on from there.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from planner import generation
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
+from planner.decode.assignment import RENTED, pays_from_months
+from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.explanation import Binding
-from planner.results.plan_parts import describe_machines
-from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
-from planner.scenario.scenario import Scenario
+from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
+from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
+from planner.scenario.offer import offer_labels
+from planner.scenario.own_machines import Own
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import figures_of
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
+from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare, promising_rows
-from planner.solving.resolve import ResolvedPlan, try_solve
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from planner.results.fleet import ApiPrice
+    from planner.results.plan import Assignment
+    from planner.scenario.inference_job import InferenceJob
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
 
 
 # The limits without which a plan would be better, each lifted alone.
@@ -222,3 +243,288 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
         f"{count} offers with prices over {days:g} days {age} are left out; with {when}: "
         f"{machines} at {offer.provider}, ${usd:,.2f} (limits.max_price_age)",
     )
+
+
+LARGER_WORK = (1.0, 10.0, 100.0)
+"""Multiples of the job's work at which own machines may cost less, the least first."""
+LEAST_WORK = 1e-6
+"""Share of the job's work below which nothing is searched."""
+BREAK_EVEN_WIDTH = 0.01
+"""How far the amount found may lie above the true one, as a share of it."""
+MOST_PROOFS = 8
+"""Most programs over all offers that one search takes to prove its result; they seldom are more than three."""
+KEYS_OF_WORK = ("requests", "tokens", "samples", "images", "steps")
+"""Keys that say how much work there is; a job has one of them, or a table of lengths."""
+
+
+def scale(job: Job, factor: float) -> Job:
+    """Return a job with so many times its work; hours that were observed for all of it grow alike."""
+    work = job.work
+    amount = next((name for name in KEYS_OF_WORK if getattr(work, name, None)), None)
+    if amount is not None:
+        changed = {amount: max(1, round(getattr(work, amount) * factor))}
+    else:
+        changed = {"lengths": _scale_lengths(work.lengths, factor)}
+    runs = (run if run.hours is None else run.model_copy(update={"hours": run.hours * factor}) for run in job.measured)
+    return job.model_copy(update={"work": work.model_copy(update=changed), "measured": tuple(runs)})
+
+
+def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
+    """Return a table of lengths with so many times the requests, in whole numbers that spread evenly over its rows."""
+    found, total, taken = [], 0.0, 0
+    for one in lengths:
+        total += one.count * factor
+        count = round(total) - taken
+        taken += count
+        found += [one.model_copy(update={"count": count})] if count > 0 else []
+    return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
+
+
+@record(frozen=True)
+class Least:
+    """The least dollars for some amount of work, and the machines that ask for them; inf where none does the work."""
+
+    usd: float = math.inf
+    machines: Option | None = None
+
+
+class OwnMachines:
+    """The least dollars of machines that a job rents or has, and of services, at multiples of its work."""
+
+    def __init__(self, prepared: PreparedScenario) -> None:
+        """Take the only job of a scenario; dollars alone are compared, and no budget keeps it from growing."""
+        scenario, self.prepared = prepared.scenario, prepared
+        alone: dict[str, Any] = {"objective": "cost", "solve": scenario.solve.model_copy(update={"ties": 0.0})}
+        alone["limits"] = scenario.limits.model_copy(update={"budget_usd": None})
+        self._scenario, self.job = scenario.model_copy(update=alone), scenario.jobs[0]
+        # Answers are never planned at a service, so that the same offers do: their market is prepared already.
+        only_machines = tuple(offer for offer in scenario.offers if not offer.is_managed)
+        self._offers = only_machines if self.job.trains else scenario.offers
+        self._services = tuple(offer for offer in scenario.offers if offer.is_managed)
+        self._few: set[tuple[str, str]] = set()  # provider and GPU of offers that were cheapest at some amount
+        self._known: dict[float, Least] = {}
+        self._latest: dict[str, PreparedScenario] = {}
+
+    def of_all(self, factor: float) -> Least:
+        """Return the least dollars on all offers; the machines that ask for them are of the few from then on."""
+        if factor not in self._known:
+            found = self._known[factor] = self._least("all", factor, self._offers)
+            if found.machines is not None:
+                self._few.add((found.machines.provider, found.machines.gpu))
+        return self._known[factor]
+
+    def of_few(self, factor: float) -> Least:
+        """Return the least dollars on the machines that were cheapest at some amount."""
+        return self._least("few", factor, self._cheap_offers)
+
+    def roughly(self, factor: float) -> Least:
+        """Return about the same: spot without its policies, which take longer than all else."""
+        return self._least("roughly", factor, self._cheap_offers)
+
+    def of_services(self, factor: float) -> Least:
+        """Return the least dollars of services that train."""
+        return self._least("services", factor, self._services)
+
+    def of_offers(self, kind: str, offers: Sequence[Offer]) -> Least:
+        """Return the least dollars of the work on some offers."""
+        return self._least(kind, 1.0, offers)
+
+    @property
+    def _cheap_offers(self) -> tuple[Offer, ...]:
+        cheap = (offer for offer in self._offers if not offer.rents_gpus or (offer.provider, offer.card) in self._few)
+        return tuple(cheap)
+
+    def _least(self, kind: str, factor: float, offers: Sequence[Offer]) -> Least:
+        """Return the least dollars for a multiple of the work on some offers."""
+        scenario = self._scenario.model_copy(update={"jobs": (scale(self.job, factor),), "offers": tuple(offers)})
+        before = self._latest.get(kind, self.prepared)
+        try:
+            made = prepare(scenario, before.library, before, with_policies=kind != "roughly")
+        except ScenarioError:  # these offers cannot hold or prepare so much
+            return Least()
+        self._latest[kind] = made
+        found = optimise(made, SolveOptions()) if len(made.screened[0].table) else None
+        if found is None or not found.rows:
+            return Least()
+        (row,), (share,) = found.choice.rows.tolist(), found.shares
+        figures = figures_of(found.table, row, share, made.market)
+        return Least(figures["cost_usd"], Option(label="own machines", **figures))
+
+
+def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> tuple[float, Option | None] | None:
+    """Return the multiple of the work from which own machines cost less than a service, and the machines there.
+
+    0 where they cost less at every multiple that is searched, without machines; None where they do at no multiple of
+    `LARGER_WORK`, where a service with a price for a run costs less of more work, or where the search ends without
+    a proof.
+    """
+    multiples = (each for each in LARGER_WORK if own.of_all(each).usd < hosted_usd(each) < math.inf)
+    if (top := next(multiples, None)) is None:
+        return None
+    least = _end_of_minimum(hosted_usd, top)
+    if own.of_all(least).usd < hosted_usd(least):
+        # Where the least charge is not used up, more work may be charged no more.
+        is_flat = hosted_usd(top) <= hosted_usd(least) * (1.0 + 2 * BREAK_EVEN_WIDTH)
+        everywhere = all(
+            own.of_all(each).usd < hosted_usd(each) or math.isinf(hosted_usd(each)) for each in LARGER_WORK
+        )
+        return (0.0, None) if everywhere and not is_flat else None
+    ways = [own.roughly, own.of_few, own.of_all]  # the quickest first, each exact where those before it are not
+    for _ in range(MOST_PROOFS):
+        cost = next((way for way in ways if way(top).usd < hosted_usd(top)), own.of_all)
+        if cost == own.of_few and own.of_all(top / 10).usd < hosted_usd(top / 10):
+            top /= 10  # spot with its policies is cheapest at the top: smaller work seldom needs them, and is quicker
+            continue
+        low, high = bracket(partial(_gap, cost, hosted_usd), least, top)
+        exact = own.of_few if cost == own.roughly else cost
+        if own.of_all(low).usd < hosted_usd(low):
+            top = low
+        elif (found := exact(high)).usd < hosted_usd(high):
+            return high, found.machines
+        else:
+            ways = ways[1:]
+    return None
+
+
+def _end_of_minimum(hosted_usd: Callable[[float], float], top: float) -> float:
+    """Return the multiple up to which a service takes its least charge, where it is cheapest next to own machines."""
+    low, charge = LEAST_WORK, hosted_usd(LEAST_WORK) * (1.0 + BREAK_EVEN_WIDTH / 100)
+    while top > low * (1.0 + BREAK_EVEN_WIDTH):
+        middle = math.sqrt(low * top)
+        low, top = (middle, top) if hosted_usd(middle) <= charge else (low, middle)
+    return low
+
+
+def _gap(cost: Callable[[float], Least], hosted_usd: Callable[[float], float], factor: float) -> float:
+    return cost(factor).usd - hosted_usd(factor)
+
+
+def bracket(gap: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return two multiples `BREAK_EVEN_WIDTH` apart: at the second one own machines cost less, at the first not.
+
+    `gap` is by how many dollars they cost more, not below 0 at `low` and below 0 at `high`. Both dollars are nearly
+    straight lines, so that the chord of `gap` meets zero near the root. It is tried a little to the right and to the
+    left, to enclose the root, and every third time the middle, which always ends.
+    """
+    above, below, turn = gap(low), gap(high), 0
+    while high > low * (1.0 + BREAK_EVEN_WIDTH):
+        aside = (1.0 + BREAK_EVEN_WIDTH / 2, 1.0 / (1.0 + BREAK_EVEN_WIDTH / 2))
+        chord = low + (high - low) * above / (above - below) if math.isfinite(above) else math.nan
+        middle = chord * aside[turn % 3] if turn % 3 < 2 else math.nan
+        if not low < middle < high:
+            middle = math.sqrt(low * high)
+        found, turn = gap(middle), turn + 1
+        low, above, high, below = (low, above, middle, found) if found < 0 else (middle, found, high, below)
+    return low, high
+
+
+# Which of the machines for sale pays first, and from how many hours of use on.
+#
+# A job of the plan is done on each of them at the price of its running alone; what it then costs less than the least
+# rent is what its hours save. With so much saved in a month `pays_from_months` knows when that is what it has lost.
+
+
+def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
+    """Return which machine that the scenario may buy pays first for its only job, against the least rent.
+
+    Delivery and limits on dollars are left out: the question is what to own for such work, not for this run.
+    """
+    scenario = prepared.scenario
+    sold = [offer for offer in scenario.offers if offer.buy is not None]
+    rented = tuple(offer for offer in scenario.offers if offer.tier in RENTED)
+    rent = OwnMachines(prepared).of_offers("rented", rented)
+    if rent.machines is None or not sold:
+        return None
+    horizon = scenario.horizon
+    monthly, interest = (horizon.hours_per_month, horizon.interest) if horizon else (MONTH_HOURS, 0.0)
+    limits = scenario.limits.model_copy(update={"budget_usd": None, "outlay_usd": None, "tiers": AllowForbid()})
+    running = tuple(_at_running_cost(offer, monthly) for offer in sold)
+    update = {"offers": running, "for_sale": (), "horizon": None, "limits": limits, "objective": "cost"}
+    try:
+        made = prepare(scenario.model_copy(update=update), prepared.library, with_policies=False)
+    except ScenarioError:  # none of them can hold or prepare so much
+        return None
+    (table,), by_label = [one.table for one in made.screened], dict(zip(offer_labels(running), sold, strict=True))
+    found: list[tuple[float, float, FirstPurchase]] = []
+    for row in range(len(table)):
+        figures, label = figures_of(table, row, 0.0, made.market), table.offers[int(table.offer[row])]
+        buy, machines, hours = by_label[label].buy, int(table.instances[row]), figures["hours"]
+        if buy is None:
+            continue
+        saved = (rent.usd - figures["cost_usd"]) / hours / machines  # an hour of one machine
+        months = pays_from_months(buy, saved * monthly, interest, 0)
+        first = FirstPurchase(
+            offer=label,
+            gpu=figures["gpu"],
+            gpus=figures["gpus"],
+            machines=machines,
+            usd=machines * buy.purchase_usd,
+            hours_per_month=monthly,
+            pays_from_hours=None if months is None else months * monthly,
+            price_back_hours=buy.purchase_usd / saved if saved > 0 else None,
+            hours=hours,
+            rent=rent.machines.model_copy(update={"label": "least rent"}),
+        )
+        found.append((math.inf if months is None else months, -saved / buy.purchase_usd, first))
+    return min(found, key=itemgetter(0, 1))[2] if found else None
+
+
+def _at_running_cost(offer: Offer, hours_per_month: float) -> Offer:
+    """Return a machine that may be bought as one that is there, and whose hours cost power and place alone."""
+    if (buy := offer.buy) is None:
+        raise ValueError(f"{offer.label} is not for sale")
+    own = Own(
+        power_watts=buy.power_watts,
+        usd_per_kwh=buy.usd_per_kwh,
+        pue=buy.pue,
+        months=1.0,
+        hours_per_month=hours_per_month,
+        idle_usd_per_month=buy.idle_usd_per_month,
+    )
+    update = {"buy": None, "own": own, "usd_per_hour": own.usd_per_hour, "lead_hours": 0.0}
+    return offer.model_copy(update=update)
+
+
+def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> tuple[Assignment, ...]:
+    """Return the only job of a plan with the amounts from which own machines cost less than services, or than rent."""
+    if len(jobs) != 1:
+        return jobs
+    if any(offer.buy is not None for offer in prepared.scenario.offers):
+        jobs = (jobs[0].model_copy(update={"pays_first": find_first_purchase(prepared)}),)
+    if not any(offer.is_managed for offer in prepared.scenario.offers):
+        return jobs
+    own, (made,) = OwnMachines(prepared), jobs
+    if made.inference is not None:
+        api = tuple(_of_answers(price, own) for price in made.inference.api[: generation.MOST_SERVICES])
+        api += made.inference.api[generation.MOST_SERVICES :]
+        return (made.model_copy(update={"inference": made.inference.model_copy(update={"api": api})}),)
+    return (made.model_copy(update={"hosted": _of_tuning(own)}),)
+
+
+def _of_answers(price: ApiPrice, own: OwnMachines) -> ApiPrice:
+    """Return what a service takes for answers, with the requests from which own machines cost less."""
+    asked = cast("InferenceJob", own.job)
+    offer = {price.offer: dict(own.prepared.scenario.labelled_offers())[price.offer]}
+
+    def plain_usd(factor: float) -> float:
+        ((_, _, _, usd),) = generation.usd_by_the_token(cast("InferenceJob", scale(asked, factor)), offer)
+        return usd
+
+    all_usd = plain_usd(1.0)
+    found = find_break_even(own, lambda factor: price.usd * plain_usd(factor) / all_usd) if all_usd else None
+    if found is None:
+        return price
+    factor, machines = found
+    requests = cast("InferenceJob", scale(asked, factor)).work.total_requests * asked.trials.count if factor else 0
+    return price.model_copy(update={"pays_from_requests": float(requests), "pays_on": machines})
+
+
+def _of_tuning(own: OwnMachines) -> HostedTuning | None:
+    """Return what the cheapest service takes to train; None where none does, or no machine is offered."""
+    hosted, job = own.of_services(1.0), own.job
+    if hosted.machines is None or job.work.images is not None or not own.of_all(1.0).machines:
+        return None
+    found = find_break_even(own, lambda factor: own.of_services(factor).usd)
+    tokens = float(own.prepared.candidates[0].physics.shape.tokens)
+    pays, machines = (None, None) if found is None else (found[0] * tokens, found[1])
+    return HostedTuning(provider=hosted.machines.provider, usd=hosted.usd, pays_from_tokens=pays, pays_on=machines)

@@ -1,4 +1,4 @@
-"""A budget of several jobs that may be on spot holds for their dollars together, not for a sum of their quantiles.
+"""What a program chose, and the budget of several jobs on spot, which holds for their dollars together.
 
 The row of the budget adds up what each job needs at the confidence by itself. Jobs on different markets are seldom
 unlucky at once, so that they mostly need less together, and at low confidences may need more. So the amount of the row
@@ -17,10 +17,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from planner.arrays import Floats, Integers
+from planner.candidate_table import CandidateTable
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
+from planner.formulation.program import TypicalPeak
+from planner.records import record
 from planner.results.odds import joint_late_usd
-from planner.solving.choice import JointBudget, OptimisedChoice
+from planner.solvers.base import SolveResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +34,64 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment
     from planner.scenario.scenario import Scenario, SolveOptions
     from planner.solving.prepare import PreparedScenario
+
+
+@record(frozen=True, eq=False)
+class LexicographicSolution:
+    """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
+
+    first: SolveResult
+    rows: Integers  # (jobs,)
+    spot_share: Floats  # (jobs,)
+    strict_rows: Integers  # (jobs,) of the first pass
+    strict_share: Floats  # (jobs,)
+
+
+@record(frozen=True)
+class JointBudget:
+    """What the jobs of a choice need together, and how the budget was kept."""
+
+    late_usd: float  # dollars of all jobs together at the confidence
+    row_usd: float  # amount of the row of what each needs by itself; inf: no row was needed
+    least: float  # the objective without a budget: no plan is below it
+    has_luck: bool  # whether a plan on spot was compared with the budget
+
+
+@record(frozen=True)
+class OptimisedChoice:
+    """The choice of the program, and for each job its row of the joined table."""
+
+    choice: LexicographicSolution
+    rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
+    shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
+    table: CandidateTable  # joined, of what dominance leaves of each job
+    owner: Integers  # row of the joined table -> row of its job's screened table
+    dominated: int
+    joint: JointBudget | None = None  # of several jobs with a budget, of which some may be on spot
+    keeps_typical: bool = True  # False: no plan keeps the typical stock of what it rents, a guess
+    typical: tuple[TypicalPeak, ...] = ()  # those limits of the typical stock that it had to be given
+
+    @property
+    def chosen(self) -> CandidateTable:
+        """The candidates of the choice, one row per job."""
+        return self.table.rows(np.asarray(self.rows))
+
+    @property
+    def strict(self) -> OptimisedChoice:
+        """The choice before the order of ties."""
+        rows = tuple(self.choice.strict_rows.tolist())
+        return replace(self, rows=rows, shares=tuple(self.choice.strict_share.tolist()))
+
+    @property
+    def late_cost_usd(self) -> float:
+        """Dollars at the confidence of the budget that each job needs by itself, summed."""
+        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
+
+    @property
+    def late_usd(self) -> float:
+        """Dollars at the confidence of the budget that the jobs need together; the sum where that is not known."""
+        return self.late_cost_usd if self.joint is None else self.joint.late_usd
+
 
 AMOUNT_STEP = 1.01
 """Ratio of one amount of the row to the next."""

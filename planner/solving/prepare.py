@@ -14,7 +14,6 @@ from planner import generation
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
-from planner.candidates.export_placement import export_fault
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (
     Market,
@@ -25,11 +24,10 @@ from planner.candidates.market import (
 )
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
-from planner.candidates.stage_hours import no_machine_fault
+from planner.candidates.stage_hours import export_fault, no_machine_fault
 from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
-from planner.configurations.lengths import length_faults
-from planner.configurations.recipe import training_faults
+from planner.configurations.recipe import length_faults, training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
@@ -37,11 +35,10 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.job import Job
-from planner.scenario.limits import Limits
+from planner.scenario.limits import Limits, given_peaks
+from planner.scenario.naming import limits_read
 from planner.scenario.open_job import OpenJob
-from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS, Scenario, open_job
-from planner.scenario.zone_groups import limits_read
 from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 
 if TYPE_CHECKING:

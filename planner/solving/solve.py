@@ -19,13 +19,13 @@ from planner.decode.assignment import build_assignment, compare_purchase
 from planner.decode.chosen import ChosenCandidate, build_inputs
 from planner.decode.notes import budget_probability, budget_warnings, cut_samples, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
-from planner.library.quality import facts_on
+from planner.library.engines import facts_on
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
-from planner.loading.building import Question, as_scenario
+from planner.loading.question import Asked, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
-from planner.scenario.peak_limits import unknown_notes
+from planner.scenario.limits import unknown_notes
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
@@ -37,13 +37,18 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
-from planner.solving.choice import OptimisedChoice
-from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier, find_safer
-from planner.solving.joint_budget import budget_notes, keeps_together, proven_least
+from planner.solving.joint_budget import OptimisedChoice, budget_notes, keeps_together, proven_least
 from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
-from planner.solving.plan_evidence import find_evidence
+from planner.solving.plan_evidence import (
+    adapters_another_way,
+    best_by_framework,
+    find_evidence,
+    find_lossy,
+    find_riskier,
+    find_safer,
+    with_flattery,
+)
 from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
-from planner.solving.winners_curse import with_flattery
 from planner.subjects import subject_of
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
@@ -62,7 +67,7 @@ PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply pe
 
 
 def solve(
-    scenario: Question,
+    scenario: Asked,
     options: SolveOptions | None = None,
     library: Library | None = None,
     explains: bool = True,
@@ -260,7 +265,7 @@ def _plan(
     if explains:
         jobs = with_flattery(jobs, prepared)
         if any(offer.is_managed or offer.buy is not None for offer in scenario.offers):
-            from planner.solving.break_even import with_break_even  # only next to services, and machines to buy
+            from planner.solving.binding_limits import with_break_even  # only next to services, and machines to buy
 
             jobs = if_time("from where own machines pay", partial(with_break_even, jobs, prepared), jobs)
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from planner.timetable.modes import build_timetable as build_timetable
     from planner.timetable.modes import screens_of_job as screens_of_job
     from planner.timetable.modes import without_reservations as without_reservations
+    from planner.timetable.timetable_questions import ShiftedJob as ShiftedJob
+    from planner.timetable.timetable_questions import TurnProgram as TurnProgram
+    from planner.timetable.timetable_questions import shift_timetable as shift_timetable
     from planner.timetable.timetable_reasons import explain_over_time as explain_over_time
-    from planner.timetable.timetable_relaxations import explain_timetable as explain_timetable
-    from planner.timetable.timetable_relaxations import shared_limit_costs as shared_limit_costs
+    from planner.timetable.timetable_reasons import explain_timetable as explain_timetable
+    from planner.timetable.timetable_reasons import shared_limit_costs as shared_limit_costs
     from planner.timetable.timetable_result import MOST_JOBS as MOST_JOBS
     from planner.timetable.timetable_result import ReportedPlan as ReportedPlan
     from planner.timetable.timetable_result import TimetablePlan as TimetablePlan
@@ -26,17 +29,13 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_result import solve_as_asked as solve_as_asked
     from planner.timetable.timetable_result import solve_built_schedule as solve_built_schedule
     from planner.timetable.timetable_result import timetable_plan as timetable_plan
-    from planner.timetable.timetable_runs import ShiftedJob as ShiftedJob
-    from planner.timetable.timetable_runs import shift_timetable as shift_timetable
     from planner.timetable.timetable_text import moment_text as moment_text
     from planner.timetable.timetable_text import render_timetable as render_timetable
     from planner.timetable.timetable_text import timetable_sections as timetable_sections
-    from planner.timetable.turn_frontier import TurnProgram as TurnProgram
 
 _NAMES_BY_MODULE = {
     "planner.timetable.modes": ("BuiltTimetable", "build_timetable", "screens_of_job", "without_reservations"),
-    "planner.timetable.timetable_reasons": ("explain_over_time",),
-    "planner.timetable.timetable_relaxations": ("explain_timetable", "shared_limit_costs"),
+    "planner.timetable.timetable_reasons": ("explain_over_time", "explain_timetable", "shared_limit_costs"),
     "planner.timetable.timetable_result": (
         "MOST_JOBS",
         "ReportedPlan",
@@ -47,9 +46,8 @@ _NAMES_BY_MODULE = {
         "solve_built_schedule",
         "timetable_plan",
     ),
-    "planner.timetable.timetable_runs": ("ShiftedJob", "shift_timetable"),
+    "planner.timetable.timetable_questions": ("ShiftedJob", "TurnProgram", "shift_timetable"),
     "planner.timetable.timetable_text": ("moment_text", "render_timetable", "timetable_sections"),
-    "planner.timetable.turn_frontier": ("TurnProgram",),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

@@ -20,8 +20,13 @@ from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
-from planner.timetable.shared_over_time import (
+from planner.timetable.timetable_problem import (
+    UNITS_PER_USD,
+    Mode,
     SharedThings,
+    Task,
+    Timetable,
+    latest_start,
     minutes_down,
     minutes_up,
     open_times,
@@ -31,7 +36,6 @@ from planner.timetable.shared_over_time import (
     usd_units,
     usd_units_up,
 )
-from planner.timetable.timetable_problem import UNITS_PER_USD, Mode, Task, Timetable, latest_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +48,7 @@ SHORTER_GUARANTEES = (0.75, 0.5, 0.25)
 
 A further part is that of a job's fastest run in those of all jobs: with it jobs of different lengths fit in turn. Each
 is rounded down to whole minutes. Rounded up, two halves would be longer than the whole. Any part is allowed, so what
-these cost at least is no bound: `least_objective` and `planner.timetable.any_guarantee` are."""
+these cost at least is no bound: `least_objective` and `planner.timetable.timetable_search` are."""
 
 MOST_PAUSES = 1000
 """More pauses of a run are counted as so many where ties are decided: a night each of three years."""

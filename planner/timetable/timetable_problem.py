@@ -1,4 +1,4 @@
-"""A timetable as data: tasks with modes, what modes hold while they run, what is bought, and what is spent.
+"""A timetable as data: tasks with modes, what they hold and buy, and what jobs share in whole minutes.
 
 Times are whole minutes, but for deadlines and the part of its last minute that a run does not use: a run of 20.4
 minutes holds what it needs for 21, and keeps a deadline of 20.4. Money is whole units of a sixtieth of a cent, so that
@@ -21,12 +21,23 @@ lateness in dollars per hour is a whole number per minute. With `x[j,m]` whether
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
+from planner.candidates.market import Market
+from planner.candidates.screening import ScreenedCandidates
+from planner.formulation.program import TypicalPeak
 from planner.records import record
+from planner.scenario.limits import PeakLimit, given_peaks, may_pause
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
+from planner.scenario.schedule import Window
+from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
 
 UNITS_PER_USD = 6000
 """Units of money in a dollar: sixty to a cent."""
@@ -286,3 +297,266 @@ def time_bounds(problem: Timetable) -> tuple[list[int], list[int]]:
         for other, lag in problem.tasks[index].after:
             last[other] = min(last[other], last[index] - shortest[index] - lag)
     return first, last
+
+
+# Hours as whole minutes, windows of machines, and how far ahead a timetable looks.
+
+
+MAX_WINDOWS_OF_OFFER = 200
+"""Most windows of one offer that are looked at: a machine by night is open this often in half a year."""
+
+
+def minutes_up(hours: float) -> int:
+    """Return hours as minutes, rounded up: a run is never given less time than it needs."""
+    return math.ceil(hours * 60 - 1e-6)
+
+
+def minutes_down(hours: float) -> int:
+    """Return hours as minutes, rounded down: a deadline is never moved back."""
+    return math.floor(hours * 60 + 1e-6)
+
+
+def open_times(windows: Sequence[Window], horizon: int) -> list[tuple[int, int]]:
+    """Return when a machine may be used, in minutes up to the horizon; adjoining windows are one."""
+    times = [
+        (max(0, minutes_up(start)), min(horizon, minutes_down(end)))
+        for window in windows
+        for start, end in islice(window.turns(horizon / 60), MAX_WINDOWS_OF_OFFER + 1)
+    ]
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(time for time in times if time[0] < time[1]):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged[:MAX_WINDOWS_OF_OFFER]
+
+
+MAX_START_DATES = 4
+"""Most dates on which a commitment may begin: the releases of jobs, thinned."""
+MAX_TERMS = 12
+"""Most terms back to back that jobs may share."""
+
+
+@record(frozen=True)
+class Lot:
+    """A reservation that may be bought: machines of an offer for a term, or for several back to back."""
+
+    resource: int
+    offer: int  # place in the market
+    start: int
+    end: int
+    terms: int = 1
+
+
+@dataclass
+class SharedThings:
+    """Resources, pools and periods with their places by what they stand for."""
+
+    resources: list[Resource] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
+    periods: list[Period] = field(default_factory=list)
+    peaks: list[tuple[PeakLimit, int]] = field(default_factory=list)  # what is used at one time, and its resource
+    budget: int | None = None
+    outlay: int | None = None  # pool of dollars that are paid at once
+    typical: list[tuple[TypicalPeak, int]] = field(default_factory=list)  # the typical stock, and its resource
+    quota: dict[int, int] = field(default_factory=dict)  # provider of the candidate table -> resource
+    stock: dict[int, int] = field(default_factory=dict)  # offer -> resource; a lot of no price where outlay is limited
+    hours_left: dict[int, int] = field(default_factory=dict)  # offer -> pool, in machine minutes
+    lots: dict[int, list[Lot]] = field(default_factory=dict)  # offer -> its lots
+
+    @property
+    def limits_spending(self) -> bool:
+        """Whether the dollars that runs spend per hour are limited."""
+        return any(limit.is_of_dollars for limit, _ in self.peaks)
+
+    def add(self, resource: Resource) -> int:
+        """Add a resource and return its place."""
+        self.resources.append(resource)
+        return len(self.resources) - 1
+
+    def add_pool(self, pool: Pool) -> int:
+        """Add a pool and return its place."""
+        self.pools.append(pool)
+        return len(self.pools) - 1
+
+
+def usd_units(usd: float) -> int:
+    """Return dollars in the units of a timetable, rounded to the nearest."""
+    return round(usd * UNITS_PER_USD)
+
+
+def usd_units_up(usd: float) -> int:
+    """Return dollars in the units of a timetable, rounded up: a budget is never exceeded by rounding."""
+    return math.ceil(usd * UNITS_PER_USD - 1e-6)
+
+
+def shared_things(
+    scenario: Scenario, market: Market, horizon: int, typical: Sequence[TypicalPeak] = ()
+) -> SharedThings:
+    """Return what is finite: GPUs, quotas, dollars per hour, stock, lots, budgets, hours that are paid for.
+
+    Of the typical stock those limits that are given.
+    """
+    limits, found = scenario.limits, SharedThings()
+    if limits.budget_usd is not None:
+        found.budget = found.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
+    for limit, most in given_peaks(limits):
+        if limit.stays:
+            found.outlay = found.add_pool(Pool(limit.path, math.floor(most * UNITS_PER_USD + 1e-6)))
+            continue
+        found.peaks.append((limit, found.add(Resource(limit.path, limit.capacity(most)))))
+    for place, provider in enumerate(market.providers):
+        if provider in limits.quota:
+            found.quota[place] = found.add(Resource(f"limits.quota.{provider}", limits.quota[provider]))
+    found.typical = [(peak, found.add(Resource(f"limits.{peak.key}", int(peak.most)))) for peak in typical]
+    for budget in limits.budgets:
+        amount = math.floor(budget.usd * UNITS_PER_USD)
+        found.periods += [
+            Period(minutes_down(start), minutes_up(end), amount) for start, end in budget.periods(horizon / 60)
+        ]
+    _add_offers(found, scenario, market, horizon)
+    return found
+
+
+def _add_offers(found: SharedThings, scenario: Scenario, market: Market, horizon: int) -> None:
+    """Add what each offer has left: machines, hours that are paid for, reservations."""
+    for place, (label, offer) in enumerate(zip(market.labels, market.offers, strict=True)):
+        if offer.committed_hours is not None:
+            pool = Pool(f"hours left of {label}", minutes_down(offer.committed_hours))
+            found.hours_left[place] = found.add_pool(pool)
+        if offer.is_reservation:
+            _add_lots(found, scenario, market, place, horizon)
+        elif found.outlay is not None and offer.outlay_usd:  # as many as are bought, which jobs use in turn
+            name, uses = f"machines bought of {label}", _paid_from(found, offer)
+            found.stock[place] = found.add(Resource(name, _most_machines(scenario, offer), price=0, uses=uses))
+        elif offer.stock is not None:
+            found.stock[place] = found.add(Resource(f"stock of {label}", offer.stock))
+
+
+def _most_machines(scenario: Scenario, offer: Offer) -> int:
+    """Return how many machines of an offer all jobs together may hold."""
+    machines = sum(job.trials.at_once for job in scenario.jobs) * offer.max_nodes
+    return machines if offer.stock is None else min(offer.stock, machines)
+
+
+def _paid_from(found: SharedThings, offer: Offer, terms: int = 1) -> tuple[tuple[int, int], ...]:
+    """Return what a machine that is bought, or reserved for so many terms, takes from the pools of dollars."""
+    paid = {found.budget: offer.committed_usd * terms, found.outlay: offer.outlay_usd}
+    return tuple((pool, usd_units_up(usd)) for pool, usd in paid.items() if pool is not None and usd)
+
+
+def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: int, horizon: int) -> None:
+    """Add the reservations of an offer: a block at its time, a commitment from the release of any job.
+
+    A commitment may be renewed: each number of terms back to back that ends before the horizon, and one more.
+    """
+    offer, label = market.offers[place], market.labels[place]
+    count = _most_machines(scenario, offer)
+    if offer.block is not None:
+        starts = [minutes_up(offer.block.start_hours)]
+    else:
+        starts = sorted({minutes_up(job.release_hours) for job in scenario.jobs})[:MAX_START_DATES]
+        if starts[0] + minutes_down(offer.term_hours) >= horizon:
+            starts = starts[:1]  # it outlasts the plan: a later start buys nothing
+    longest = MAX_TERMS if offer.commitment is not None else 1
+    for start in starts:
+        for terms in range(1, longest + 1):
+            name = f"{label} from {start / 60:g} h" + (f", {terms} terms" if terms > 1 else "")
+            price, uses = usd_units(offer.committed_usd * terms), _paid_from(found, offer, terms)
+            resource = found.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))
+            end = start + minutes_down(offer.term_hours * terms)
+            found.lots.setdefault(place, []).append(Lot(resource, place, start, end, terms))
+            if end >= horizon:  # one more buys nothing
+                break
+
+
+# Runs that stand still while the windows of their machine are closed, and go on when the next one opens.
+#
+# A run of `minutes` that starts in window w and ends in window v takes always the same time from start to end: its own
+# minutes, the closed times between, and `resume` minutes for each. So each pair of windows is one more mode, which may
+# start wherever its end lies in v. It holds its machine, and its place in quotas, from start to end.
+
+
+@record(frozen=True)
+class PauseCost:
+    """What one pause costs: minutes on the machine, dollars expected and late, and dollars per hour of standstill."""
+
+    minutes: int
+    usd: float
+    late_usd: float
+    standstill_usd_per_hour: float  # disks, and the value of time
+    late_standstill_usd_per_hour: float  # disks
+    budget: int | None = None  # pool of dollars
+    hours_left: int | None = None  # pool of machine minutes
+    machines: int = 1
+
+
+def pause_cost(
+    prepared: PreparedScenario, screened: ScreenedCandidates, row: int, share: float, shared: SharedThings
+) -> PauseCost | None:
+    """Return what a pause of a screened candidate costs; None where it must fit into one window."""
+    uncut, place = int(screened.rows[row]), int(screened.table.offer[row])
+    job = screened.table.job[row]
+    candidates, offer, scenario = prepared.candidates[job], prepared.market.offers[place], prepared.scenario
+    if candidates.is_managed_service[uncut] or row in screened.spot or row in screened.pieces:
+        return None
+    if not may_pause(candidates.job, offer, scenario.limits, share, bool(screened.rounded[row])):
+        return None
+    hours, h = candidates.resume_hours(uncut), candidates.hours
+    machines = int(screened.table.instances[row])
+    usd = hours * machines * float(candidates.columns.on_demand_usd[place])
+    which = screened.table.offer[row : row + 1]
+    disks = float(candidates.columns.storage_usd_per_hour(which, h.stored_gb[uncut : uncut + 1])[0])
+    value, late = scenario.value_of_time_usd_per_hour, hours * float(h.late[uncut])
+    return PauseCost(
+        minutes=minutes_up(late),
+        usd=usd + value * late,
+        late_usd=usd * float(h.budget[uncut]),
+        standstill_usd_per_hour=disks + value,
+        late_standstill_usd_per_hour=disks,
+        budget=shared.budget,
+        hours_left=shared.hours_left.get(place),
+        machines=machines,
+    )
+
+
+def paused_modes(
+    base: Mode, cost: PauseCost, windows: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Mode, tuple[tuple[int, int], ...]]]:
+    """Yield the mode with pauses for each pair of windows in which it may start and end, and its pauses.
+
+    Windows that are no longer than what a pause costs are left out: a run would get nowhere in them.
+    """
+    useful = [window for window in windows if window[1] - window[0] > cost.minutes]
+    for place, (first, last) in enumerate(useful):
+        pauses: list[tuple[int, int]] = []
+        for (_, before), (opens, closes) in zip(useful[place:], useful[place + 1 :], strict=False):
+            pauses.append((before, opens))
+            still = sum(end - start for start, end in pauses)
+            minutes = base.minutes + still + len(pauses) * cost.minutes
+            # It starts before its window closes, and ends in the last one after it has gone on there.
+            earliest = max(first, base.earliest, opens + cost.minutes + 1 - minutes)
+            latest = min(last - 1, closes - minutes)
+            if earliest <= latest:
+                yield _with_pauses(base, cost, len(pauses), still, minutes, earliest, latest), tuple(pauses)
+            elif latest < first:
+                continue  # it does not end by then
+            else:
+                break
+
+
+def _with_pauses(base: Mode, cost: PauseCost, count: int, still: int, minutes: int, earliest: int, latest: int) -> Mode:
+    """Return a mode that stands still `count` times, for `still` minutes in all."""
+    usd = count * cost.usd + still / 60 * cost.standstill_usd_per_hour
+    late_usd = count * cost.late_usd + still / 60 * cost.late_standstill_usd_per_hour
+    more = {cost.budget: usd_units_up(late_usd), cost.hours_left: count * cost.minutes * cost.machines}
+    return replace(
+        base,
+        minutes=minutes,
+        cost=base.cost + usd_units(usd),
+        uses=tuple((pool, amount + more.get(pool, 0)) for pool, amount in base.uses),
+        earliest=earliest,
+        latest=latest,
+        unused=0.0,
+    )

@@ -1,4 +1,10 @@
-"""The best timetable, and from its schedule to the plan: each job decoded at its start, the baseline beside."""
+"""The best timetable, what decides a tie, and from its schedule to the plan, the baseline with it.
+
+    strict   the least objective: of better ranks where that costs nothing
+    near     at most a near tie above the least dollars: the least sum of ranks, then the earliest ends
+
+A near tie counts only where both its passes are proven in time: a plan without that proof is the strict one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import datetime
 import math
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,20 +27,103 @@ from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.results.plan import Assignment, Plan, TieStep, outlay_of, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
-from planner.scenario.peak_limits import limits_spending
+from planner.scenario.limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.registry import solver_versions
-from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
+from planner.solving.optimise_choice import (
+    RESOLVE_TIME_LIMIT_SECONDS,
+    ResolvedPlan,
+    Ties,
+    best_side_by_side,
+    first_better_step,
+    may_take_turns,
+    no_ties,
+    resolved,
+    try_solve,
+)
 from planner.solving.prepare import PreparedScenario, typical_stock
-from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.timetable.any_guarantee import bound_of_any_guarantee, further_guarantees
-from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
-from planner.timetable.shared_over_time import minutes_up, open_times
-from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
-from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
-from planner.timetable.timetable_ties import break_ties, near_tie
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.modes import BuiltTimetable, build_timetable, ending_by, has_near_ties
+from planner.timetable.time_index import reduce_to_cost, reduce_to_rank
+from planner.timetable.timetable_problem import (
+    UNITS_PER_USD,
+    Schedule,
+    Timetable,
+    minutes_up,
+    objective_value,
+    open_times,
+    violations,
+)
+from planner.timetable.timetable_search import (
+    TimetableSearch,
+    baseline,
+    best_greedy,
+    bound_of_any_guarantee,
+    further_guarantees,
+    without_spare,
+)
 from planner.watch import finishing, keep_going, seconds_left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def break_ties(search: TimetableSearch, left: Callable[[], float], gap: float) -> Schedule:
+    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier.
+
+    `left` gives the seconds that each pass may take.
+    """
+    if search.problem.objective == "last":
+        assert search.schedule is not None
+        problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
+        search = TimetableSearch(problem, search.schedule, gap)
+        search.improve(left())
+    known = search.known
+    assert known is not None
+    reduced = search.reduced.problem
+    most = objective_value(reduced, known)
+    if _may_improve_ranks(reduced, known):
+        ranked = solve_timetable(reduced, SearchLimits(left(), hint=known, most=most, by_rank=True))
+        known = ranked.schedule or known
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=_rank(reduced, known))
+    return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
+
+
+def near_tie(problem: Timetable, strict: Schedule, room: int, left: Callable[[], float]) -> Schedule | None:
+    """Return the schedule that ties prefer of those that cost at most `room` units more than the strict optimum.
+
+    None where one of the two passes is not proven in the seconds that `left` gives it.
+    """
+    most = objective_value(problem, strict) + room
+    cheap = reduce_to_cost(problem, most)
+    known = cheap.reduced(strict)
+    ranked = solve_timetable(cheap.problem, SearchLimits(left(), hint=known, most=most, by_rank=True))
+    if ranked.termination is not Termination.OPTIMAL or ranked.schedule is None:
+        return None
+    least = _rank(cheap.problem, ranked.schedule)
+    preferred = cheap.then(reduce_to_rank(cheap.problem, least))
+    known = preferred.reduced(cheap.restored(ranked.schedule))
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=least)
+    found = solve_timetable(preferred.problem, limits)
+    if found.termination is not Termination.OPTIMAL or found.schedule is None:
+        return None
+    return without_spare(problem, preferred.restored(found.schedule))
+
+
+def _rank(problem: Timetable, schedule: Schedule) -> int:
+    """Return the sum of the ranks of the modes of a schedule."""
+    return sum(schedule.mode(problem, index).rank for index in range(len(problem.tasks)))
+
+
+def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
+    """Return whether a task has a mode of better rank that costs no more: without one a search is not worth it."""
+    return any(
+        other.rank < mode.rank and other.cost <= mode.cost
+        for mode, task in ((schedule.mode(problem, index), task) for index, task in enumerate(problem.tasks))
+        for other in task.modes
+    )
+
 
 # The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from planner import generation
 from planner.documents.quantities import moment_after
 from planner.report import words
-from planner.report.infeasible_text import limit_name
-from planner.report.plan_alternatives import further_ways_of_all, near_tie
+from planner.report.explanation_text import limit_name
 from planner.report.plan_sections import (
     at_one_time,
     budget,
@@ -17,6 +16,7 @@ from planner.report.plan_sections import (
     price_text,
     render_notes,
 )
+from planner.report.plan_text import further_ways_of_all, near_tie
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Reservation, jobs_text

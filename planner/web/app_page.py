@@ -10,8 +10,8 @@ from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
 from planner.loading.scenario_file import shipped_scenarios
-from planner.report.figures.plan_figures import Figure, Table
-from planner.report.html.report_page import json_block, least_cost_script, page_style
+from planner.report.plan_figures import Figure, Table
+from planner.report.report_page import json_block, least_cost_script, page_style
 from planner.report.words import sanitise
 from planner.web.job_fields import Control
 from planner.web.kept_files import OpenedScenario

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import open_choices
+from planner.analysis.job_runs import policy_tables
 from planner.analysis.overview import overview
-from planner.analysis.simulation.job_runs import policy_tables
+from planner.documents.files import yaml_text
 from planner.documents.overrides import override, replace_value
-from planner.documents.strict_yaml import yaml_text
 from planner.errors import printable
 from planner.exports.export import checklist, choose_job, export_all
 from planner.exports.facts import Wishes
@@ -24,7 +24,7 @@ from planner.exports.machine_names import part_folders
 from planner.loading.name_resolution import texts_at
 from planner.loading.scenario_file import fill_names, read_inventory, shipped_inventory
 from planner.records import record
-from planner.report.html.report_page import render_page
+from planner.report.report_page import render_page
 from planner.results.plan import Plan, plan_text
 from planner.scenario.offer import offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data

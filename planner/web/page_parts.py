@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.report import plan_answer, words
-from planner.report.html import plan_words
-from planner.report.html.report_page import groups_of
+from planner.report import plan_answer, report_page, words
+from planner.report.plan_answer import risks_of
 from planner.report.plan_sections import format_market, format_optimality, format_place
-from planner.report.risks import risks_of
+from planner.report.report_page import groups_of
 from planner.report.sweep_text import (
     describe_reasons,
     format_difference,
@@ -41,18 +40,18 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
     has_plan = bool(plan.planned)
     return {
         "status": plan.status,
-        "headline": plan_words.headline(plan),
-        "warnings": plan_words.warnings(plan),
+        "headline": report_page.headline(plan),
+        "warnings": report_page.warnings(plan),
         "tiles": answer_tiles(plan),
         "chips": chips(plan),
         "machine": machines_of(plan.jobs[0]) if len(plan.jobs) == 1 else "",
         "others": other_rows(plan),
         "changes": possible_changes(plan),
-        "jobs": [*own, *plan_words.job_facts(plan)],
-        "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
+        "jobs": [*own, *report_page.job_facts(plan)],
+        "more_jobs": max(0, len(plan.jobs) - report_page.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
-        "relaxations": [] if has_plan else plan_words.relaxations(plan),
-        "misses": [] if has_plan else plan_words.near_misses(plan),
+        "relaxations": [] if has_plan else report_page.relaxations(plan),
+        "misses": [] if has_plan else report_page.near_misses(plan),
         "usd": plan.cost.expected if plan.cost else None,
         "hours": plan.hours.expected if plan.hours else None,
         "within": plan.hours.at_confidence if plan.hours else None,
@@ -78,7 +77,7 @@ METHOD_SETTINGS = {
 def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the figures of the bar: name, figure, and what it is measured against."""
     if plan.subject is not None or len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
-        return plan_words.tiles(plan)[:MOST_TILES]
+        return report_page.tiles(plan)[:MOST_TILES]
     job, cost, hours = plan.jobs[0], plan.cost, plan.hours
     found = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
     if plan.outlay_usd:
@@ -176,7 +175,7 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
     relaxations, each verified by solving.
     """
     if not plan.planned:
-        return [{"text": text, "gain": "", "setting": setting} for text, setting in plan_words.relaxations(plan)]
+        return [{"text": text, "gain": "", "setting": setting} for text, setting in report_page.relaxations(plan)]
     if (job := plan.only_job) is None:
         return []
     own = next(way for way in plan_answer.ways_of(plan, job) if way.name == "plan")

@@ -148,8 +148,8 @@ class Engine:
 
     def frontier(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the frontier of `settings`, from which deadlines were taken; `deadline` is marked in the picture."""
-        from planner.analysis.frontier.frontier_question import frontier as trace
-        from planner.report.figures.frontier_figure import frontier_data, frontier_figure
+        from planner.analysis.frontier_question import frontier_of_jobs as trace
+        from planner.report.frontier_figure import frontier_data, frontier_figure
 
         scenario = change_scenario(self.base, request["settings"]) if request["settings"] else self.base
         if serves(scenario):
@@ -187,7 +187,7 @@ class Engine:
 
     def why(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return why a GPU, or one at a provider, is not the plan, as the text of `explain --why-not`."""
-        from planner.analysis.explain.limit_sensitivity import explain
+        from planner.analysis.limit_sensitivity import explain
         from planner.report.explanation_text import render
 
         found = explain(self.solved(tuple(request["settings"])).scenario, request["query"], self.options)

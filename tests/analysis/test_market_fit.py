@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import planner
-from planner.analysis.market_fit_question import market_fit
+from planner.analysis.market_paths import market_fit
 from planner.candidates.market import group_states
 from planner.errors import InputError
 from planner.results.market_results import MarketFit

@@ -11,7 +11,7 @@ import pytest
 from planner.audit.audit import audit
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
-from planner.spot.market.states import DurationShape, states_from_means
+from planner.spot.states import DurationShape, states_from_means
 from tests.helpers.stage_scenarios import (
     LORA,
     RENTED,

@@ -397,7 +397,7 @@ def test_shipped_files_are_those_that_a_calibration_can_write(tmp_path: Path) ->
     names = {path.stem: "as tested" for path in (MODELS / "calibration").glob("*.yaml")}
     shutil.copytree(data_folder("models"), tmp_path / "models")
     write_calibration(tmp_path / "models", tmp_path / "models", found, names)
-    from planner.documents.strict_yaml import read_document
+    from planner.documents.files import read_document
 
     for path in sorted((tmp_path / "models" / "calibration").glob("*.yaml")):
         held = Calibration.model_validate(read_document(path).data)

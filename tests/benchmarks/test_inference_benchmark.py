@@ -20,7 +20,7 @@ from benchmarks.inference.fitting import disjoint, fit
 from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, known_for, spreads
 from benchmarks.inference.predictions import Table
 from benchmarks.inference.rows import collect, read_rows, side
-from planner.documents.strict_yaml import parse_value
+from planner.documents.files import parse_value
 from planner.estimates.generation import seen_tokens
 from planner.generation.engine_recipes import serving_of
 from planner.library.reading import read_library

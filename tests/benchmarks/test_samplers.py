@@ -18,7 +18,7 @@ from benchmarks.spot.samplers import (
     weibull_draw,
 )
 from planner.arrays import Flags
-from planner.spot.market.sampling import Draw
+from planner.spot.states import Draw
 
 
 def drawn(draw: Draw, n: int = 200_000, seed: int = 1) -> np.ndarray:

@@ -15,7 +15,7 @@ from benchmarks.spot.judge import POLICIES, SLACKS, Costs, ages_before, deadline
 from benchmarks.spot.units import check_markets, unit_rows
 from benchmarks.spot.waiting import replayed, waiting_row, waiting_targets, waiting_text
 from benchmarks.spot.zones import SETS, draw_of, published, zone
-from planner.spot.market.zones import Trace
+from planner.spot.states import Trace
 from planner.units import HOUR
 
 

@@ -11,7 +11,7 @@ from benchmarks.spot.bounds import BoundRun, bound_rows, bound_text
 from benchmarks.spot.group_table import group_targets, group_text, halved_targets
 from benchmarks.spot.groups import COLUMNS, JOBS, Cells, halves, judge_groups, made_group, recorded_groups, zone_job
 from benchmarks.spot.guarded import guarded_usd
-from planner.spot.lagrangian_bound import optimum_of_zones_usd
+from planner.spot.replayed_runs import optimum_of_zones_usd
 
 
 @pytest.mark.long

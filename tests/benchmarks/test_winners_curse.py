@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from planner.solving.winners_curse import Priced, own_parts, simulate
+from planner.solving.plan_evidence import Priced, own_parts, simulate
 
 
 def candidates(usd: list[float]) -> Priced:

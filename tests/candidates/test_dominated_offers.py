@@ -16,8 +16,8 @@ from planner.loading.scenario_file import parse_scenario
 from planner.scenario.limits import Limits
 from planner.scenario.scenario import Scenario
 from planner.solving import prepare as preparing
+from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import prepare
-from planner.solving.resolve import ResolvedPlan, try_solve
 from tests.helpers.stage_scenarios import RENTED, asked, library
 
 TINY = "tinyllama-1.1b"

@@ -17,10 +17,10 @@ from planner.candidates import candidate_enumeration as enumeration
 from planner.candidates.job_candidates import JobCandidates, undominated_on_machine
 from planner.configurations.grid import Configurations, grid_inputs
 from planner.configurations.recipe import GpuClass, enumerate_recipes
-from planner.estimates.memory.memory_fit import memory_lines
-from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import step_seconds
+from planner.estimates.device import TimeCoefficients
+from planner.estimates.memory_fit import memory_lines
+from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.step_time import step_seconds
 from planner.estimates.work import processed_length
 from planner.library.reading import read_library
 from planner.library.schema import Library

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.candidates.frameworks import candidates_of_frameworks
+from planner.candidates.candidate_enumeration import candidates_of_frameworks
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks

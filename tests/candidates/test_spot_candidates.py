@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
 from planner.audit.audit import audit
 from planner.candidates.screening import screen
 from planner.candidates.spot_candidates import SpotChoice
@@ -23,10 +23,10 @@ from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import CandidateObjective, prepare
-from planner.spot.market.sampling import sample_states
-from planner.spot.policy.policy_cache import from_table, to_table
-from planner.spot.policy.switching_policy import best_policy
+from planner.spot.policy_cache import from_table, to_table
 from planner.spot.replayed_runs import replay
+from planner.spot.states import sample_states
+from planner.spot.switching_policy import best_policy
 from tests.helpers.bare_plans import bare_plan
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, line, question, read, solved
 from tests.helpers.tampered_plans import tampered
@@ -278,7 +278,7 @@ def test_a_policy_that_a_plan_must_not_follow_is_found() -> None:
 def test_the_frontier_is_what_solve_finds_at_its_breakpoints_and_just_below() -> None:
     """Two ways to one figure: every point of the curves in an envelope, or the best point for one deadline."""
     offers = (spot(), spot(2.5, 0.9, 5.0, provider="q", gpus=4, usd_per_hour=8.4))
-    found = frontier(scenario_of(*offers, deadline=60), SolveOptions(as_of=AS_OF), library())
+    found = frontier_of_jobs(scenario_of(*offers, deadline=60), SolveOptions(as_of=AS_OF), library())
     assert found.exact
     assert sum(point.jobs[0].spot is not None for point in found.points) > 5
     last = len(found.points) - 1

@@ -15,7 +15,7 @@ from planner.report.plan_sections import waiting_rule
 from planner.results.plan import Assignment
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from planner.spot.policy.spot_only import WAITING_COST_SHARE, WAITING_SHARE
+from planner.spot.drawn_runs import WAITING_COST_SHARE, WAITING_SHARE
 from tests.helpers.scenarios import parse_scenario
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

@@ -30,7 +30,7 @@ OLD = NOW - datetime.timedelta(3)
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "catalogs.live", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", CATALOGS)
     for name in ("VULTR_API_KEY", "CRUSOE_ACCESS_KEY", "DIGITAL_OCEAN_API_KEY", "HOTAISLE_API_KEY"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.catalogs import price_updates as price_book
-from planner.catalogs.price_updates import book_changes, prune_book, stored_prices, update_book
+from planner.catalogs import live as price_book
+from planner.catalogs.live import book_changes, prune_book, stored_prices, update_book
 from planner.errors import InputError
 from planner.loading.price_files import book_folder, read_price_book
 from planner.scenario.offer import Offer
@@ -23,7 +23,7 @@ LATER = datetime.date(2026, 11, 21)
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    monkeypatch.setattr("planner.catalogs.price_updates.book_folder", lambda: tmp_path / "prices")
+    monkeypatch.setattr("planner.catalogs.live.book_folder", lambda: tmp_path / "prices")
     monkeypatch.setattr("planner.loading.price_files.book_folder", lambda: tmp_path / "prices")
     return tmp_path / "prices"
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from planner.catalogs.catalog import offers_text
 from planner.cli import main
 from planner.cli.catalog_command import read_market
-from planner.documents.strict_yaml import parse_document
+from planner.documents.files import parse_document
 from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table, read_offers
@@ -46,7 +46,7 @@ def renewed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Fill a price book from catalogs in SkyPilot's form that have the rows of the shipped list."""
     folder = tmp_path_factory.mktemp("renewed")
     with pytest.MonkeyPatch.context() as patch:
-        for package in ("catalogs.price_updates", "loading.price_files"):
+        for package in ("catalogs.live", "loading.price_files"):
             patch.setattr(f"planner.{package}.book_folder", lambda: folder / "book")
         write_shipped_catalogs(folder / "catalogs", read_market(None))
         words = ["prices", "update", "--offline", str(folder / "catalogs"), "--date", "2026-11-09"]

@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli.output import Commands
-from planner.cli.track_command import SETTINGS, calibrate
+from planner.cli.run_commands import SETTINGS, calibrate
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.observed_run import Measured
+from planner.scenario.job import Measured
 
 SCENARIO = """
 name: two

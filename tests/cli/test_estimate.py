@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.estimate_command import CHOICES, estimate
 from planner.cli.options import TECHNIQUE_OPTIONS
 from planner.cli.output import Commands
+from planner.cli.run_commands import CHOICES, estimate
 from planner.scenario.techniques import Configuration
 
 MISTRAL = ("--architecture", "mistral-7b", "--gpu", "A10G", "--weight-bits", "4")

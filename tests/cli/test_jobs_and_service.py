@@ -169,7 +169,7 @@ def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, pla
 @pytest.mark.long
 def test_simulate_has_the_figures_of_either_alone(tmp_path: Path) -> None:
     """The same seed gives the job the same runs, and the service the same requests, as in scenarios of their own."""
-    from planner.analysis.simulation.simulate_question import simulate
+    from planner.analysis.simulate_question import simulate
     from planner.services.service_simulation import simulate_service
 
     path = tmp_path / "spot.yaml"

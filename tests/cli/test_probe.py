@@ -14,13 +14,12 @@ from click.testing import CliRunner, Result
 from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Predictor
 from benchmarks.accuracy.recipes import framework_of_row, recipe_of_row, trains_embeddings
-from planner.analysis.calibration.probe_file import ProbeFile
-from planner.analysis.probe_row import ROW_COLUMNS, shared_row
+from planner.analysis.probe_question import ROW_COLUMNS, ProbeFile, shared_row
 from planner.cli import main
 from planner.configurations.recipe import GpuClass
 from planner.documents.tables import json_text
+from planner.exports.export import TRAINER
 from planner.exports.field_map import field_maps
-from planner.exports.probe_folder import TRAINER
 from planner.library.reading import read_library
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import changed, solved

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.spot.policy.policy_cache import advice
+from planner.spot.policy_cache import advice
 from tests.helpers.computed_once import compute_once
 from tests.helpers.spot_scenarios import SPOT, trace
 

@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.results.estimate import Estimate
+from planner.results.run_results import Estimate
 from planner.solving.solve import solve
 
 

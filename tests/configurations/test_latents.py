@@ -13,7 +13,7 @@ from planner.configurations.coefficients import latent_cache, recipe_coefficient
 from planner.configurations.grid import network_of
 from planner.configurations.recipe import Recipe
 from planner.errors import ScenarioError
-from planner.estimates.time.device import encode_seconds
+from planner.estimates.device import encode_seconds
 from planner.results.plan import Assignment
 from tests.helpers.stage_scenarios import RENTED, asked, library, line, planned, solved
 

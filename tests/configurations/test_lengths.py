@@ -14,8 +14,8 @@ from planner.errors import ScenarioError
 from planner.estimates.work import NEGLIGIBLE_CUT, cut_share, default_sequence, padded_length
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
-from planner.report.html.plan_words import warnings
 from planner.report.plan_text import render
+from planner.report.report_page import warnings
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve

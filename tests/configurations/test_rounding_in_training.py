@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.errors import ScenarioError
-from planner.results.estimate import Estimate
+from planner.results.run_results import Estimate
 
 LAYER_INPUTS = 5 * 4096 + 4096 + 14336
 """Elements that enter the linear layers of a layer of Llama 3 8B: of q, k, v, gate and up, of o, and of down."""

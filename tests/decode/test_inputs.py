@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 from planner.loading.scenario_file import parse_scenario
 from planner.solving.solve import CHANGED_DEFAULTS_NOTE, solve
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 import planner
 from planner.cli import main
-from planner.documents.descriptions import described
-from planner.documents.quantities import StrictModel
+from planner.documents.quantities import StrictModel, described
 from planner.documents.validation import plain_schema
 from planner.scenario.scenario import ScenarioFile
 
@@ -73,5 +72,5 @@ def test_schemas_for_faults_read_no_source() -> None:
     """They are the same but for the descriptions that docstrings add."""
     assert lacking(plain_schema(ScenarioFile))
     code = "import sys, planner\ntry: planner.read_scenario('quickstart', 'a=1')\n"
-    code += "except planner.ScenarioError: print('planner.documents.descriptions' in sys.modules)"
+    code += "except planner.ScenarioError: print('planner.documents.quantities' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

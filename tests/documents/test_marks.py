@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import Marks, find_marks, parse_document
+from planner.documents.files import Marks, find_marks, parse_document
 
 KEYS = st.text(alphabet="abcdefgh_", min_size=1, max_size=6)
 VALUES = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document, read_shipped
+from planner.documents.files import MAX_DEPTH, parse_document, parse_value, read_document, read_shipped
 from planner.errors import Fault, InputError
 from tests.helpers.scenarios import json_text
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.sweep_ranges import MAX_CELLS, parse_range, parse_ranges
+from planner.documents.overrides import MAX_CELLS, parse_range, parse_ranges
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import GOOD

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.drawing.axis import Axis, draw_moments, fit_axis
-from planner.drawing.bars import Ranged, Stack, Swing, histogram, ranged, stacked, swings
+from planner.drawing.bars import Lane, Moment, Ranged, Stack, Stretch, Swing, histogram, lanes, ranged, stacked, swings
 from planner.drawing.curve import Breakpoint, curve
-from planner.drawing.lanes import Lane, Moment, Stretch, lanes
 from planner.drawing.scene import (
     PALETTE,
     SERIES,

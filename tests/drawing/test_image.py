@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.drawing.bars import Stack, stacked
-from planner.drawing.image import draw_scene
-from planner.drawing.scene import Caption, framed
+from planner.drawing.scene import Caption, draw_scene, framed
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.drawing.axis import Axis, Name, draw_across, place_names
-from planner.drawing.curve import Branch, Breakpoint, curve
-from planner.drawing.panel import Labels, Trace, corners, panel
+from planner.drawing.curve import Branch, Breakpoint, Labels, Trace, corners, curve, panel
 from planner.drawing.scene import (
     HEAT,
     PALETTE,

@@ -21,7 +21,7 @@ from planner.cli import main
 from planner.documents.tables import csv_text, parse_csv
 from planner.loading.price_files import offer_table_text
 from planner.loading.scenario_file import parse_scenario
-from planner.report.html.report_page import render_page
+from planner.report.report_page import render_page
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 

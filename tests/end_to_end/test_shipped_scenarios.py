@@ -12,7 +12,7 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.cli.plan_file import scenario_of
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 from planner.report.plan_answer import render_answer

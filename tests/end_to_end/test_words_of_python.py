@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import planner
-from planner.analysis.simulation.market_paths import SimulationArguments
+from planner.analysis.market_paths import SimulationArguments
 from planner.cli import main
 from planner.errors import Fault, InputError, ScenarioError
 from planner.loading.question import Question

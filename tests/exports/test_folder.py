@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import planner
-from planner.analysis.simulation.job_runs import policy_tables, spot_advice
+from planner.analysis.job_runs import policy_tables, spot_advice
 from planner.cli.plan_file import scenario_of
 from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all

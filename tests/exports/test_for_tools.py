@@ -15,12 +15,11 @@ from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps
-from planner.library.reading import read_library
-from planner.library.tool_names import tool_names
+from planner.library.reading import read_library, tool_names
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
+from planner.solving.optimise_choice import with_settings
 from planner.solving.prepare import prepare
-from planner.solving.resolve import with_settings
 from planner.solving.solve import solve_prepared
 from tests.helpers.frozen_data import frozen_scenarios
 

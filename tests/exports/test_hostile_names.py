@@ -15,12 +15,12 @@ import yaml
 
 import planner
 import planner.exports
-from planner.documents.strict_yaml import yaml_text
+from planner.documents.files import yaml_text
 from planner.errors import InputError
 from planner.exports.export import choose_job, export, export_all
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import field_maps
-from planner.exports.quoting import comment, shell_inside, shell_word
+from planner.exports.script_parts import comment, shell_inside, shell_word
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
 from tests.helpers import exported_services
@@ -158,10 +158,10 @@ def test_a_quoted_name_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
 
 
 def test_no_export_quotes_for_itself() -> None:
-    """One function for each format: what is written for a shell goes through `quoting.py`, YAML through `yaml_text`."""
+    """One function for each format: what is for a shell goes through `script_parts.py`, YAML through `yaml_text`."""
     folder = Path(next(iter(planner.exports.__path__)))
     for path in folder.rglob("*.py"):
-        if path.name in ("quoting.py", "generate.py", "spot_policy.py"):
+        if path.name in ("script_parts.py", "generate.py", "spot_policy.py"):
             continue
         tree = ast.parse(path.read_text())
         imported = {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}

@@ -9,8 +9,7 @@ import pytest
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
-from planner.exports.facts import unknown_values
-from planner.exports.known_names import check_names
+from planner.exports.facts import check_names, unknown_values
 from planner.library.technique_tables import read_techniques
 from tests.helpers.exported_plans import changed, solved, texts
 from tests.helpers.plans import make_plan

@@ -8,7 +8,7 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.errors import InputError
-from planner.generation.answered_evaluation import generating_on
+from planner.generation.replica_enumeration import generating_on
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.job import Job

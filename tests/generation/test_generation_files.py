@@ -14,8 +14,8 @@ from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
-from planner.exports.run_script import usd_per_hour
-from planner.results.inference import BulkGeneration
+from planner.exports.launchers import usd_per_hour
+from planner.results.fleet import BulkGeneration
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import changed, solved
 from tests.helpers.exported_plans import texts as exported

@@ -14,9 +14,9 @@ from planner.library.schema import Library
 
 ANALYSES = (
     "planner.solving.solve.solve",
-    "planner.analysis.explain.limit_sensitivity.explain",
-    "planner.analysis.frontier.frontier_question.frontier",
-    "planner.analysis.simulation.simulate_question.simulate",
+    "planner.analysis.limit_sensitivity.explain",
+    "planner.analysis.frontier_question.frontier_of_jobs",
+    "planner.analysis.simulate_question.simulate",
     "planner.analysis.what_if_sweep.sweep",
     "planner.analysis.what_if_sweep.tornado",
     "planner.analysis.what_if_question.what_if",

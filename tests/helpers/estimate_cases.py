@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.analysis.estimate_question import estimate
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.results.estimate import Estimate
+from planner.results.run_results import Estimate
 
 GOLDEN = Path(__file__).parents[1] / "estimates"
 FSDP_QLORA = ["q", "k", "v", "gate", "up", "down"]

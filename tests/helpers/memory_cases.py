@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from planner.estimates import memory_fit as peak
 from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Setup, Stack, States
-from planner.estimates.memory import memory_fit as peak
-from planner.estimates.memory.memory_fit import MemoryEstimate, MemoryLines, memory_lines
-from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.memory_fit import MemoryEstimate, MemoryLines, memory_lines
+from planner.estimates.memory_terms import MemoryCoefficients
 
 
 def estimate_memory(usable_bytes: Any = math.inf, *, coefficients: MemoryCoefficients, **setup: Any) -> MemoryEstimate:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.library.known_machines import seller_of
+from planner.library.names import seller_of
 from planner.library.reading import read_library
 from planner.units import GB, GIB
 from tests.helpers.catalogs import SKYPILOT_HEADER, gpu_info

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.discretisation import CurveRequest, Grid, check_run
-from planner.spot.policy.policy_cache import Curve, count_tables, curve_at
-from planner.spot.policy.run import Action, Policy, SpotRun
+from planner.spot.markov_chain import CurveRequest, Grid, check_run
+from planner.spot.policy_cache import Curve, count_tables, curve_at
+from planner.spot.run import Action, Policy, SpotRun
+from planner.spot.states import SpotStates
 
 TICK = 0.25
 """Hours."""

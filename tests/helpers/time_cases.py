@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import read_document
 from planner.estimates import inputs as setup
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.step_time import StepTime, step_time
+from planner.estimates.step_time import StepTime, step_time
 from planner.units import GB, TERA
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.service_load import ServeJob
-from planner.services.evaluated_kind import NamedKind
+from planner.services.evaluated_fleet import NamedKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,7 +156,7 @@ def _moved(arriving: Floats, left: float) -> Floats:
 
 # One replica of a service in plain floats: memory, steps, and the latency of requests that arrive one by one.
 #
-# A second computation of what `planner.services.replica_traffic` finds for all kinds at once. It shares the
+# A second computation of what `planner.services.fleet_kinds` finds for all kinds at once. It shares the
 # seconds of a step and of a prompt with it, and the definition of the lattice on which prompts wait.
 
 
@@ -190,7 +190,7 @@ def _normal(deviations: float) -> float:
 
 # Requests that wait for a place, once more: the balance of arrivals and answers by recursion, residues in closed form.
 #
-# The model is that of `planner.estimates.request_arrivals`; how its figures are found is not.
+# The model is that of `planner.estimates.latency`; how its figures are found is not.
 
 
 _PARTS = 24  # of the requests that wait

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import planner
-from planner.analysis.simulation.job_runs import build_job_runs
+from planner.analysis.job_runs import build_job_runs
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
-from planner.spot.policy.run import SpotRun
+from planner.spot.run import SpotRun
 from tests.independent.spot import Job, Outcome, Rates, simulate
 
 RUNS, SEED = 2000, 5101

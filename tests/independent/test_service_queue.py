@@ -12,8 +12,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
-from planner.services.evaluated_fleet import evaluate_fleet
-from planner.services.evaluated_kind import EvaluatedKind, NamedKind
+from planner.services.evaluated_fleet import EvaluatedKind, NamedKind, evaluate_fleet
 from planner.solving.solve import solve
 from tests.helpers.services import drawn_service
 from tests.independent.service_queue import Prompts, ServiceReplica, first_token_seconds

@@ -10,7 +10,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from planner.loading.scenario_file import change_scenario, read_scenario
-from planner.report.plan_alternatives import faster
+from planner.report.plan_text import faster
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from tests.solving.test_order_of_ties import OPTIONS, OWN, PLAIN, planned, scenario, usd_of

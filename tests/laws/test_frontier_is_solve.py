@@ -12,13 +12,13 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.frontier import Frontier
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.switching_policy import CURVE_ERROR
 from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -155,7 +155,7 @@ def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scena
     A plan for an earlier deadline keeps a later one, too: the frontier may name the plan for its last point instead,
     as the grid of a longer horizon may err more.
     """
-    found = frontier(scenario, OPTIONS, library())
+    found = frontier_of_jobs(scenario, OPTIONS, library())
     assert found.exact and found.points
     first, last = found.points[0].hours, found.points[-1].hours
     hours = (1 + 1e-6) * first * (1.2 * last / first) ** part
@@ -221,7 +221,7 @@ def test_bounds_on_the_share_of_spot_have_one_cost_that_never_rises_with_time(
     scenario: Scenario, part: float, early: bool
 ) -> None:
     """At a drawn time or just before a point the frontier tells what solve finds, and a second more costs no more."""
-    found = frontier(scenario, OPTIONS, library())
+    found = frontier_of_jobs(scenario, OPTIONS, library())
     if not found.points:
         assert cost_of_solving(scenario, 720) == math.inf
         return

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.frontier import Frontier
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.switching_policy import CURVE_ERROR
 from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -132,7 +132,7 @@ def cheap(scenario: Scenario, part: float) -> Scenario:
 
 def check(scenario: Scenario, part: float, early: bool, error: float) -> None:
     """Compare a frontier with the plans for two deadlines: one drawn, or just before a point, and a little more."""
-    found = frontier(scenario, OPTIONS, library())
+    found = frontier_of_jobs(scenario, OPTIONS, library())
     if not found.points:
         assert cost_of_solving(scenario, 720) == math.inf
         return
@@ -159,7 +159,7 @@ DEADLINE = scenario_of([20_000_000, 60_000_000], [SMALL, BIG], {"max_gpus": 8, "
 @pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
 def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
     """Whatever the cheapest plan is: the frontier begins where `objective: time` ends."""
-    found = frontier(scenario, OPTIONS, library())
+    found = frontier_of_jobs(scenario, OPTIONS, library())
     fastest = bare_plan(scenario.model_copy(update={"objective": "time"}), OPTIONS, library())
     cheapest = bare_plan(scenario, OPTIONS, library())
     assert fastest.hours is not None and cheapest.cost is not None
@@ -173,7 +173,7 @@ def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
 @pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
 def test_the_hours_of_each_point_are_a_deadline_that_it_keeps(scenario: Scenario) -> None:
     """To the second: a job of 20.2 minutes after one of 10 keeps a deadline of 30.2, which in whole minutes was 30."""
-    points = frontier(scenario, OPTIONS, library()).points
+    points = frontier_of_jobs(scenario, OPTIONS, library()).points
     parts = {round(60 * one.hours % 1, 3) for one in points}
     assert parts - {0.0, 1.0}  # some end within a minute
     for one in points:
@@ -182,7 +182,7 @@ def test_the_hours_of_each_point_are_a_deadline_that_it_keeps(scenario: Scenario
 
 def check_figures(scenario: Scenario, error: float) -> None:
     """Each gap is that of its bound, and the last point is the plan without a common deadline."""
-    found, cheapest = frontier(scenario, OPTIONS, library()), bare_plan(scenario, OPTIONS, library())
+    found, cheapest = frontier_of_jobs(scenario, OPTIONS, library()), bare_plan(scenario, OPTIONS, library())
     if not found.points:
         assert found.status == cheapest.status == "infeasible"
         return
@@ -206,7 +206,7 @@ def test_the_last_of_plans_of_cents_is_that_of_solve() -> None:
         for place, count in enumerate([2_000_000, 5_000_000, 5_000_000])
     ]
     scenario = parse_scenario(json.dumps({"name": "cents", "jobs": jobs, "offers": TINY, "solve": {"ties": 0}}))
-    found = frontier(scenario, OPTIONS, library())
+    found = frontier_of_jobs(scenario, OPTIONS, library())
     assert found.points[-1].cost_usd < 0.3
     check_figures(scenario, 0.0)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.switching_policy import CURVE_ERROR
 from planner.timetable.modes import least_objective
 from planner.timetable.timetable_problem import UNITS_PER_USD
 from planner.timetable.timetable_result import TIMETABLE_NOTE

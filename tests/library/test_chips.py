@@ -11,7 +11,7 @@ import planner
 from planner.configurations.coefficients import chip_notes, linear_share
 from planner.configurations.uncertainty_columns import chip_sigma
 from planner.errors import LibraryError, ScenarioError
-from planner.library.known_machines import refused_chip
+from planner.library.names import refused_chip
 from planner.library.reading import read_library
 from planner.library.schema import Chip
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from planner.errors import LibraryError
-from planner.library.config_writer import config_of, decoder_config
 from planner.library.decoder_parts import families
-from planner.library.huggingface import architecture_from_config
+from planner.library.huggingface import architecture_from_config, config_of, decoder_config
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from planner.configurations.grid import network_of
 from planner.errors import LibraryError
+from planner.estimates.device import attended_tokens
 from planner.estimates.parts import Attention, DeltaNet, Experts, FeedForward, Mamba2, Part, cache_of
-from planner.estimates.time.device import attended_tokens
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, linears_of, parts_of
 from planner.generation.engine_recipes import served_model
 from planner.library.decoder_parts import families, family

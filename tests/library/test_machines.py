@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import parse_value
-from planner.library.known_machines import known_interconnect, unsold_type
+from planner.documents.files import data_folder, parse_value
+from planner.library.names import known_interconnect, unsold_type
 from planner.loading.scenario_file import parse_scenario
 from planner.solving.solve import solve
 

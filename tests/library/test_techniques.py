@@ -161,7 +161,7 @@ COMMON = {
 }
 """Values that are words of other things too."""
 NAMES_TOOLS = {
-    "analysis/probe_row.py",
+    "analysis/probe_question.py",
     "cli/export_command.py",
     "exports/export.py",
     "exports/field_map.py",
@@ -171,7 +171,7 @@ NAMES_TOOLS = {
 """Modules that name tools which files are written for; some are frameworks too."""
 MAY_NAME = {
     # words of the public table of measurements
-    "analysis/probe_row.py": {
+    "analysis/probe_question.py": {
         *read_techniques().allowed("attention"),
         *read_techniques().allowed("precision"),
         "optimizer_and_weights",
@@ -179,18 +179,17 @@ MAY_NAME = {
     },
     # module: single values on which a rule of its own depends; another value of the technique does not change it
     "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
-    "analysis/explain/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
+    "analysis/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
     "generation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
     "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
-    "candidates/managed_service.py": {"bf16_mixed", "adamw"},
+    "candidates/job_candidates.py": {"bf16_mixed", "adamw"},
     "reinforcement/rl_text.py": {"precomputed", "offloaded_model"},  # their words in the text of an estimate
-    "candidates/export_placement.py": {"gptq"},
-    "exports/script_parts.py": {"adamw_4bit"},  # what a compiler is needed for
+    "candidates/stage_hours.py": {"gptq"},
+    "exports/script_parts.py": {"adamw_4bit", "bf16", "gptq"},  # what a compiler is needed for; formats of what leaves
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
-    "exports/result_step.py": {"bf16", "gptq"},  # formats of what leaves
     "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
     "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts
-    "generation/answered_evaluation.py": {"bf16", "nf4"},
+    "generation/replica_enumeration.py": {"bf16", "nf4"},
     "generation/generation_settings.py": {"bf16"},
     "library/model_ladder.py": {"gptq", "mixed_precision"},  # formats in the files of a release
     "library/technique_tables.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.documents.strict_yaml import parse_document, read_document
+from planner.documents.files import parse_document, read_document
 from planner.errors import InputError, ScenarioError
-from planner.loading.building import as_scenario
+from planner.loading.question import as_scenario
 from planner.loading.scenario_file import shipped_scenarios
 from planner.scenario.offer import Offer
 

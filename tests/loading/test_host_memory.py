@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import data_folder, read_document
 from planner.documents.tables import parse_csv
 from planner.errors import Fault
-from planner.library.known_machines import known_host, typical_ram_gb
+from planner.library.names import known_host, typical_ram_gb
 from planner.library.reading import read_library
 from planner.loading.price_files import read_offer_table, read_offers
 from planner.loading.scenario_file import parse_scenario

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.catalogs.price_updates import update_book
+from planner.catalogs.live import update_book
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
@@ -19,7 +19,7 @@ WITH_BOOK = GOOD.replace("jobs:", "inventory: [prices]\njobs:")
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     return tmp_path / "book"
 

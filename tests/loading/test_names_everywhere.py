@@ -11,12 +11,11 @@ from click.testing import CliRunner
 
 import planner
 from planner.cli import main
-from planner.documents.files import data_folder, read_text
+from planner.documents.files import data_folder, parse_value, read_text
 from planner.documents.overrides import override
-from planner.documents.strict_yaml import parse_value
 from planner.documents.validation import fold
 from planner.errors import PlannerError, ScenarioError
-from planner.library.known_machines import countries_in, country_of, is_known_provider, provider_name
+from planner.library.names import countries_in, country_of, is_known_provider, provider_name
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.limits import AllowForbid, Limits
 from planner.scenario.naming import OfferedNames

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.documents.files import data_folder
-from planner.documents.strict_yaml import read_document, read_shipped
+from planner.documents.files import data_folder, read_document, read_shipped
 from planner.errors import Fault
-from planner.library.known_machines import unsold_type
+from planner.library.names import unsold_type
 from planner.loading.price_files import read_offers
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.offer import TIERS, Offer

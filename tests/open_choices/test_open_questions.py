@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from planner import open_choices
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.job_runs import policy_tables
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.overview import overview
 from planner.analysis.run_sweep import run_sweep
-from planner.analysis.simulation.job_runs import policy_tables
-from planner.analysis.simulation.simulate_question import simulate
+from planner.analysis.simulate_question import simulate
 from planner.analysis.what_if_question import what_if
 from planner.analysis.what_if_sweep import sweep, tornado
 from planner.cli.functions import export
 from planner.errors import ScenarioError
 from planner.estimates.loss_laws import batch_tokens
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.open_choices.loss_curve import loss_frontier
+from planner.open_choices.open_solve import loss_frontier
 from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_text import render_frontier
-from planner.report.html.report_page import render_page
 from planner.report.plan_sections import assumed_market_text
 from planner.report.plan_text import render as render_plan
+from planner.report.report_page import render_page
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
 from planner.report.what_if_text import render_tornado, render_what_if
@@ -86,13 +86,13 @@ def test_replays_and_cost_against_time_are_those_of_what_the_plan_chose() -> Non
 def test_a_frontier_chooses_the_batch_again_at_each_point() -> None:
     """Of every batch its own frontier, as a definite scenario: no point of any is earlier and cheaper than these."""
     scenario = parse_scenario(BATCH)
-    curve = frontier(scenario)
+    curve = frontier_of_jobs(scenario)
     found = [(point.expected_hours, point.cost_usd) for point in curve.points]
     sequence = curve.points[0].jobs[0].sequence_length
     for batch in (128, 256, 512, 1024):
         tokens = batch_tokens(20e9, batch * sequence, 128 * sequence)
         one = BATCH.replace("{from: 128, to: 1024}", str(batch)).replace("20e9", f"{tokens:.0f}")
-        for point in frontier(parse_scenario(one)).points:
+        for point in frontier_of_jobs(parse_scenario(one)).points:
             hours, usd = point.expected_hours + 1e-6, point.cost_usd + 0.01
             assert any(mine <= hours and cost <= usd for mine, cost in found), (batch, point.hours)
     batches = [point.jobs[0].global_batch for point in curve.points]

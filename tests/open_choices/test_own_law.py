@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.published_losses import judged
-from planner.cli.track_command import calibrate
+from planner.cli.run_commands import calibrate
 from planner.errors import InputError
 from planner.estimates.loss_laws import LAWS, LossLaw
 from planner.open_choices.own_law import FEW_SPREAD, PretrainedRun, calibrate_losses, fit_law, read_runs

@@ -180,7 +180,7 @@ def test_what_several_jobs_cannot_share_is_one_line() -> None:
     assert any("leaves its model or its batch open, and there are other jobs" in one for one in told(loss))
     no_limit = TOGETHER.replace("limits: {budget_usd: 60}", "limits: {max_gpus: 8}")
     assert any("without a budget or a deadline" in one for one in told(no_limit))
-    from planner.open_choices.loss_curve import loss_frontier
+    from planner.open_choices.open_solve import loss_frontier
 
     with pytest.raises(ScenarioError, match="that of one job"):
         loss_frontier(parse_scenario(TOGETHER))

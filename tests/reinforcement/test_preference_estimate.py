@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import planner
-from planner.cli.estimate_command import estimate as command
 from planner.cli.output import Commands
+from planner.cli.run_commands import estimate as command
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 

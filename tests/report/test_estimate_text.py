@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.report.estimate_text import BAR_WIDTH, render_estimate
-from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
+from planner.report.run_text import BAR_WIDTH, render_estimate
 from planner.results.plan_parts import Techniques
+from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 
 
 def estimated(peak: float = 12.0, **changes: Any) -> Estimate:

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report import words
-from planner.report.jobs_answer import ROWS_OF_JOBS, rows_of
-from planner.report.plan_answer import render_answer
+from planner.report.plan_answer import ROWS_OF_JOBS, render_answer, risks_of_jobs, rows_of
 from planner.report.plan_sections import bill_text
-from planner.report.risks import risks_of_jobs
 from planner.report.words import LEAST_WIDTH, MOST_WIDTH, text_width, without_blocks
 from planner.results.plan import Plan, needed_at_once, plan_figures
 from planner.results.plan_parts import Reservation, Spread

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.plan_answer import MOST_WAYS, render_answer, ways_of
-from planner.report.risks import MOST_RISKS, risks_of
+from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, risks_of, ways_of
 from planner.report.words import WIDTH
 from planner.results.plan_parts import CutSamples, Option, PlanEvidence
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report import plan_alternatives as others
-from planner.report.infeasible_text import format_relaxation
+from planner.report import plan_text as others
+from planner.report.explanation_text import format_relaxation
 from planner.report.plan_answer import render_answer
 from planner.report.plan_sections import price_text, prior_text, techniques
 from planner.report.plan_text import colorize, render

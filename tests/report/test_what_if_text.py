@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.report.figures.what_if_figures import step_style
+from planner.report.frontier_figure import step_style
 from planner.report.sweep_text import (
     describe_setting,
     format_difference,
@@ -18,7 +18,7 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import render_tornado, render_what_if
-from planner.results.differences import compare
+from planner.results.explanation import compare
 from planner.results.plan import Plan
 from planner.results.what_if import (
     Axis,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.results.differences import (
+from planner.results.explanation import (
     FEATURES,
     Difference,
     compare,

@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 import planner
-from planner.documents.descriptions import described
-from planner.report.result_text import TEXTS
+from planner.cli.plan_file import VERSION
+from planner.documents.quantities import described
+from planner.report.any_result import TEXTS
 from planner.results.field_words import FIELD_WORDS, words_of
-from planner.results.plan_versions import VERSION
 from planner.results.run_results import Tracking
 from planner.results.what_if import Tornado
 from tests.documents.test_descriptions import lacking

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.evaluation.run_odds import budget_odds
+from planner.evaluation.evaluated_hours import budget_odds
 from planner.hazards import LUCKS, SPEEDS
 from planner.results.odds import joint_late_usd
 

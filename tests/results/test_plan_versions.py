@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 import planner
 from planner.cli import main
+from planner.cli.plan_file import RENAMED, VERSION
 from planner.results.plan import Plan
-from planner.results.plan_versions import RENAMED, VERSION
 from tests.helpers.frozen_data import ROOT
 from tests.helpers.plans import make_infeasible, make_plan, make_service_plan
 

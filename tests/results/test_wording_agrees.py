@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.what_if_question import what_if
 from planner.report.explanation_text import render
 from planner.report.frontier_text import render_frontier
 from planner.report.plan_text import render as render_plan
 from planner.report.what_if_text import render_what_if
-from planner.results.differences import compare, describe_differences
+from planner.results.explanation import compare, describe_differences
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, solved
 
@@ -35,7 +35,7 @@ def test_two_gangs_are_two_everywhere() -> None:
     assert "2 x (1 x A100-80GB) at p" in text
     assert "2 x (1 x H100-80GB) at q" in text
     assert "2 x (1 x A100-80GB)" in render(explain(scenario, library=library()))
-    assert "2 x (1 x A100-80GB)" in render_frontier(frontier(scenario, OPTIONS, library=library()))
+    assert "2 x (1 x A100-80GB)" in render_frontier(frontier_of_jobs(scenario, OPTIONS, library=library()))
     told = render_what_if(what_if(scenario, ["jobs.job.deadline=9h"], OPTIONS, library()))
     assert "2 x (1 x A100-80GB)" in told
 

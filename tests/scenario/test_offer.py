@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import parse_document
+from planner.documents.files import parse_document
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.loading.price_files import read_offers

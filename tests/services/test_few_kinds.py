@@ -14,8 +14,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.scenario.scenario import SolveOptions
-from planner.services.few_kinds import least_dollars_of_pairs
-from planner.services.fleet_optimise import WANTED_GAP, optimise_fleet
+from planner.services.fleet_optimise import WANTED_GAP, least_dollars_of_pairs, optimise_fleet
 from planner.services.fleet_problem import FleetProblem
 from planner.solving.solve import solve
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets

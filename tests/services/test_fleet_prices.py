@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.services.fleet_problem import FleetProblem
-from planner.services.fleet_program import hour_classes, hour_prices, neighbours
-from planner.services.fleet_refine import fleets_at_prices
+from planner.services.fleet_program import fleets_at_prices, hour_classes, hour_prices, neighbours
 from tests.helpers.fleet_problems import brute_force, small_fleets
 
 

@@ -121,7 +121,7 @@ def test_how_long_it_takes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     """Without a time limit of the user the clock is not read for a decision."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual = optimise_fleet(problem, OPTIONS)
-    monkeypatch.setattr("planner.services.fleet_refine.perf_counter", itertools.count(0.0, 1e6).__next__)
+    monkeypatch.setattr("planner.services.fleet_program.perf_counter", itertools.count(0.0, 1e6).__next__)
     late = optimise_fleet(problem, OPTIONS)
     assert late.fleets is not None and usual.fleets is not None
     assert np.array_equal(late.fleets, usual.fleets) and late.bound == usual.bound
@@ -133,8 +133,8 @@ def test_after_the_time_limit_no_step_follows_and_the_fleet_found_so_far_is_kept
     """Each look at the clock is an hour later: the limit passes at the first step, and no bound is proven."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual, hour = optimise_fleet(problem, OPTIONS), itertools.count(0.0, 3600.0)
-    monkeypatch.setattr("planner.services.fleet_refine.perf_counter", hour.__next__)
-    monkeypatch.setattr("planner.services.fleet_refine.hour_prices", None)  # what a step would call
+    monkeypatch.setattr("planner.services.fleet_program.perf_counter", hour.__next__)
+    monkeypatch.setattr("planner.services.fleet_program.hour_prices", None)  # what a step would call
     late = optimise_fleet(problem, SolveOptions(time_limit_seconds=1.0))
     assert usual.fleets is not None and late.fleets is not None and late.bound == 0.0
     assert all(problem.carries(one, load)[0] for one, load in zip(late.fleets, problem.load, strict=True))
@@ -150,7 +150,7 @@ def test_a_time_limit_that_is_over_solves_no_program(monkeypatch: pytest.MonkeyP
     assert np.count_nonzero(np.max(over.fleets, axis=0)) == 2
     poor = replace(problem, budget_usd=solved_usd(problem) * 1.01)
     assert optimise_fleet(poor, OPTIONS, 0.0).fleets is not None
-    monkeypatch.setattr("planner.services.fleet_refine.run", None)  # what solves a program
+    monkeypatch.setattr("planner.services.fleet_program.run", None)  # what solves a program
     late = optimise_fleet(problem, OPTIONS, 0.0)
     assert late.fleets is not None and late.bound == 0.0
     assert all(problem.carries(one, load)[0] for one, load in zip(late.fleets, problem.load, strict=True))
@@ -162,7 +162,7 @@ def test_a_round_that_the_time_limit_ends_proves_no_bound(monkeypatch: pytest.Mo
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual = optimise_fleet(problem, OPTIONS)
     for seconds in range(1, 40):
-        monkeypatch.setattr("planner.services.fleet_refine.perf_counter", itertools.count(0.0, 1.0).__next__)
+        monkeypatch.setattr("planner.services.fleet_program.perf_counter", itertools.count(0.0, 1.0).__next__)
         late = optimise_fleet(problem, SolveOptions(time_limit_seconds=float(seconds)))
         assert late.fleets is not None and usual.fleets is not None
         assert late.bound <= problem.cost(usual.fleets) * (1 + 1e-9)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.report.figures.result_figures import draw_file
+from planner.report.any_result import draw_file
 from planner.results.service_results import ServiceFrontier
-from planner.services.service_curve import service_frontier
-from planner.services.service_frontier_text import render_service_frontier
+from planner.services.service_changes import service_frontier
+from planner.services.service_texts import render_service_frontier
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 

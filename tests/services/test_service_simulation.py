@@ -12,7 +12,7 @@ from planner.results.plan import Plan
 from planner.results.service_results import ServiceSimulation
 from planner.scenario.scenario import Scenario
 from planner.services.service_simulation import simulate_service
-from planner.services.service_simulation_text import render_service_simulation
+from planner.services.service_texts import render_service_simulation
 from planner.solving.solve import solve
 
 FILE = """

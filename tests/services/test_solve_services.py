@@ -134,7 +134,7 @@ def test_the_first_line_says_replicas_dollars_latency_and_proof(plan: Plan) -> N
 @pytest.mark.slow
 def test_a_time_limit_leaves_out_what_is_solved_beside_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simpler fleets and a looser latency are not searched for, and the first line says that nothing is proven."""
-    monkeypatch.setattr("planner.services.fleet_refine.perf_counter", itertools.count(0.0, 3600.0).__next__)
+    monkeypatch.setattr("planner.services.fleet_program.perf_counter", itertools.count(0.0, 3600.0).__next__)
     late = solve(chat(), SolveOptions(time_limit_seconds=1.0))
     assert late.services and not late.services[0].fleet.baselines and late.services[0].looser is None
     text = " ".join(render(late).split())

@@ -8,8 +8,8 @@ import pytest
 
 from planner.analysis.overview import overview
 from planner.drawing.scene import to_svg
-from planner.report.figures.result_figures import draw_file
-from planner.report.html.report_page import find_figure, render_page
+from planner.report.any_result import draw_file
+from planner.report.report_page import find_figure, render_page
 from planner.results.plan import Plan
 from planner.services.fleet_text import strip
 from planner.solving.solve import solve

@@ -13,7 +13,7 @@ from planner.report.plan_text import render
 from planner.results.fleet import Fleet
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
-from planner.solving import break_even
+from planner.solving import binding_limits
 from planner.solving.solve import solve
 
 MACHINES: list[dict[str, Any]] = [
@@ -166,7 +166,7 @@ def test_nothing_is_searched_where_no_service_is_offered(monkeypatch: pytest.Mon
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(break_even, "find_break_even", never)
+    monkeypatch.setattr(binding_limits, "find_break_even", never)
     data = {"schema": 2, "name": "s", "offers": MACHINES, "jobs": [{"name": "j", "architecture": "tinyllama-1.1b"}]}
     data["jobs"][0]["work"] = {"tokens": "1M"}  # type: ignore[index]
     assert solve(parse_scenario(json.dumps(data)), SolveOptions(), LIBRARY).jobs[0].hosted is None

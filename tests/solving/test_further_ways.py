@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -119,7 +119,7 @@ def test_too_few_further_ways_are_no_plan_and_every_way_out_has_one() -> None:
         then = solved(scenario, setting)
         assert then.status == "optimal" and then.jobs[0].fallbacks
     assert plan.infeasible.nearest
-    for answer in (frontier(scenario, OPTIONS, library()), explain(scenario, None, OPTIONS, library())):
+    for answer in (frontier_of_jobs(scenario, OPTIONS, library()), explain(scenario, None, OPTIONS, library())):
         assert answer.status == "infeasible"
 
 

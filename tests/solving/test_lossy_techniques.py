@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.library.quality import facts_on, quality_facts
+from planner.library.engines import facts_on, quality_facts
 from planner.library.technique_tables import read_techniques
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_text import render

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
@@ -76,7 +76,7 @@ def test_more_than_a_tie_is_no_tie() -> None:
 def test_trades_lie_on_the_exact_frontier_and_within_the_budget() -> None:
     """No point of the frontier is cheaper in the same hours; what the budget forbids is not offered."""
     asked = scenario({"a": (1, 0.5), "b": (2, 1.2), "c": (4, 3.0), "d": (8, 7.0)})
-    plan, points = planned(asked), frontier(asked, OPTIONS).points
+    plan, points = planned(asked), frontier_of_jobs(asked, OPTIONS).points
     assert len(plan.faster) == 2
     for one in plan.faster:
         assert any(point.cost_usd == pytest.approx(one.cost_usd, abs=0.01) for point in points)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.what_if_question import what_if
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
@@ -123,7 +123,7 @@ def test_an_age_that_the_scenario_sets_counts_against_today(as_of: str, provider
     assert planned(changed, as_of).jobs[0].provider == provider
     day = SolveOptions(as_of=datetime.date.fromisoformat(as_of))
     assert f" at {provider}" in explain(asked, options=day).plan
-    assert frontier(asked, day).points[-1].jobs[0].provider == provider
+    assert frontier_of_jobs(asked, day).points[-1].jobs[0].provider == provider
     found = what_if(scenario("dates: {from: 2026-08-04, to: 2026-10-30}"), ["limits.max_price_age=90d"], day)
     assert (found.before.jobs[0].provider, found.after.jobs[0].provider) == ("old", provider)
 

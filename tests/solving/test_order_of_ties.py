@@ -16,7 +16,7 @@ from planner.candidates.preference import Evidence, offer_steps
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.plan_alternatives import LEAST_COST_IS, near_tie
+from planner.report.plan_text import LEAST_COST_IS, near_tie
 from planner.results.plan import Plan
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.what_if_question import what_if
 from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
@@ -143,7 +143,7 @@ def test_explanations_name_the_limit() -> None:
 
 def test_a_frontier_keeps_it() -> None:
     """Every point of two jobs within $7,200 pays no more."""
-    found = frontier(jobs_of(2, RENTED, BUY, outlay_usd=7200), library=library())
+    found = frontier_of_jobs(jobs_of(2, RENTED, BUY, outlay_usd=7200), library=library())
     assert found.points and all(point.outlay_usd <= 7200 for point in map(found.plan, range(len(found.points))))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
 from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
@@ -173,10 +173,10 @@ def test_jobs_in_turn_keep_it_at_every_time() -> None:
 def test_a_frontier_keeps_it() -> None:
     """Its point has one GPU of each provider; where there is one provider, it says that no plan keeps it."""
     scenario = jobs_of(2, {"typical_stock": 1}, OFFERS["one"], OFFERS["two"])
-    found = frontier(scenario)
+    found = frontier_of_jobs(scenario)
     assert [point.cost_usd for point in found.points] == [pytest.approx(25.0)]
     assert not audit(found.plan(0), scenario, library())
-    alone = frontier(jobs_of(2, {"typical_stock": 1}, OFFERS["one"]))
+    alone = frontier_of_jobs(jobs_of(2, {"typical_stock": 1}, OFFERS["one"]))
     assert not alone.keeps_typical_stock
     assert BEYOND_TYPICAL_STOCK in alone.notes
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.timetable.shared_over_time import PauseCost, paused_modes
-from planner.timetable.timetable_problem import Mode
-from planner.timetable.timetable_runs import run_through_windows
+from planner.timetable.timetable_problem import Mode, PauseCost, paused_modes
+from planner.timetable.timetable_questions import run_through_windows
 from tests.helpers.stage_scenarios import RENTED, solved
 from tests.timetable.test_timetable_plans import OWN, scenario_of
 

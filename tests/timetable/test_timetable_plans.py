@@ -12,7 +12,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.switching_policy import CURVE_ERROR
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read, solved
 
 OWN = {"provider": "lab", "gpu": "A100-80GB", "gpus": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}

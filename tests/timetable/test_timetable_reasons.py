@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import read_scenario
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.analysis.simulation.job_replay import JobOutcome
-from planner.analysis.simulation.simulate_question import simulate
+from planner.analysis.job_replay import JobOutcome
+from planner.analysis.simulate_question import simulate
 from planner.results.plan import Plan
 from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario
-from planner.timetable.timetable_runs import shift_timetable
+from planner.timetable.timetable_questions import shift_timetable
 from tests.helpers.stage_scenarios import JOB, RENTED, library, read, solved
 
 OWN = {"provider": "lab", "gpu": "A100-80GB", "gpus": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from planner.solvers.base import Termination
 from planner.timetable.cp_sat_timetable import solve_timetable
+from planner.timetable.time_index import reduce_by_columns, reduce_timetable
 from planner.timetable.timetable_problem import Mode, Resource, Schedule, Task, Timetable, objective_value, violations
-from planner.timetable.timetable_reduction import reduce_by_columns, reduce_timetable
 from planner.timetable.timetable_search import TimetableSearch, best_greedy, linear_relaxation
 from tests.timetable.test_core_by_brute_force import problems
 

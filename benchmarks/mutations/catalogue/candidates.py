@@ -87,7 +87,7 @@ AREA.add(
     "pass",
 )
 
-AREA.of("planner/candidates/managed_service.py", SERVICES, FEES, LIMITS)
+AREA.of("planner/candidates/job_candidates.py", SERVICES, FEES, LIMITS)
 AREA.add("sending data to a service takes no time", 'once = self._column("upload_hours") + ', "once = ")
 AREA.add("results of a service take no time", ' + self._column("export_hours")\n        uses', "\n        uses")
 AREA.add("sending is never late", 'late_start_h=once * self._column("late")', "late_start_h=once")

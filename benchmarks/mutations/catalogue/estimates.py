@@ -15,7 +15,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 PAIRS = "tests/configurations/test_preference_tuning.py"
 
-AREA.of("planner/configurations/memory_margin.py", PHYSICS)
+AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("the margin follows no confidence", "offload).sigma, confidence", "offload).sigma, 0.8")
 
 AREA.of("planner/configurations/coefficients.py", PHYSICS)
@@ -63,7 +63,7 @@ AREA.add(
 AREA.add("the work of a pair is that of one answer", "    each = job.answers * mean\n", "    each = mean\n", PAIRS)
 AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
 
-AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
+AREA.of("planner/estimates/memory_terms.py", PHYSICS)
 AREA.add(
     "a copy of the model is whole on every GPU",
     "shards = np.where(np.greater_equal(layout.zero_stage, 3), _shards(layout), 1.0)",
@@ -110,7 +110,7 @@ AREA.add("the root unit is freed", "np.where(keeps_full, all_of_it, at_loss)", "
 
 AREA.add("every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0")
 
-AREA.of("planner/estimates/memory/activations.py", PHYSICS)
+AREA.of("planner/estimates/memory_terms.py", PHYSICS)
 AREA.add(
     "a pair is stored as one answer",
     "tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)  # t at b = 1",
@@ -133,7 +133,7 @@ AREA.add(
     "keeps * layer.boundary",
 )
 
-AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
+AREA.of("planner/estimates/memory_terms.py", PHYSICS)
 AREA.add(
     "DeepSpeed sums no gradients on the host",
     "sums = np.greater(states.bucket_bytes, 0)",
@@ -141,7 +141,7 @@ AREA.add(
     "tests/estimates/memory",
 )
 
-AREA.of("planner/estimates/memory/memory_fit.py", PHYSICS)
+AREA.of("planner/estimates/memory_fit.py", PHYSICS)
 AREA.add(
     "the margin is on the context, too",
     "above = phi * self.fragments_slope * micro_batch + self.context_bytes",
@@ -156,7 +156,7 @@ AREA.add(
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
 AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 
-AREA.of("planner/estimates/time/device.py", HEAD, ADAPTERS, PHYSICS)
+AREA.of("planner/estimates/device.py", HEAD, ADAPTERS, PHYSICS)
 AREA.add(
     "a micro-batch of pairs is timed as one of answers",
     "layout.micro_batch * layout.answers * layout.sequence / layout.context",
@@ -177,7 +177,7 @@ AREA.add("quantised layers are dequantised once", "(2.0 + again.matmul) * offloa
 AREA.add("the first gradient is added to nothing", "(1.0 - 1.0 / np.asarray(layout.accumulation))", "1.0")
 AREA.add("adapters have hooks of DeepSpeed", "* (1.0 - setup.states.frozen)", "* 1.0")
 
-AREA.of("planner/estimates/time/communication.py", PHYSICS)
+AREA.of("planner/estimates/step_time.py", PHYSICS)
 AREA.add("a stage hands on activations alone", "2.0 * _ACTIVATION_BYTES", "_ACTIVATION_BYTES")
 AREA.add("a GPU receives its own keys", "(np.asarray(layout.context) - 1.0)", "np.asarray(layout.context)")
 AREA.add(
@@ -199,7 +199,7 @@ AREA.add(
     "np.greater(layout.pipeline, 1), 1.0, 1.0)",
 )
 
-AREA.of("planner/estimates/time/step_time.py", PHYSICS)
+AREA.of("planner/estimates/step_time.py", PHYSICS)
 AREA.add(
     "pipelines have no bubble",
     "rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave",
@@ -216,7 +216,7 @@ AREA.add(
     "np.greater(layout.zero_stage, 0), shards, shards)",
 )
 
-AREA.of("planner/estimates/time/stage_seconds.py", STAGE_TIMES, STAGES)
+AREA.of("planner/estimates/stage_seconds.py", STAGE_TIMES, STAGES)
 AREA.add("long runs have the goodput of short ones", "| np.greater(step_hours, coefficients.goodput_long_hours)", "")
 AREA.add(
     "asynchronous checkpoints hold up nothing",
@@ -230,7 +230,7 @@ AREA.add(
 )
 AREA.add("storage feeds any speed", "np.maximum(step_seconds, read", "np.minimum(step_seconds, read")
 
-AREA.of("planner/estimates/time/stage_seconds.py", DATA_STAGES, STAGES)
+AREA.of("planner/estimates/stage_seconds.py", DATA_STAGES, STAGES)
 AREA.add(
     "reading and tokenising overlap in full",
     "np.maximum(io, cpu) + np.minimum(io, cpu) / batches + starts",

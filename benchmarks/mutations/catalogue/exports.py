@@ -237,7 +237,7 @@ AREA.add(
     '"\\n".join((*environment_lines(name)',
 )
 
-AREA.of("planner/exports/run_script.py", FAKE, FOLDER)
+AREA.of("planner/exports/launchers.py", FAKE, FOLDER)
 AREA.add(
     "a fault of a step is passed over",
     '"set -euo pipefail",\n        \'cd "$(dirname "$0")"\',\n        *environment_lines(task_name(given.job)),',

@@ -57,7 +57,7 @@ AREA.of("planner/evaluation/evaluated_hours.py", "tests/decode/test_probability_
 AREA.add("chances are those of another tail", "math.sqrt(2 + t * t)", "math.sqrt(1 + t * t)")
 AREA.add("a chance counts the wrong way", "math.log(limit / expected) /", "math.log(expected / limit) /")
 
-AREA.of("planner/analysis/simulation/simulate_question.py", STREAMS)
+AREA.of("planner/analysis/simulate_question.py", STREAMS)
 AREA.add("one random stream for every job", "np.random.default_rng(seed)) for", "np.random.default_rng(seeds[1])) for")
 AREA.add(
     "every run is as fast as expected",

@@ -10,7 +10,7 @@ AREA.add("a machine of the search carries 5 % more", "capacity=each * replicas",
 AREA.add("starts are free in the search", "start_usd=priced.usd * start_billed", "start_usd=0.0")
 AREA.add("spot of the search is never lost", "usd = priced.usd * priced.availability", "usd = priced.usd * 1.0")
 
-AREA.of("planner/services/replica_traffic.py", SERVED)
+AREA.of("planner/services/fleet_kinds.py", SERVED)
 AREA.add("the search expects, not with confidence", "return certain * expected_factor", "return expected_factor")
 AREA.add("the search has half of the places", "np.clip(np.floor(cache /", "np.clip(np.floor(0.5 * cache /", KINDS)
 AREA.add("the search halves four times", "range(CAPACITY_HALVINGS)", "range(4)")
@@ -30,7 +30,7 @@ AREA.add(
     "tests/solving/test_break_even.py",
 )
 
-AREA.of("planner/services/evaluated_kind.py", SERVED)
+AREA.of("planner/services/evaluated_fleet.py", SERVED)
 AREA.add("starts cost twice", "self.hourly_usd * self.billed_hours[1]", "2 * self.hourly_usd * self.billed_hours[1]")
 AREA.add("spot is paid while it is lost", "share * (1.0 + self.start_hours / up)", "(1.0 + self.start_hours / up)")
 AREA.add("a machine has one replica", "self.offer.gpus // self.named.gpus_per_replica", "2")
@@ -44,7 +44,7 @@ AREA.add(
     "an engine takes all memory of a GPU", "share, weights, active + overhead)", "1.0, weights, active + overhead)"
 )
 
-AREA.of("planner/services/evaluated_queue.py", SERVED, QUEUES)
+AREA.of("planner/services/evaluated_fleet.py", SERVED, QUEUES)
 AREA.add("times are expected, not with confidence", "return certain / (self.job", "return 1.0 / (self.job")
 AREA.add("prompts take as long as estimated", "stack.request_seconds) * self.slow", "stack.request_seconds)")
 AREA.add("a place is held for the arrival too", "seconds[0] * self.slow - self.arrival", "seconds[0] * self.slow")
@@ -53,7 +53,7 @@ AREA.add("requests wait for no place", "places = self.waits(rate) if waits else 
 AREA.add("a step lasts as long as estimated", "return np.asarray(seconds * self.slow, dtype=float)", "return seconds")
 AREA.add("a fleet of the plan halves four times", "range(CAPACITY_HALVINGS)", "range(4)")
 
-AREA.of("planner/estimates/request_arrivals.py", QUEUES)
+AREA.of("planner/estimates/latency.py", QUEUES)
 AREA.add("the first free place is no wait", "return first + more * mean,", "return more * mean,")
 AREA.add("all requests wait alike", "np.square(mean) * more / (1.0 - use)", "np.square(mean) * more")
 AREA.add("all meet the mean number", "met = square / mean", "met = mean")
@@ -88,7 +88,7 @@ AREA.of("planner/services/fleet_problem.py", FEW)
 AREA.add("a tiny replica counts", "return np.asarray(is_even & (np", "return np.asarray((np")
 AREA.add("an hour may have any kinds", "is_even & (np.count_nonzero(used, axis=1) <=", "is_even & (0 <=")
 
-AREA.of("planner/services/few_kinds.py", FEW)
+AREA.of("planner/services/fleet_optimise.py", FEW)
 AREA.add("a pair stands on no replicas", "np.maximum(carried, standing / self.replicas)", "carried")
 AREA.add(
     "a pair carries a load without the row",

@@ -49,7 +49,7 @@ AREA.add(
 )
 AREA.add("a late policy stops early", "finish) * h.stretch[:, None]", "finish)")
 
-AREA.of("planner/spot/policy/run.py", CURVES, POLICY)
+AREA.of("planner/spot/run.py", CURVES, POLICY)
 AREA.add(
     "nothing is lost in an interruption",
     "0.0 if run.last_checkpoint else min(run.interval_hours + run.write_hours, run.work_hours)",
@@ -61,7 +61,7 @@ AREA.add("checkpoints are free", "run.interval_hours / (run.interval_hours + run
 AREA.add("no notice is long enough", "notice_seconds > 0 and write_seconds <= notice_seconds", "False", CANDIDATES)
 AREA.add("any notice is long enough", "write_seconds <= notice_seconds", "True", CANDIDATES)
 
-AREA.of("planner/spot/policy/run.py", POLICY, CURVES)
+AREA.of("planner/spot/run.py", POLICY, CURVES)
 AREA.add("the guard forgets the work lost", "spot = restart + lost + stalls", "spot = restart + stalls")
 AREA.add(
     "the guard forgets its own restart",
@@ -70,7 +70,7 @@ AREA.add(
 )
 AREA.add("the guard forgets the tick", "return restart + tick, spot", "return restart, spot")
 
-AREA.of("planner/spot/policy/markov_chain.py", CURVES, POLICY)
+AREA.of("planner/spot/markov_chain.py", CURVES, POLICY)
 AREA.add(
     "spot is paid at the on-demand price",
     "cost[row, 2 * m :, USD] += run.spot_usd_per_hour * hours",
@@ -90,7 +90,7 @@ AREA.add(
 )
 AREA.add("restarts are free", "[points - restart] * m", "[points] * m")
 
-AREA.of("planner/spot/policy/policy_cache.py", CURVES)
+AREA.of("planner/spot/policy_cache.py", CURVES)
 AREA.add(
     "a point beyond the guarantee is taken",
     'side="right")) - 1\n        if index < 0',
@@ -100,7 +100,7 @@ AREA.add(
     "the restart is not part of the demand", "hours = run.work_hours + run.restart_hours\n", "hours = run.work_hours\n"
 )
 
-AREA.of("planner/spot/policy/backward_induction.py", CURVES, POLICY)
+AREA.of("planner/spot/backward_induction.py", CURVES, POLICY)
 AREA.add("the worse of waiting and on demand is chosen", "waits = wait < demand", "waits = wait > demand")
 AREA.add(
     "what a start loses in its first tick is nothing",
@@ -109,7 +109,7 @@ AREA.add(
     "tests/spot/policy/test_first_tick.py",
 )
 
-AREA.of("planner/spot/market/hazard_fit.py", "tests/spot/market/test_zones.py")
+AREA.of("planner/spot/market_fit.py", "tests/spot/market/test_zones.py")
 AREA.add("a zone is what its own ends say", "(ends + ZONE_WEIGHT) / (exposed", "ends / (exposed")
 AREA.add(
     "the age of an up-time is forgotten", "math.log(2) / (rate.scale_hours * powers)", "rate.scale_hours + 0 * powers"

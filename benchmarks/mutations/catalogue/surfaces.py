@@ -28,11 +28,11 @@ AREA.add(
 )
 AREA.add("ways begin with the most expensive", "key=lambda way: way.cost_usd", "key=lambda way: -way.cost_usd")
 
-AREA.of("planner/report/risks.py", "tests/report/test_plan_answer.py")
+AREA.of("planner/report/plan_answer.py", "tests/report/test_plan_answer.py")
 AREA.add("a risk names no safer plan", "option for option in job.safer if", "option for option in job.safer[:0] if")
 AREA.add("the fourth risk is not named", "found[:MOST_RISKS], found[MOST_RISKS:]", "found[:MOST_RISKS], []")
 
-AREA.of("planner/solving/excluded_plans.py", "tests/solving/test_safer_plans.py")
+AREA.of("planner/solving/plan_evidence.py", "tests/solving/test_safer_plans.py")
 AREA.add("a secure plan may be on a private host", '(*tiers.forbid, "community")', "(*tiers.forbid,)")
 
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")
@@ -42,7 +42,7 @@ AREA.add(
     "(found.points[-1], found.points[-1]))",
 )
 AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
-AREA.add("equal machines are counted once", 'f"{card} ({count} jobs)" if count > 1', 'f"{card}" if count > 1')
+AREA.add("equal machines are counted once", 'f"{card} each ({count} jobs)" if count > 1', 'f"{card}" if count > 1')
 
 AREA.of(
     "planner/exports/facts.py",
@@ -69,7 +69,7 @@ AREA.add(
     "each node of Slurm is the first", "NODE_RANK=$SLURM_NODEID", "NODE_RANK=0", "tests/exports/test_fake_machine.py"
 )
 
-AREA.of("planner/exports/result_step.py", "tests/exports/test_result_step.py")
+AREA.of("planner/exports/script_parts.py", "tests/exports/test_result_step.py")
 AREA.add(
     "every machine makes the result", """missing = f'[ "${{NODE_RANK:-0}}" = 0 ] && [ ! -e""", """missing = f'[ ! -e"""
 )
@@ -95,7 +95,7 @@ AREA.add(
     """'[ "${NODE_RANK:-0}" = 0 ] || touch""",
 )
 
-AREA.of("planner/exports/run_script.py", "tests/exports/test_fake_machine.py", "tests/exports/test_folder.py")
+AREA.of("planner/exports/launchers.py", "tests/exports/test_fake_machine.py", "tests/exports/test_folder.py")
 AREA.add("every machine uploads", """}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then'""", """}:-}}" ]; then'""")
 AREA.add("checkpoints are uploaded", 'f"--exclude {shell_word(name)}"', 'f"--include {shell_word(name)}"')
 
@@ -117,7 +117,7 @@ AREA.add(
 )
 AREA.add("a service starts with its quietest hour", "_deployment(kind, max(pods))", "_deployment(kind, min(pods))")
 
-AREA.of("planner/exports/quoting.py", "tests/exports/test_hostile_names.py")
+AREA.of("planner/exports/script_parts.py", "tests/exports/test_hostile_names.py")
 AREA.add("names are put into commands as they are", "return shlex.quote(str(text))", "return str(text)")
 AREA.add("a dollar sign between quotes is obeyed", r"'([\\$", r"'([\\")
 

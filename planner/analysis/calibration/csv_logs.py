@@ -17,8 +17,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.line_logs import as_number, stamp_seconds
-from planner.analysis.calibration.log_points import LogHistory, LogPoint, growth_per_step
+from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, growth_per_step, stamp_seconds
 from planner.analysis.calibration.tool_logs import micro_batch_history
 from planner.errors import Fault, InputError
 from planner.records import record

@@ -25,9 +25,12 @@ from planner.analysis.calibration.line_logs import (
     BAR_SECONDS,
     PREFIX,
     Lines,
+    LogHistory,
+    LogPoint,
     as_number,
     bar_seconds,
     grouped_number,
+    growth_per_step,
     lines_of,
     mappings_of,
     once,
@@ -38,7 +41,6 @@ from planner.analysis.calibration.line_logs import (
     read_transformers,
     stamp_seconds,
 )
-from planner.analysis.calibration.log_points import LogHistory, LogPoint, growth_per_step
 from planner.units import GIB
 
 if TYPE_CHECKING:

@@ -27,11 +27,13 @@ from planner.analysis.calibration.csv_logs import (
     read_step_times,
     read_table,
 )
-from planner.analysis.calibration.line_logs import EVALUATIONS, as_number, evaluation_seconds
-from planner.analysis.calibration.log_points import (
+from planner.analysis.calibration.line_logs import (
+    EVALUATIONS,
     MAX_INTERVAL_SECONDS,
     LogHistory,
     LogPoint,
+    as_number,
+    evaluation_seconds,
     growth_per_step,
     resumed_remarks,
     split_attempts,

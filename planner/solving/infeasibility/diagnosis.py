@@ -13,7 +13,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
-from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
@@ -29,9 +29,8 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
-from planner.solving.optimise_choice import may_take_turns
+from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, recipe_of, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

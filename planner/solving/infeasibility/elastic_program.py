@@ -29,8 +29,8 @@ from planner.scenario.limits import SpotShare, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
+from planner.solving.optimise_choice import describe_candidate, describe_jobs
 from planner.solving.prepare import limits_of_offers, shared_peaks
-from planner.solving.resolve import describe_candidate, describe_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from planner.candidates.fixed_shares import fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
+from planner.candidates.spot_rows import fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
@@ -21,14 +21,13 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
 from planner.scenario.job import Job
-from planner.scenario.limits import Limits, latest_finish_hours, max_run_hours
-from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peaks
+from planner.scenario.limits import PEAK_LIMITS, PEAK_TOLERANCE, Limits, given_peaks, latest_finish_hours, max_run_hours
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
 from planner.solving.joint_budget import may_share_luck
+from planner.solving.optimise_choice import ResolvedPlan, describe_candidate, try_solve
 from planner.solving.prepare import PreparedScenario
-from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

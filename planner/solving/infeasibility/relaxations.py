@@ -13,12 +13,12 @@ from planner import timetable
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan_parts import Relaxation
-from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, TOOLS, CandidateFilter, margin_of
+from planner.solving.optimise_choice import ResolvedPlan, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario
-from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
 from planner.units import DAY_HOURS
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01

@@ -20,7 +20,7 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
-from planner.configurations.memory_margin import memory_margin
+from planner.configurations.coefficients import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits

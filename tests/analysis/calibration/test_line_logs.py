@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.analysis.calibration.csv_logs import compute_pace
-from planner.analysis.calibration.line_logs import stamp_seconds
-from planner.analysis.calibration.log_points import LogPoint, split_attempts
+from planner.analysis.calibration.line_logs import LogPoint, split_attempts, stamp_seconds
 from planner.analysis.calibration.tool_logs import read_line_log
 from planner.analysis.calibration.trainer_state import read_log
 from planner.errors import InputError

@@ -272,7 +272,7 @@ def test_whole_seconds_of_a_bar_give_the_pace_of_its_steps(pace: float, every: i
     """However short steps are against the second that a bar rounds to: within a twentieth."""
     log = read_line_log(run_logs.console(range(every, 80 * every + int(60 / pace), every), pace, 10**6), "log")
     assert log is not None
-    from planner.analysis.calibration.log_points import split_attempts
+    from planner.analysis.calibration.line_logs import split_attempts
 
     (attempt,) = split_attempts(log.points, log.resolution_seconds)
     seconds = sum(one.seconds for one in attempt.intervals) / sum(one.steps for one in attempt.intervals)

@@ -16,7 +16,7 @@ from planner.analysis.estimate_question import estimate
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
-from planner.results.estimate import Estimate
+from planner.results.run_results import Estimate
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 from planner.units import GB, GIB
 from tests.helpers.estimate_cases import MEMORY, SPEED, golden, library, told

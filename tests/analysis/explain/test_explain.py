@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.limit_sensitivity import LEAST_DOLLARS_NOTE, explain
+from planner.analysis.limit_sensitivity import LEAST_DOLLARS_NOTE, explain
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario

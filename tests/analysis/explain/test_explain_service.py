@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.errors import ScenarioError
 from planner.report.explanation_text import render
 from planner.results.explanation import Explanation

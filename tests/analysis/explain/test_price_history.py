@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner import explain, read_scenario
-from planner.catalogs.price_updates import update_book
+from planner.catalogs.live import update_book
 from planner.cli import main
 from planner.results.explanation import Explanation
 from planner.scenario.offer import Offer
@@ -23,7 +23,7 @@ JOB = "{architecture: llama-3.2-1b, work: {tokens: 5M}, deadline: 1d, techniques
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     return tmp_path / "book"
 

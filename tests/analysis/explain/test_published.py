@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain_technique
+from planner.analysis.limit_sensitivity import explain_technique
 from planner.errors import ScenarioError
-from planner.library.quality import published_techniques
+from planner.library.engines import published_techniques
 from planner.report.plan_sections import render
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, asked, library

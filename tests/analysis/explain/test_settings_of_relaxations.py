@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario
+from planner.solving.optimise_choice import try_solve
 from planner.solving.prepare import prepare
-from planner.solving.resolve import try_solve
 from planner.solving.solve import solve
 
 TINY = "tinyllama-1.1b"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library

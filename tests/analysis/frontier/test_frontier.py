@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.frontier_question import frontier_of_jobs
 from planner.audit.audit import audit
 from planner.errors import NoPlanError
 from planner.library.reading import read_library
@@ -19,7 +19,7 @@ from planner.results.frontier import Frontier, select_points
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.switching_policy import CURVE_ERROR
 from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -58,7 +58,7 @@ SIDE_BY_SIDE = "schedule=side_by_side"
 
 @cache
 def traced(name: str, *changes: str, by: str | None = None) -> Frontier:
-    return frontier(scenario_of(name, *changes), OPTIONS, library(), by=by)  # type: ignore[arg-type]
+    return frontier_of_jobs(scenario_of(name, *changes), OPTIONS, library(), by=by)  # type: ignore[arg-type]
 
 
 def solved_by(scenario: Scenario, hours: float) -> Plan:
@@ -138,8 +138,11 @@ def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
     scenario = scenario_of("three-jobs-one-budget", *free, DOLLARS)
     offers = tuple(offer.model_copy(update={"stock": None}) for offer in scenario.offers)
     scenario = scenario.model_copy(update={"offers": offers, "jobs": scenario.jobs[:2]})
-    together = frontier(scenario, OPTIONS, library())
-    alone = [frontier(scenario.model_copy(update={"jobs": (job,)}), OPTIONS, library()).points for job in scenario.jobs]
+    together = frontier_of_jobs(scenario, OPTIONS, library())
+    alone = [
+        frontier_of_jobs(scenario.model_copy(update={"jobs": (job,)}), OPTIONS, library()).points
+        for job in scenario.jobs
+    ]
     assert together.exact
     assert together.points[0].hours == pytest.approx(max(points[0].hours for points in alone))
     for point in together.points:
@@ -188,7 +191,7 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
         plan = solved_by(scenario, right.hours * (1 - 2e-6))
         assert plan.cost is not None and left.floor_usd is not None
         assert left.floor_usd - 0.012 <= plan.cost.expected <= left.cost_usd + 0.012
-    assert frontier(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
+    assert frontier_of_jobs(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
 
 
 @pytest.mark.long
@@ -214,7 +217,7 @@ def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontier
 @pytest.mark.long
 def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
     """The number bounds the work, and the note says so."""
-    found = frontier(scenario_of("three-jobs-one-budget", SIDE_BY_SIDE), OPTIONS, library(), points=3)
+    found = frontier_of_jobs(scenario_of("three-jobs-one-budget", SIDE_BY_SIDE), OPTIONS, library(), points=3)
     assert any("solved together for 3 deadlines" in note for note in found.notes)
     assert 2 <= len(found.points) < len(traced("three-jobs-one-budget", SIDE_BY_SIDE).points)
 
@@ -234,7 +237,7 @@ def test_one_curve_per_method_shows_what_is_not_allowed_too() -> None:
 @pytest.mark.parametrize("by", ["gpu", "provider"])
 def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: Any) -> None:
     """The frontier is the least of its curves: every point of it lies on one, within the error of straight segments."""
-    found = frontier(parse_scenario(THREE_OFFERS), OPTIONS, library(), by=by)
+    found = frontier_of_jobs(parse_scenario(THREE_OFFERS), OPTIONS, library(), by=by)
     assert len(found.points) > 2 and len(found.curves) > 2 and found.segments
     for curve in found.curves:
         for point in curve.points:
@@ -291,7 +294,9 @@ def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
 @pytest.mark.long
 def test_jobs_that_cannot_share_are_infeasible_together() -> None:
     """Each would fit alone, three at a time on two GPUs would not."""
-    found = frontier(scenario_of("three-jobs-one-budget", SIDE_BY_SIDE, "limits.max_gpus=2"), OPTIONS, library())
+    found = frontier_of_jobs(
+        scenario_of("three-jobs-one-budget", SIDE_BY_SIDE, "limits.max_gpus=2"), OPTIONS, library()
+    )
     assert found.status == "infeasible"
     assert found.infeasible is not None
     assert found.infeasible.relax

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.lower_envelope import (
+from planner.analysis.lower_envelope import (
     EnvelopePiece,
     Knee,
     Segments,

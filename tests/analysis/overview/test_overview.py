@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.analysis.overview import overview
-from planner.catalogs.price_updates import update_book
+from planner.catalogs.live import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from planner.solving.solve import solve
@@ -50,7 +50,7 @@ def test_an_infeasible_scenario_has_only_its_explanation() -> None:
 @pytest.mark.slow
 def test_prices_of_the_book_are_those_of_the_rented_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three days are stored: the history has the prices of the plan's machine, the oldest first, and of no other."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     for age, usd in ((20, 0.5), (10, 0.45), (1, 0.4)):
         day = datetime.date(2026, 11, 21) - datetime.timedelta(age)

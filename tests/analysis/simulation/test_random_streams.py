@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.simulation.simulate_question import simulate
+from planner.analysis.simulate_question import simulate
 from tests.helpers.spot_scenarios import OPTIONS, SPOT, planned, scenario
 
 JOB = SPOT[SPOT.index("  - name: bot") : SPOT.index("offers:")]

@@ -11,19 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.simulation.job_replay import replay_job, run_deadlines
-from planner.analysis.simulation.job_runs import JobRun, build_job_runs, policy_tables, spot_advice
-from planner.analysis.simulation.market_paths import SampledPaths, build_recorded_windows
-from planner.analysis.simulation.simulate_question import simulate
-from planner.analysis.simulation.statistics import HISTOGRAM_BINS, histogram
+from planner.analysis.job_replay import HISTOGRAM_BINS, histogram, replay_job, run_deadlines
+from planner.analysis.job_runs import JobRun, build_job_runs, policy_tables, spot_advice
+from planner.analysis.market_paths import SampledPaths, build_recorded_windows
+from planner.analysis.simulate_question import simulate
 from planner.documents.files import data_folder
 from planner.errors import InputError, ScenarioError
 from planner.loading.scenario_file import read_scenario
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
 from planner.solving.solve import solve
-from planner.spot.market.zones import Trace
-from planner.spot.policy.policy_cache import from_table
+from planner.spot.policy_cache import from_table
 from planner.spot.replayed_runs import replay
+from planner.spot.states import Trace
 from tests.helpers.spot_scenarios import (
     ON_DEMAND,
     OPTIONS,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from planner.analysis.run_sweep import SweepQuestion, chained_places, chunks_of, solve_on
-from planner.documents.sweep_ranges import parse_ranges
+from planner.documents.overrides import parse_ranges
 from planner.results.what_if import Variant
 from tests.helpers.scenarios_what_if import OPTIONS, library, small
 

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import pytest
 
 from planner.analysis.run_sweep import MAX_CHUNK, chained_places, change_cost, chunks_of
-from planner.documents.sweep_ranges import parse_ranges
+from planner.documents.overrides import parse_ranges
 
 RANGES = parse_ranges(
     ("limits.budget_usd=1:3:1", "jobs.bot.work.tokens=[1e7, 2e7]", "jobs.bot.deadline=2h:8h:2h"), most_ranges=3

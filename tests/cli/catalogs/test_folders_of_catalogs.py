@@ -16,7 +16,7 @@ from tests.helpers.catalogs import SKYPILOT_HEADER, skypilot_row
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     return tmp_path / "book"
 

@@ -42,7 +42,7 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_a_mutated_catalog_is_read_or_refused(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written is an inventory, whatever texts are in it; what is stored is a price book."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     with contextlib.chdir(tmp_path):
         for seed in range(first, first + 50):

@@ -17,7 +17,7 @@ from tests.helpers.catalogs import gpuhunt_row, skypilot_row, write_gpuhunt, wri
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     return tmp_path / "book"
 
@@ -41,7 +41,7 @@ def test_a_price_book_that_cannot_be_made_is_bad_input(
     """One line with the folder and what decides where it is, and nothing stored."""
     path = write_skypilot(tmp_path, skypilot_row("a"))
     folder = Path(cache.format(file=path)) / "prices"
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: folder)
     result = update(path, "2026-11-20")
     assert result.exit_code == 2 and result.stdout == ""

@@ -21,7 +21,7 @@ responses = pytest.importorskip("responses")
 @pytest.fixture(autouse=True)
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Answer for AWS and Vast.ai in a fresh price book; nothing else can be reached."""
-    for package in ("catalogs.price_updates", "catalogs.live", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", CATALOGS)
     with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:

@@ -78,7 +78,7 @@ def test_watching_reads_the_logs_again_until_the_run_is_done(folder: Path, monke
         waited.append(seconds)
         log.write_text(next(states))
 
-    monkeypatch.setattr("planner.cli.track_command.time.sleep", sleep)
+    monkeypatch.setattr("planner.cli.run_commands.time.sleep", sleep)
     result = run(str(folder / "plan.json"), str(log), "--watch")
     assert result.exit_code == 0, result.output
     assert waited == [60, 60, 60] and "growing.log:1: is empty" in result.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from planner.cli import init_command as init_module
+from planner.cli import catalog_command as init_module
 from planner.cli import main
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 

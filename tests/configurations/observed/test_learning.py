@@ -17,14 +17,13 @@ from pydantic import ValidationError
 from planner.analysis.estimate_question import estimate
 from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
+from planner.configurations.coefficients import memory_margin
 from planner.configurations.compared_runs import ComparedRun, compare_run
-from planner.configurations.memory_margin import memory_margin
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Assignment, Plan
-from planner.scenario.job import Job
-from planner.scenario.observed_run import Measured
+from planner.scenario.job import Job, Measured
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.estimates import request_arrivals as arrivals
-from planner.estimates.latency import LATTICE, PromptMix, compound_poisson, first_token_quantile, on_lattice
-from planner.estimates.request_arrivals import Places
+from planner.estimates import latency as arrivals
+from planner.estimates.latency import LATTICE, Places, PromptMix, compound_poisson, first_token_quantile, on_lattice
 
 
 def prompts(seconds: float, most: float = 10.0, parts: float = 1.0) -> PromptMix:

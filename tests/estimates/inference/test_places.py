@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.request_arrivals import Places, residue_moments, wait_moments, wait_points
+from planner.estimates.latency import Places, residue_moments, wait_moments, wait_points
 
 ONE = np.ones(1)
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from planner.estimates.inputs import Activations, Layout, Network, Stack, States
-from planner.estimates.memory.memory_fit import PHASES, MemoryEstimate
-from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.memory_fit import PHASES, MemoryEstimate
+from planner.estimates.memory_terms import MemoryCoefficients
 from planner.units import GB, GIB
 from tests.helpers.memory_cases import estimate_memory, largest_micro_batch, need_bytes
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import CHECKPOINT_OFFLOAD, Setup, Stack
-from planner.estimates.memory.memory_fit import host_bytes, paged_away
-from planner.estimates.memory.memory_states import hosted_states, static_terms
+from planner.estimates.memory_fit import host_bytes, paged_away
+from planner.estimates.memory_terms import hosted_states, static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import HF, PLAIN, TINY, estimate_memory, full_states, layout, lines_of, network
 from tests.helpers.memory_cases import Case as MemoryCase

@@ -16,9 +16,8 @@ from planner.estimates.inputs import (
     CHECKPOINT_SELECTIVE,
     Stack,
 )
-from planner.estimates.memory.activations import activation_terms
-from planner.estimates.memory.memory_fit import PHASES
-from planner.estimates.memory.memory_states import static_terms
+from planner.estimates.memory_fit import PHASES
+from planner.estimates.memory_terms import activation_terms, static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
     HF,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import Layout, States
-from planner.estimates.memory.memory_fit import TIGHT_PHI, fit_probability
-from planner.estimates.memory.memory_states import static_terms
+from planner.estimates.memory_fit import TIGHT_PHI, fit_probability
+from planner.estimates.memory_terms import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
     PLAIN,

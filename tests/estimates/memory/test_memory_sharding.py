@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import CHECKPOINT_NONE, Stack
-from planner.estimates.memory.activations import activation_terms
-from planner.estimates.memory.memory_states import static_terms
+from planner.estimates.memory_terms import activation_terms, static_terms
 from tests.helpers.memory_cases import (
     HF,
     PLAIN,

@@ -18,8 +18,8 @@ from planner.estimates.inputs import (
     Activations,
     Stack,
 )
-from planner.estimates.memory.memory_fit import PHASES, evaluation_logit_bytes
-from planner.estimates.memory.memory_states import static_terms
+from planner.estimates.memory_fit import PHASES, evaluation_logit_bytes
+from planner.estimates.memory_terms import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
     HF,

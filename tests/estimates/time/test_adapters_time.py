@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.estimates.time.device import gradient_bytes, gradient_launch_seconds
+from planner.estimates.device import gradient_bytes, gradient_launch_seconds
 from tests.helpers.time_cases import Case, case_of, golden_cases
 
 GOLDEN = golden_cases()

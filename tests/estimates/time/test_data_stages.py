@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.time.stage_seconds import (
+from planner.estimates.stage_seconds import (
     StageCoefficients,
     evaluation_bytes,
     evaluation_fits,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.grid import network_of
-from planner.estimates.time.export_work import (
+from planner.estimates.stage_seconds import (
     ExportCoefficients,
     gguf_bytes,
     gguf_seconds,

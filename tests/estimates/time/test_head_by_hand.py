@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.estimates.time.device import device_time
+from planner.estimates.device import device_time
 from tests.helpers.time_cases import case_of
 
 ENTRY = {

@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import pytest
 
+from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Kernels
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.time.device import TimeCoefficients
-from planner.estimates.time.stage_seconds import StageCoefficients
+from planner.estimates.stage_seconds import StageCoefficients
 from planner.estimates.uncertainty import class_sigmas
 from planner.library.schema import Calibration
 from tests.helpers.time_cases import ROOT, calibration, document, kernels_of

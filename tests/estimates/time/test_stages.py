@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from planner.estimates.time.stage_seconds import (
+from planner.estimates.stage_seconds import (
     StageCoefficients,
     asynchronous_stall_seconds,
     boot_seconds,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from planner.estimates import inputs as setup
+from planner.estimates.device import attended_tokens, stack_parameters
 from planner.estimates.inputs import Hardware
-from planner.estimates.time.device import attended_tokens, stack_parameters
-from planner.estimates.time.step_time import step_seconds, tokens_per_step
+from planner.estimates.step_time import step_seconds, tokens_per_step
 from tests.helpers.time_cases import CHECKPOINTING, Case, case_of, golden_cases
 
 GOLDEN = golden_cases()

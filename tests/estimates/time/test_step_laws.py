@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.time.device import stack_parameters
+from planner.estimates.device import stack_parameters
 from tests.helpers.time_cases import CHECKPOINTING, Case, case_of, golden_cases, kernels_of
 
 GOLDEN = golden_cases()

@@ -14,11 +14,11 @@ import pytest
 import planner
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.open_choices.loss_curve import loss_frontier
-from planner.report.figures.result_figures import SCENES, Picture, plot
-from planner.results.estimate import Estimate
+from planner.open_choices.open_solve import loss_frontier
+from planner.report.any_result import SCENES, Picture, plot
 from planner.results.plan import Plan
-from planner.services.service_curve import service_frontier
+from planner.results.run_results import Estimate
+from planner.services.service_changes import service_frontier
 from tests.helpers import run_logs
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.record import PICTURES, ROOT

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.report.figures.frontier_figure import frontier_data
-from planner.report.figures.plan_figures import bill_figure, memory_figure
-from planner.report.html.report_page import MOST_BYTES, groups_of, json_block, render_page
+from planner.report.frontier_figure import frontier_data
+from planner.report.plan_figures import bill_figure, memory_figure
+from planner.report.report_page import MOST_BYTES, groups_of, json_block, render_page
 from planner.results.report_data import Overview
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 from tests.helpers.reports import HOSTILE, small_overview, small_page

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from planner.analysis.overview import overview
-from planner.catalogs.price_updates import update_book
+from planner.catalogs.live import update_book
 from planner.loading.scenario_file import parse_scenario
-from planner.report.figures.plan_figures import Figure
-from planner.report.html.report_page import MOST_BYTES, find_figure, groups_of, render_page
+from planner.report.plan_figures import Figure
+from planner.report.report_page import MOST_BYTES, find_figure, groups_of, render_page
 from planner.results.report_data import Overview
 from planner.scenario.offer import Offer
 from planner.services.service_simulation import kind_bases, simulate_service
@@ -126,7 +126,7 @@ def test_machines_that_a_scenario_does_not_have_rest_on_nothing() -> None:
 def test_stored_prices_of_a_service_are_those_of_its_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two days are stored: the page has them for each machine of the fleet, and says so where there are none."""
     assert "the price book has no earlier prices" in service_page()
-    for package in ("catalogs.price_updates", "loading.price_files"):
+    for package in ("catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     plan = service_overview().plan
     for age, usd in ((10, 1.2), (1, 1.1)):

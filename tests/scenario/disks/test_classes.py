@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import ScenarioError
-from planner.library.known_machines import disk_classes
+from planner.library.names import disk_classes
 from tests.helpers.stage_scenarios import CPU, RENTED, asked
 
 

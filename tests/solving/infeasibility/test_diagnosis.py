@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.configurations.memory_margin import memory_margin
+from planner.configurations.coefficients import memory_margin
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.loading.scenario_file import parse_scenario
-from planner.report.infeasible_text import format_near_miss
+from planner.report.explanation_text import format_near_miss
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.limit_sensitivity import explain
 from planner.loading.scenario_file import change_scenario
-from planner.report.infeasible_text import format_near_miss
+from planner.report.explanation_text import format_near_miss
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.results.plan_parts import NearMiss, Relaxation

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.library.reading import read_library
-from planner.spot.market.states import Ages, DurationShape, ages_from_mean, states_from_means
+from planner.spot.states import Ages, DurationShape, ages_from_mean, states_from_means
 
 
 @pytest.fixture(scope="module")

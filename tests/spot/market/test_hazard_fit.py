@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood, shrink_old
-from planner.spot.market.states import Ages
+from planner.spot.market_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood, shrink_old
+from planner.spot.states import Ages
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.spot.market.market_fit import fit_market, poisson_quantile, pool_runs, with_mean
-from planner.spot.market.states import Ages
-from planner.spot.market.zones import Trace
+from planner.spot.market_fit import fit_market, poisson_quantile, pool_runs, with_mean
+from planner.spot.states import Ages, Trace
 
 UP, DOWN = 3.0, 1.0
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from planner.arrays import Flags
-from planner.spot.market.sampling import Draw, ages_draw, sample_paths, sample_states
-from planner.spot.market.states import Ages, SpotStates
+from planner.spot.states import Ages, Draw, SpotStates, ages_draw, sample_paths, sample_states
 
 STATES = SpotStates(up=Ages((0.0, 1.0), (1.0, 0.1)), down=Ages((0.0, 0.5), (1.5, 0.4)))
 

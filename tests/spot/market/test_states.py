@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.states import Ages, SpotStates
+from planner.spot.states import Ages, SpotStates
 
 RATES = st.floats(0.01, 5.0)
 AGES = st.builds(lambda width, young, old: Ages((0.0, width), (young, old)), st.floats(0.1, 5.0), RATES, RATES)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.spot.market.trace_formats import read_traces
-from planner.spot.market.zones import Trace
+from planner.spot.states import Trace
+from planner.spot.trace_formats import read_traces
 
 COUNTS = [1, 1, 1, 0, 0, 2, 2, 2, 2, 0, 0, 0]
 RLE = "1x3;0x2;2x4;0x3"

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zones import any_zone_availability, states_of_zones
-from planner.spot.policy.discretisation import CurveRequest, Grid
-from planner.spot.policy.policy_cache import best_point, count_tables
-from planner.spot.policy.run import SpotRun
+from planner.spot.markov_chain import CurveRequest, Grid
+from planner.spot.policy_cache import best_point, count_tables
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, SpotStates, any_zone_availability, states_of_zones
 
 ALONE = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))
 RUN = SpotRun(24.0, 0.2, 0.0, 0.0, 0.3, 1.0, last_checkpoint=True)

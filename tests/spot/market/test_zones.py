@@ -8,19 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.spot.market.hazard_fit import (
+from planner.spot.market_fit import (
+    POOL_WEIGHT,
     FallingRate,
     UpTimes,
     doubling_bands,
     fit_ages,
     fit_falling_rate,
     fit_stays,
+    fit_zones,
     zone_factor,
 )
-from planner.spot.market.market_fit import POOL_WEIGHT, fit_zones
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zones import (
+from planner.spot.states import (
+    Ages,
+    SpotStates,
     Trace,
     ZoneGroup,
     ages_on,
@@ -28,6 +29,7 @@ from planner.spot.market.zones import (
     follow,
     group_zones,
     hops,
+    sample_states,
     sticky_trace,
     worth_of,
 )

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.backward_induction import BackwardInduction
-from planner.spot.policy.discretisation import CurveRequest, Grid, slack_points
-from planner.spot.policy.least_cost import usd_tables
-from planner.spot.policy.markov_chain import USD, build_markov_chain
-from planner.spot.policy.policy_cache import (
+from planner.spot.backward_induction import BackwardInduction, usd_tables
+from planner.spot.markov_chain import USD, CurveRequest, Grid, build_markov_chain, slack_points
+from planner.spot.policy_cache import (
     CurvePoint,
     PolicyCache,
     count_tables,
@@ -25,8 +22,9 @@ from planner.spot.policy.policy_cache import (
     pass_grid,
     spans_up_to,
 )
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import CURVE_ERROR
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, SpotStates
+from planner.spot.switching_policy import CURVE_ERROR
 from tests.helpers.spot_cases import cost_curve
 
 MARKET = SpotStates(Ages((0.0, 1.0), (0.9, 0.12)), Ages((0.0, 1.0), (0.8, 0.25)))

@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy import switching_policy
-from planner.spot.policy.run import Action, SpotRun
-from planner.spot.policy.switching_policy import best_policy
+from planner.spot import switching_policy
 from planner.spot.replayed_runs import replay
+from planner.spot.run import Action, SpotRun
+from planner.spot.states import Ages, SpotStates, sample_states
+from planner.spot.switching_policy import best_policy
 
 
 @pytest.mark.slow

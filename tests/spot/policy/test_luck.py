@@ -10,11 +10,11 @@ import pytest
 
 from planner.hazards import LUCKS, SPEEDS
 from planner.results.odds import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.luck import RUNS, LuckRequest, draw_luck, draw_lucks, quantile
-from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.spot_only import spot_only_hours
+from planner.spot.drawn_runs import spot_only_hours
+from planner.spot.luck import RUNS, LuckRequest, draw_luck, draw_lucks, quantile
+from planner.spot.policy_cache import PolicyCache
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, SpotStates
 
 MARKET = SpotStates(Ages((0.0, 0.5), (0.8, 0.2)), Ages((0.0, 0.3), (1.5, 0.6)))
 RUN = SpotRun(8.0, 0.1, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True)

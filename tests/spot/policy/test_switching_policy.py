@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
-from planner.spot.policy.policy_cache import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
-from planner.spot.policy.run import (
+from planner.spot.policy_cache import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
+from planner.spot.replayed_runs import Greedy, Replays, UniformProgress, replay
+from planner.spot.run import (
     Action,
     DeadlineGuard,
     SpotRun,
@@ -26,8 +25,8 @@ from planner.spot.policy.run import (
     mean_lost_hours,
     progress_on_spot,
 )
-from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
-from planner.spot.replayed_runs import Greedy, Replays, UniformProgress, replay
+from planner.spot.states import Ages, DurationShape, SpotStates, sample_states, states_from_means
+from planner.spot.switching_policy import SwitchingPolicy, best_policy
 from tests.helpers.spot_cases import cost_curve
 
 SHAPE = DurationShape(0.83, 0.46, 0.75)

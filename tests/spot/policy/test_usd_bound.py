@@ -10,12 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
-from planner.spot.market.zones import states_of_zones
-from planner.spot.policy.discretisation import CurveRequest, Grid
-from planner.spot.policy.least_cost import BOUND_MARGIN, usd_bound, usd_tables
-from planner.spot.policy.policy_cache import PolicyCache, horizon_of, pass_grid
-from planner.spot.policy.run import SpotRun
+from planner.spot.backward_induction import BOUND_MARGIN, usd_bound, usd_tables
+from planner.spot.markov_chain import CurveRequest, Grid
+from planner.spot.policy_cache import PolicyCache, horizon_of, pass_grid
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, DurationShape, SpotStates, states_from_means, states_of_zones
 
 SHAPE = DurationShape(0.2, 0.5, 0.4)
 ENDLESS = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))

@@ -8,14 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.discretisation import CurveRequest, Grid, build_chain_for
-from planner.spot.policy.least_cost import usd_tables
-from planner.spot.policy.policy_cache import best_point, count_tables
-from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import best_policy
+from planner.spot.backward_induction import usd_tables
+from planner.spot.markov_chain import CurveRequest, Grid, build_chain_for
+from planner.spot.policy_cache import best_point, count_tables
 from planner.spot.replayed_runs import replay
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, SpotStates, sample_states
+from planner.spot.switching_policy import best_policy
 
 STATES = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))
 RUN = SpotRun(24.0, 0.2, 0.0, 0.0, 0.3, 1.0, last_checkpoint=True)

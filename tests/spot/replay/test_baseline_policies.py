@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.policy.run import Action, Policy, SpotRun
 from planner.spot.replayed_runs import Greedy, SpotOnly, UniformProgress, replay
+from planner.spot.run import Action, Policy, SpotRun
 from tests.helpers.spot_cases import TICK, Script, paths, runs
 
 RUN = SpotRun(8.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)

@@ -12,9 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.lagrangian_bound import lower_bound_usd, optimum_of_zones_usd, optimum_usd
-from planner.spot.policy.run import Action, SpotRun
-from planner.spot.replayed_runs import Greedy, SpotOnly, UniformProgress, replay
+from planner.spot.replayed_runs import (
+    Greedy,
+    SpotOnly,
+    UniformProgress,
+    lower_bound_usd,
+    optimum_of_zones_usd,
+    optimum_usd,
+    replay,
+)
+from planner.spot.run import Action, SpotRun
 from tests.helpers.spot_cases import TICK, Coin, Script, paths, runs
 
 RUN = SpotRun(2.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replayed_runs import Greedy, Replays, SpotOnly, replay
+from planner.spot.run import Action, SpotRun
 from tests.helpers.spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
 RUN = SpotRun(

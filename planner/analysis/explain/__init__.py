@@ -1,1 +1,0 @@
-"""What binds, what relaxing it is worth, and why an alternative was not chosen."""

@@ -1,1 +1,0 @@
-"""Cost against time: the exact Pareto frontier."""

@@ -1,1 +1,0 @@
-"""Monte Carlo replays of a plan on spot markets."""

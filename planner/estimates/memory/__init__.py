@@ -1,1 +1,0 @@
-"""Bytes that one GPU holds while training."""

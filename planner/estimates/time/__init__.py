@@ -1,1 +1,0 @@
-"""Seconds of a training step and of the stages around it."""

@@ -1,0 +1,306 @@
+"""A service in the report and on the page: its words, what changed as plain data, figures under headings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.report import report_page, words
+from planner.report.explanation_text import limit_name
+from planner.report.plan_figures import Table
+from planner.report.report_page import Fact
+from planner.report.sweep_text import format_difference, shown_difference
+from planner.results.explanation import Explanation
+from planner.results.fleet import Service
+from planner.results.plan import Plan
+from planner.results.report_data import Overview
+from planner.results.service_results import (
+    BINDING_WORDS,
+    FLEET_FEATURES,
+    KindBasis,
+    ServiceFrontier,
+    ServicePoint,
+    jobs_alone,
+    replicas_text,
+    seconds_text,
+    span,
+)
+from planner.results.what_if import WhatIf
+from planner.scenario.scenario import Scenario, SolveOptions, services_alone
+from planner.services.fleet_refusals import ServiceTrial
+from planner.services.fleet_text import EQUAL_GAP, percent_up, proven, sections
+from planner.services.service_changes import SERVICE_POINTS, service_frontier
+from planner.services.service_figures import service_frontier_figure
+from planner.services.service_texts import month_usd, relaxed, summary
+from planner.subjects import SubjectCurve
+from planner.units import MILLISECONDS, MONTH_HOURS
+from planner.web.app_page import figure_data, scene_data
+from planner.web.page_parts import machines_of, totals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
+"""Sections of the text that are figures of the page."""
+
+
+def tiles(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the key figures: name, figure, and what it is measured against; what all cost where jobs run, too."""
+    found = []
+    if plan.jobs and plan.cost is not None:
+        budget = "" if plan.budget_usd is None else f"of a budget of {words.usd(plan.budget_usd)}"
+        found.append(("jobs and service", words.usd(plan.cost.expected), budget))
+    for service in plan.services:
+        fleet = service.fleet
+        proof = proven(service.gap)
+        found.append(("a month", words.usd(fleet.usd_per_month), proof))
+        replicas = span(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
+        found.append(("replicas", replicas, f"mean use {words.percent(fleet.use)}"))
+        for one in fleet.limits:
+            name = "per token" if one.name == "tpot" else "first token"
+            limit = "no limit" if one.limit_seconds is None else f"limit {seconds_text(one.limit_seconds)}"
+            share = f"{words.share_text(fleet.within_limits_share)} of the requests, {limit}"
+            found.append((name, seconds_text(one.predicted_seconds), share))
+        price = words.rate(fleet.usd_per_million_tokens)
+        found.append(("per million tokens", price, f"{words.rate(fleet.usd_per_thousand_requests)} per 1,000 requests"))
+    return found
+
+
+def service_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
+    """Return each service's name with its sections, as in the text of `solve`."""
+    with words.unwrapped():
+        return [
+            (
+                words.sanitise(service.name),
+                [(label, "; ".join(map(words.sanitise, lines)))
+                 for label, lines in [("Assumed", list(service.assumed)), *sections(service, plan)] if lines
+                 and label not in FIGURE_SECTIONS],
+            )
+            for service in plan.services
+        ]  # fmt: skip
+
+
+def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
+    """Return how far the plan is proven, what holds each kind, and what looser limits save."""
+    gap = max(service.gap for service in plan.services)
+    less = "" if gap <= EQUAL_GAP else f"more than {percent_up(gap)} "
+    proof = proven(gap) if gap >= 1.0 else f"no fleet of these kinds costs {less}less"
+    found = [("Proof", proof)]
+    if explanation is None or explanation.service is None:
+        return found
+    hours = explanation.hours or MONTH_HOURS
+    for kind in explanation.service.kinds:
+        each = f"{words.rate(kind.usd_per_capacity, 1)} an hour for a unit of {explanation.service.unit}"
+        found.append(("Limited by", f"{kind.machine}: {BINDING_WORDS[kind.binds]}, {each}"))
+    for step in explanation.next_steps:
+        if step.change_to is None:
+            continue
+        saved = words.usd(month_usd(-(step.delta_usd or 0.0), hours))
+        text = f"{relaxed(step, explanation.scenario)} saves {saved} a month (--set {step.setting})"
+        found.append(("Relaxing", text))
+    idle = [limit_name(step.limit, explanation.scenario) for step in explanation.next_steps if step.change_to is None]
+    if idle:
+        found.append(("No gain", f"from relaxing {', '.join(idle)}"))
+    return [(label, words.sanitise(text)) for label, text in found]
+
+
+def reasons_of_all(found: Overview) -> list[Fact]:
+    """Return why a plan with services is as it is, that of the jobs first."""
+    plan = found.plan
+    if not plan.jobs:
+        return reasons(plan, found.explanation)
+    of_jobs, of_service = parts_explained(found.explanation)
+    return [*report_page.reasons(jobs_alone(plan), of_jobs), *reasons(plan, of_service)]
+
+
+def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Explanation | None]:
+    """Return the explanations of jobs and of a service next to them; those of limits of both stand with the jobs."""
+    if found is None or not found.parts:
+        return None, None
+    jobs, service = found.parts
+    shared = (step for step in found.next_steps if step.limit.startswith("limits."))
+    return jobs.model_copy(update={"next_steps": (*jobs.next_steps, *shared)}), service
+
+
+def assumptions(plan: Plan, bases: Sequence[KindBasis] = ()) -> Table:
+    """Return what the figures rest on: prices and speeds with source and age, starts, spot markets, notes.
+
+    Without `bases` the prices of a service have one row.
+    """
+    rows: dict[tuple[str, str, str], None] = {}
+    for service in plan.services:
+        of_service = [basis for basis in bases if basis.service == service.name]
+        if not of_service:
+            rows["prices", _age(service.price_age_days, "up to "), service.price_source] = None
+        for one in of_service:
+            source = ", ".join(part for part in (one.price_source, one.price_date, _age(one.price_age_days)) if part)
+            rows[f"price of {one.offer}", "as offered", source] = None
+        for one in of_service:
+            rest = (
+                f"prior: no published measurements inform {', '.join(one.priors)}"
+                if one.priors
+                else "calibrated on published measurements"
+            )
+            speed = f"estimated times x {one.slow:.3g}, to hold at the confidence"
+            rows[f"speed of {one.machine}", speed, "observed runs" if one.is_measured else rest] = None
+        for kind in service.fleet.kinds:
+            start = f"takes {kind.start_hours * 60:.0f} minutes, {words.usd(kind.start_usd)}"
+            rows[f"start of {kind.offer}", start, "cold_start, or the stages of a start"] = None
+            if kind.market == "spot":
+                share = f"available {kind.availability * 100:.0f} % of the time"
+                rows[f"spot market of {kind.offer}", share, "stated by the offer, or the prior"] = None
+        for note in service.notes:
+            rows["note", note, ""] = None
+    found = [tuple(map(words.sanitise, row)) for row in rows]
+    versions = plan.inputs.versions if plan.inputs else {}
+    if versions:
+        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+    found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
+    return Table(("assumption", "value", "source"), tuple(found))
+
+
+def _age(days: int | None, most: str = "") -> str:
+    return "unknown age" if days is None else f"{most}{days:,} days old"
+
+
+Row = tuple[str, ...]
+"""A label, before, after, and the difference."""
+
+
+def chips(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return what is proven of each service: tone (`good` or `attention`), text, and its name."""
+    return [proof_chip(service.gap, service.name) for service in plan.services]
+
+
+def proof_chip(gap: float | None, name: str) -> tuple[str, str, str]:
+    """Return what is proven of a service."""
+    if gap is not None and gap < NO_GAP:
+        return "good", "proven optimal", words.sanitise(name)
+    text = "no bound" if gap is None else f"within {words.percent(gap)} of the bound"
+    return "attention", text, words.sanitise(name)
+
+
+NO_GAP = 0.0005
+"""A gap that is none on the screen."""
+
+
+def change_of_services(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
+    """Return what changed and what it cost; None for `answer` where the plans alone are compared."""
+    said = service_summary(answer) if answer is not None else [""]
+    return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
+
+
+def _joint_rows(before: Plan, after: Plan) -> list[Row]:
+    """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
+    rows = service_rows(before, after)
+    if not (before.jobs or after.jobs):
+        return rows
+    old, new = ({job.name: machines_of(job) for job in plan.jobs} for plan in (before, after))
+    machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
+    of_jobs = [(f"{words.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
+    return [("jobs and service", *totals(before, after)[0][1:]), *rows, *of_jobs]
+
+
+def service_rows(before: Plan, after: Plan) -> list[Row]:
+    """Return dollars and whatever differs of the fleet of the only service; a side without a fleet is said to be."""
+    old, new = (next(iter(plan.services), None) for plan in (before, after))
+    known = new or old
+    assert known is not None
+    rows = [
+        _dollars("a month", *(service.fleet.usd_per_month if service else None for service in (old, new))),
+        _dollars(words.duration(known.for_hours), *(service.cost_usd if service else None for service in (old, new))),
+        _dollars("per million tokens", *(one.fleet.usd_per_million_tokens if one else None for one in (old, new))),
+        ("proven", *(proven(service.gap).removeprefix("proven ") if service else "" for service in (old, new)), ""),
+    ]
+    for name, describe in FLEET_FEATURES:
+        first, last = (describe(service) if service else "" for service in (old, new))
+        if first != last:
+            rows.append((name, first, last, "changed"))
+    return [tuple(map(words.sanitise, row)) for row in rows]
+
+
+def _dollars(label: str, before: float | None, after: float | None) -> Row:
+    """Return a row of dollars; small ones with three digits, as those of a million tokens."""
+    shown = words.usd if label != "per million tokens" else words.rate
+    texts = ["no plan" if usd is None else shown(usd) for usd in (before, after)]
+    if before is None or after is None:
+        return (label, *texts, "")
+    if shown is words.usd:
+        return (label, *texts, format_difference(shown_difference(before, after)))
+    return (label, *texts, "" if texts[0] == texts[1] else "changed")
+
+
+def service_summary(answer: WhatIf) -> list[str]:
+    """Return what changed as the first line of `what-if` without the scenario's name, then what is not proven."""
+    if answer.before.cost_usd is None or answer.after.cost_usd is None:
+        return [""]
+    if answer.unchanged:
+        return ["nothing changes"]
+    with words.unwrapped():
+        first, *rest = summary(answer)
+    start = f"{words.sanitise(answer.scenario)}: "
+    return [first.removeprefix(start), *(line.strip() for line in rest)]
+
+
+def service_compared(plan: Plan) -> list[tuple[str, str]]:
+    """Return the rows of a pinned plan with a service: what jobs and service cost, then those of each service."""
+    whole = [("jobs and service", words.usd(plan.cost.expected))] if plan.jobs and plan.cost else []
+    return [*whole, *(row for service in plan.services for row in _compared(service))]
+
+
+def _compared(one: Service) -> list[tuple[str, str]]:
+    fleet = one.fleet
+    rows = [
+        ("a month", words.usd(fleet.usd_per_month)),
+        ("per million tokens", words.rate(fleet.usd_per_million_tokens)),
+        ("replicas", replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)).partition(" replica")[0]),
+    ]
+    told = {"load", "per token", "first token", "spot", "fleet"}
+    rows += [(name, describe(one)) for name, describe in FLEET_FEATURES if name in told]
+    return [(label, words.sanitise(text)) for label, text in rows]
+
+
+class ServiceCurve(SubjectCurve):
+    """The curve of a service as far as it is computed, and the fleets behind it by their limit."""
+
+    def __init__(self) -> None:
+        self.fleets: dict[float | None, ServiceTrial] = {}
+        self.found: ServiceFrontier | None = None
+        self.points = 0
+        """That were asked for."""
+
+    def answer(self, scenario: Scenario, options: SolveOptions, points: int | None, width: float) -> dict[str, Any]:
+        """Return dollars of a month against the limit on the time per token, each point solved."""
+        points = SERVICE_POINTS if points is None else int(points)
+        if self.found is None or self.points < points:
+            self.found = service_frontier(services_alone(scenario), options, points=points, known=self.fleets)
+            self.points = points
+        if not self.found.points:
+            return {"empty": "no fleet at any limit on the time per token, within the other limits"}
+        is_whole = self.points >= SERVICE_POINTS or self.found.solved < self.points
+        return {**steps_data(self.found, width), "whole": is_whole}
+
+
+def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:
+    """Return the curve of a service, and its points as the page moves along them.
+
+    No point is marked as asked: the page marks the plan itself, whose limit may be another one by then.
+    """
+    points = tuple(point.model_copy(update={"asked": False}) for point in found.points)
+    figure = service_frontier_figure(found.model_copy(update={"points": points}))
+    assert figure.draw is not None
+    return {
+        "figure": figure_data(figure),
+        "scene": scene_data(figure.draw(width)),
+        "steps": [_step(point) for point in points],
+    }
+
+
+def _step(one: ServicePoint) -> dict[str, Any]:
+    """Return a point: its limit as a field has it, in milliseconds, its dollars, and its replicas."""
+    return {
+        "value": one.setting.partition("=")[2],
+        "ms": one.tpot_seconds * MILLISECONDS,
+        "usd": one.usd_per_month,
+        "replicas": replicas_text(one.least_replicas, one.most_replicas),
+    }

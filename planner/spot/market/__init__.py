@@ -1,1 +1,0 @@
-"""The interruption process of spot machines, from statistics and recorded traces."""
