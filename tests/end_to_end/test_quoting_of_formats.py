@@ -34,11 +34,11 @@ WRITERS = {
     "csv.writer": {"documents/tables.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
     "markupsafe.Markup": {
-        "report/html/report_page.py:_drawn",
-        "report/html/report_page.py:_rendered",
+        "report/report_page.py:_drawn",
+        "report/report_page.py:_rendered",
         "web/app_page.py:render_app",
     },
-    "jinja2.Environment": {"report/html/report_page.py:_rendered", "web/app_page.py:render_app"},
+    "jinja2.Environment": {"report/report_page.py:_rendered", "web/app_page.py:render_app"},
     "click.echo": {"cli/output.py:show", "cli/__init__.py:_show_version"},
 }
 

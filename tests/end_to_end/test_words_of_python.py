@@ -272,7 +272,7 @@ def test_most_arguments_are_looked_at_before_a_call() -> None:
         for parameter in inspect.signature(getattr(planner, name)).parameters.values()
         if parameter.kind not in ANY_KEYS and _kinds_of(parameter.annotation) is None
     }
-    assert read >= {"Question", "Settings"} and len(read) <= 25, read
+    assert read >= {"Asked", "Settings"} and len(read) <= 25, read
 
 
 @pytest.mark.parametrize(
