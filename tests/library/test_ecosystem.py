@@ -15,6 +15,7 @@ from planner.configurations.grid import network_of
 from planner.estimates.weights import lora_parameters
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
+from tests.library.shapes.test_diffusers import COUNTED
 from tests.library.test_huggingface import CONFIGS
 
 pytestmark = pytest.mark.ecosystem
@@ -180,3 +181,14 @@ def test_names_of_modules_choose_what_peft_chooses(name: str, targets: list[str]
     """A name stands for every module that ends with it, whatever the family means by it."""
     trained, counted = adapter_weights(ALL[name], targets)
     assert trained == counted
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: f"{case['config']['_class_name']}-{case['parameters']}")
+def test_diffusers_counts_the_weights_that_were_recorded(case: dict[str, Any]) -> None:
+    """Each class of models/diffusers.yaml, built on the meta device."""
+    torch, diffusers = pytest.importorskip("torch"), pytest.importorskip("diffusers")
+    config = dict(case["config"])
+    kind = getattr(diffusers, config.pop("_class_name"))
+    with torch.device("meta"):
+        built = kind.from_config(config)
+    assert sum(parameter.numel() for parameter in built.parameters()) == case["parameters"]

@@ -1,0 +1,156 @@
+"""Count what the backward pass of a diffusion block keeps: `kept` of models/diffusers.yaml.
+
+    python -m benchmarks.kept_activations
+
+Needs torch, diffusers and peft, and no GPU. Each class is built small, twice, with one block more the second time; the
+difference of what its forward pass saves for the backward pass, per token and unit of width, is a block's. Weights are
+frozen and in bf16, adapters of rank 4 at attention are in bf16, under autocast. Layer norms run in fp32, as they do
+under autocast on a GPU. Widths have the proportions of the releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import diffusers
+import torch
+import torch.nn.functional as functional
+from peft import LoraConfig, inject_adapter_in_model
+
+IMAGE, CAPTION, SIDE = 1024, 32, 64
+"""Tokens of the image and of the caption, and latents per side of the image."""
+HALF = torch.bfloat16
+
+
+class Block(NamedTuple):
+    """One kind of block: how a network with `n` of them is made and called, and the tokens that pass it."""
+
+    name: str
+    kind: str
+    keys: Callable[[int], dict[str, Any]]
+    call: Callable[[Any], Any]
+    tokens: int = IMAGE + CAPTION
+    width: int = 256
+    targets: tuple[str, ...] = ("to_q", "to_k", "to_v", "to_out.0")
+
+
+def random(*shape: int) -> torch.Tensor:
+    """Return numbers in 16 bit."""
+    return torch.randn(*shape, dtype=HALF)
+
+
+def flux(network: Any) -> Any:
+    """Call a network whose tokens are packed outside of it."""
+    given = {"guidance": torch.tensor([3.5], dtype=HALF), "pooled_projections": random(1, 32)}
+    return network(
+        hidden_states=random(1, IMAGE, 64), encoder_hidden_states=random(1, CAPTION, 64),
+        timestep=torch.tensor([0.5], dtype=HALF), img_ids=torch.zeros(IMAGE, 3), txt_ids=torch.zeros(CAPTION, 3),
+        return_dict=False, **given,
+    )  # fmt: skip
+
+
+def latents(network: Any) -> Any:
+    """Call a network that reads latents of an image in patches."""
+    return network(
+        hidden_states=random(1, 16, SIDE, SIDE), encoder_hidden_states=random(1, CAPTION, 64),
+        pooled_projections=random(1, 32), timestep=torch.tensor([5.0], dtype=HALF), return_dict=False,
+    )  # fmt: skip
+
+
+def qwen(network: Any) -> Any:
+    """Call Qwen-Image."""
+    return network(
+        hidden_states=random(1, IMAGE, 64), encoder_hidden_states=random(1, CAPTION, 64),
+        encoder_hidden_states_mask=torch.ones(1, CAPTION, dtype=torch.int64),
+        timestep=torch.tensor([0.5], dtype=HALF), img_shapes=[[(1, SIDE // 2, SIDE // 2)]], return_dict=False,
+    )  # fmt: skip
+
+
+def wan(network: Any) -> Any:
+    """Call Wan on one frame."""
+    return network(
+        hidden_states=random(1, 16, 1, SIDE, SIDE), encoder_hidden_states=random(1, CAPTION, 64),
+        timestep=torch.tensor([5.0]), return_dict=False,
+    )  # fmt: skip
+
+
+def z_image(network: Any) -> Any:
+    """Call Z-Image, which takes lists."""
+    return network(
+        [random(16, 1, SIDE, SIDE)], torch.tensor([0.5], dtype=HALF), [random(CAPTION, 64)], return_dict=False
+    )
+
+
+HEADS: dict[str, Any] = {"attention_head_dim": 64, "num_attention_heads": 4}
+ROPE: dict[str, Any] = {"axes_dims_rope": (16, 24, 24)}
+FLUX = {
+    **HEADS, **ROPE, "in_channels": 64, "joint_attention_dim": 64, "pooled_projection_dim": 32, "guidance_embeds": True,
+}  # fmt: skip
+SD3 = {
+    **HEADS, "sample_size": SIDE, "joint_attention_dim": 64, "caption_projection_dim": 256,
+    "pooled_projection_dim": 32, "qk_norm": "rms_norm",
+}  # fmt: skip
+BLOCKS = (
+    Block("FLUX.1 double", "FluxTransformer2DModel", lambda n: {**FLUX, "num_layers": n, "num_single_layers": 1}, flux),
+    Block("FLUX.1 single", "FluxTransformer2DModel", lambda n: {**FLUX, "num_layers": 1, "num_single_layers": n}, flux),
+    Block("SD 3.5", "SD3Transformer2DModel", lambda n: {**SD3, "num_layers": n + 1}, latents),
+    Block(
+        "SD 3.5, a second attention", "SD3Transformer2DModel",
+        lambda n: {**SD3, "num_layers": 5, "dual_attention_layers": tuple(range(n))}, latents,
+    ),
+    Block(
+        "Qwen-Image", "QwenImageTransformer2DModel",
+        lambda n: {**HEADS, **ROPE, "num_layers": n, "joint_attention_dim": 64}, qwen,
+    ),
+    Block(
+        "Wan", "WanTransformer3DModel",
+        lambda n: {**HEADS, "num_layers": n, "text_dim": 64, "ffn_dim": 1024}, wan, IMAGE,
+    ),
+    Block(
+        "Z-Image", "ZImageTransformer2DModel",
+        lambda n: {"dim": 256, "n_layers": n, "n_refiner_layers": 1, "n_heads": 4, "n_kv_heads": 4, "cap_feat_dim": 64,
+                   "axes_dims": [16, 24, 24]},
+        z_image,
+    ),
+)  # fmt: skip
+
+
+def saved_bytes(block: Block, blocks: int) -> int:
+    """Return the bytes that one forward pass of a network with so many blocks saves, weights left out."""
+    network = getattr(diffusers, block.kind)(**block.keys(blocks)).to(HALF)
+    network.requires_grad_(requires_grad=False)
+    inject_adapter_in_model(LoraConfig(r=4, target_modules=list(block.targets)), network)
+    for weight in network.parameters():
+        weight.data = weight.data.to(HALF)
+    owned = {each.untyped_storage().data_ptr() for each in (*network.parameters(), *network.buffers())}
+    seen: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in owned:
+            seen[storage.data_ptr()] = storage.nbytes(), tensor  # held, so that no address is used twice
+        return tensor
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    with hooks, torch.autocast("cpu", dtype=HALF):
+        block.call(network)
+    return sum(size for size, _ in seen.values())
+
+
+def main() -> None:
+    """Print the bytes of each block per token and unit of width."""
+    plain = functional.layer_norm
+
+    def in_fp32(given: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        wide = [None if each is None else each.float() for each in (weight, bias)]
+        return plain(given.float(), shape, *wide, eps)
+
+    functional.layer_norm = in_fp32
+    for block in BLOCKS:
+        more = saved_bytes(block, 3) - saved_bytes(block, 2)
+        print(f"{block.name:<28}{more / block.tokens / block.width:6.1f} bytes per token and unit of width")
+
+
+if __name__ == "__main__":
+    main()
