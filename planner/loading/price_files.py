@@ -144,7 +144,9 @@ SAME_PRICE = 0.005
 def _read_shipped_facts(scenarios: Path) -> _ShippedFacts:
     document = read_shipped(scenarios / "inventory" / "market.yaml")
     faults: list[Fault] = []
-    offers = [one for one in read_offers(document, faults) if one.rents_gpus and one.tier in ("secure", "community")]
+    offers = [
+        offer for offer in read_offers(document, faults) if offer.rents_gpus and offer.tier in ("secure", "community")
+    ]
     terms = {
         provider: {key: value for key, value in written.items() if key in _TERMS_OF_PROVIDERS}
         for provider, written in document.data.get("terms", {}).items()
@@ -213,7 +215,9 @@ def shipped_beside_prices(providers: Collection[str]) -> tuple[Offer, ...]:
     """Return the shipped offers of providers that no price list by the hour has: commitments, machines without GPU."""
     faults: list[Fault] = []
     offers = read_offers(read_shipped(data_folder("scenarios") / "inventory" / "market.yaml"), faults)
-    return tuple(one for one in offers if one.provider in providers and (one.is_cpu or one.tier == "committed"))
+    return tuple(
+        offer for offer in offers if offer.provider in providers and (offer.is_cpu or offer.tier == "committed")
+    )
 
 
 def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:

@@ -457,7 +457,9 @@ def _kept(model: Any, place: str, faults: list[Fault]) -> Any:
             make_folder(path.parent, "set XDG_CACHE_HOME to a folder that is writable")
             write_text_atomically(path, text)
     except InputError as error:
-        faults += [Fault(FILE, 0, f"{place}.{one.where}".rstrip("."), one.what, one.fix) for one in error.faults]
+        faults += [
+            Fault(FILE, 0, f"{place}.{fault.where}".rstrip("."), fault.what, fault.fix) for fault in error.faults
+        ]
     return str(path)
 
 

@@ -84,7 +84,7 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
     """Raise ScenarioError for what a job of reinforcement learning cannot be planned with."""
     faults = [Fault(scenario.name, 0, where, f"{NOT_FOR_RL}: {what}", fix) for where, what, fix in _refused(scenario)]
     card, work = library.architecture(job.architecture), job.work
-    index = [one.name for one in scenario.jobs].index(job.name)
+    index = [each.name for each in scenario.jobs].index(job.name)
     longest, key = (work.cut_at, "longest_output") if work.cut_at else (work.mean_output, "output_tokens")
     if work.input_tokens + longest > card.max_sequence:
         what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
@@ -455,7 +455,7 @@ class _Search:
             stale = stale_columns(self.one, self.engines, which, count.astype(float), seconds)
             self.known |= dict(zip(missing, zip(stale.tolist(), seconds.tolist(), strict=True), strict=True))
         best = [min(((self.known[pair][is_in_turn], pair) for pair in pairs), default=None) for pairs in wanted]
-        return [None if one is None else EngineRow(one[1][0], one[0], self.known[one[1]][1]) for one in best]
+        return [None if way is None else EngineRow(way[1][0], way[0], self.known[way[1]][1]) for way in best]
 
     def _sent(self, row: int) -> float:
         """Return the GB of what a trainer makes."""
@@ -846,7 +846,7 @@ def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
     found, ways, index = (
         list[Relaxation](),
         search.ways,
-        [one.name for one in search.scenario.jobs].index(search.job.name),
+        [each.name for each in search.scenario.jobs].index(search.job.name),
     )
     for name in ("deadline", "limits.budget_usd", "limits.max_gpus"):
         others = [flags for other, flags in kept.items() if other != name]

@@ -49,7 +49,7 @@ class Reinforcement(Subject):
         from planner.analysis.what_if_sweep import difference
         from planner.solving.solve import solve
 
-        before, after = (solve(one, options, library) for one in (scenario, changed))
+        before, after = (solve(asked, options, library) for asked in (scenario, changed))
         better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
         figures: dict[str, Any] = {"before": before, "after": after, "delta": difference(before, after)}
         return WhatIf(scenario=scenario.name, settings=settings, better=better, **figures)

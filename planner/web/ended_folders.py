@@ -49,7 +49,7 @@ def _remove_at_end_of_input() -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    folders = [os.fsdecode(one) for one in sys.stdin.buffer.read().split(b"\0")[:-1]]
+    folders = [os.fsdecode(name) for name in sys.stdin.buffer.read().split(b"\0")[:-1]]
     until = time.monotonic() + REMOVAL_SECONDS
     while folders and time.monotonic() < until:
         for folder in folders:
