@@ -67,6 +67,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     """Return the frontier as a figure; `deadline` is that of the plan, if all of its jobs share one."""
     confidence = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
     value = f"{best_value(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
+    value = value[:1].upper() + value[1:]
     lead = f"{words.sanitise(format_summary(found))}. {value}".strip()
     shown = select_points(found.points, MOST_ROWS) if len(found.points) > 2 else list(range(len(found.points)))
     rows = []
