@@ -1,6 +1,6 @@
 """Count what the backward pass of a diffusion block keeps: `kept` of models/diffusers.yaml.
 
-    python -m benchmarks.kept_activations
+    python benchmarks/measure/kept_activations.py
 
 Needs torch, diffusers and peft, and no GPU. Each class is built small, twice, with one block more the second time; the
 difference of what its forward pass saves for the backward pass, per token and unit of width, is a block's. Weights are
