@@ -135,6 +135,12 @@ def resolve_configuration(
         assumed.append(f"{accumulation} accumulation steps")
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
+    if architecture.image is not None:
+        size = architecture.image.size(asked.resolution, asked.frames)
+        if asked.resolution is None:
+            assumed.append(f"{size.resolution:,} pixels a side")
+        if asked.frames is None and architecture.image.makes_videos:
+            assumed.append(f"{size.frames} frames")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
@@ -354,6 +360,8 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
     if asked.frames is not None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
+    for key, what, fix in architecture.image.faults(asked.resolution, asked.frames) if architecture.image else ():
+        raise _fault(key, what, fix)
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     if asked.sequence_length is not None and image:
@@ -533,6 +541,10 @@ def memory_saving_changes(
     """
     if recipe.activation_checkpointing != "full":
         yield "full checkpointing", {"activation_checkpointing": "full"}
+    if framework_of(library, recipe.framework).images and not recipe.caches_latents:
+        yield "cached latents, so that the encoders leave the card", {"latents": "cached"}
+        if recipe.weight_bits == 16 and recipe.method == "lora":
+            yield "cached latents and a 4-bit base", {"latents": "cached", "weight_bits": 4}
     if recipe.attention == "eager" and best_attention(GpuClass.of(card), recipe.precision, library) != "eager":
         yield "fused attention", {"attention": None}
     if recipe.framework == "hf":
@@ -686,7 +698,8 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
         set_aside={
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
-            "context": evaluator.context_gib,
+            "context": evaluator.context_gib - (encoders := as_scalar(evaluator.inputs.stack.encoders_gib)),
+            **({"encoders": encoders} if encoders else {}),
         },
     )
 

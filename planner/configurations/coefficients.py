@@ -144,15 +144,31 @@ def latent_seconds(
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)
 
 
-def image_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield the faults of latents and of frames that a job asks for and its network does not have."""
+def image_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
+    """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
+    for name in job.framework or ():
+        if framework_of(library, name).images != (image is not None):
+            fitting = ", ".join(
+                known for known, profile in library.techniques.frameworks.items() if profile.images == bool(image)
+            )
+            fix = f"choose {fitting}" if image else "choose one of language models, such as hf"
+            yield Fault(job.name, 0, f"{where}.framework", f"{name} does not train {architecture.name}", fix)
+    if image is not None and job.kind == "pretrain":
+        what = f"training {architecture.name} from nothing is not modelled"
+        yield Fault(job.name, 0, f"{where}.kind", what, "give finetune, with method full or lora")
+    if image is not None and job.sequence_length is not None:
+        what = f"{architecture.name} is trained on images, which have no sequence_length"
+        yield Fault(job.name, 0, f"{where}.sequence_length", what, "give work.resolution")
     if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
         yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
     if job.work.frames is not None and (image is None or not image.makes_videos):
         what = f"{architecture.name} makes no videos"
         yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
+    elif image is not None:
+        for key, what, fix in image.faults(job.work.resolution, job.work.frames):
+            yield Fault(job.name, 0, f"{where}.work.{key}", what, fix)
 
 
 # From a recipe and an architecture to the plain numbers that the estimates take.
@@ -469,6 +485,7 @@ def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stac
     margin = memory_margin(recipe.framework, job.memory_confidence, library, recipe.offloads)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,
+        encoders_gib=frozen_gib,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),

@@ -258,6 +258,7 @@ class Activations:
 class Stack:
     """Memory of the software around the network, and the safety margin of its profile."""
 
+    encoders_gib: Numbers = 0.0  # of `context_gib`, frozen text encoders and autoencoder of an image network
     context_gib: Numbers = 0.5  # CUDA context and libraries; m_ctx for Megatron
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
     fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)

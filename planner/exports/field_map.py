@@ -297,6 +297,9 @@ class FieldMap(Tool):
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
+        if facts["unit"] == "images" and any("images" in (refusal.when.get("unit") or ()) for refusal in self.refused):
+            yield "", f"{self.label} trains language models only: plans of image networks are not exported yet", ()
+            return
         if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
             yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["framework"] not in self.frameworks:

@@ -3,7 +3,7 @@
 Nothing here reads a file of its own or computes a FLOP.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
@@ -181,6 +181,10 @@ class ImageWork(Card):
         """Return the size of a sample as a job gives it, else the card's own."""
         return ImageSize(resolution or self.resolution, frames or 1)
 
+    def faults(self, *_sizes: int | None) -> Iterator[tuple[str, str, str]]:
+        """Yield nothing: U-Nets take any size."""
+        yield from ()
+
     def tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of time for one image, those of its encoders included."""
         return self.tokens_per_image * (size.side / self.resolution) ** 2
@@ -240,6 +244,16 @@ class ImageTokens(Card):
     def size(self, resolution: int | None, frames: int | None) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
         return ImageSize(resolution or self.resolution, frames or self.frames)
+
+    def faults(self, resolution: int | None, frames: int | None) -> Iterator[tuple[str, str, str]]:
+        """Yield the key, the fault and the mend of sizes that the network cannot read: no whole tokens."""
+        side, group = self.pixels_per_token, self.frames_per_token
+        if resolution is not None and resolution % side:
+            near = max(side, round(resolution / side) * side)
+            yield "resolution", f"{resolution} pixels are no multiple of the {side} of a token", f"give {near}"
+        if frames is not None and group is not None and (frames - 1) % group:
+            near = round((frames - 1) / group) * group + 1
+            yield "frames", f"{frames} frames are not 1 and a multiple of {group}", f"give {near}"
 
     def image_tokens(self, size: ImageSize) -> float:
         """Return the tokens of one image or video: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900."""

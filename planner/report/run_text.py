@@ -296,6 +296,7 @@ PART_NAMES = {
     "working_set": "one layer recomputed",
     "margin": "margin of the estimate",
     "context": "CUDA context, NCCL",
+    "encoders": "text, image encoders",
     "matmul": "matrix products",
     "head": "head and loss",
     "elementwise": "elementwise traffic",

@@ -69,13 +69,16 @@ def find_evidence(
     rests = candidates.run_hours.evidence
     managed = bool(candidates.is_managed_service[uncut])
     speed = Evidence.PRIOR if managed else Evidence(rests[candidates.configuration[uncut]])
+    tuned = made.techniques.tuning != "sft"  # no published run stands behind pairs and their reference
+    if tuned and speed == Evidence.PUBLISHED_RUNS:
+        speed = Evidence.PRIOR
     on_spot = made.spot is not None or made.spot_share > 0
     return PlanEvidence(
         speed=SPEED_WORDS[speed],
-        memory="prior" if managed else _memory(candidates, uncut, library),
+        memory="prior" if managed else _memory(candidates, uncut, library, tuned),
         price="measured" if made.price_date else "prior",
         spot=("measured" if offer.spot is not None else "prior") if on_spot else None,
-        known=best_known(prepared, index, rests) if compares and speed == Evidence.PRIOR else None,
+        known=best_known(prepared, index, rests) if compares and speed == Evidence.PRIOR and not tuned else None,
     )
 
 
@@ -96,7 +99,7 @@ def best_known(prepared: PreparedScenario, index: int, rests: Integers) -> Optio
     return option_at("", candidates, market, (screened.table, best, float(share[best])))
 
 
-def _memory(candidates: JobCandidates, row: int, library: Library) -> EvidenceWord:
+def _memory(candidates: JobCandidates, row: int, library: Library, tuned: bool) -> EvidenceWord:
     """Return what the memory of a row of the uncut table rests on.
 
     Measured is a peak of this very setting, on this GPU, of a run as large. Peaks of other batches and lengths of the
@@ -112,7 +115,8 @@ def _memory(candidates: JobCandidates, row: int, library: Library) -> EvidenceWo
     if peaks or learned.has_run(recipe, machine, *candidates.batch(row), physics.shape.sequence):
         return "measured"
     is_corrected = memory_setting(recipe, machine.gpus) in learned.probed
-    return "fitted" if is_corrected or framework_of(library, recipe.framework).profiled else "prior"
+    is_fitted = is_corrected or (framework_of(library, recipe.framework).profiled and not tuned)
+    return "fitted" if is_fitted else "prior"
 
 
 CURSE_DRAWS, CURSE_SEED = 200, 1

@@ -386,7 +386,7 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
     faults = list[Fault]()
     for job in scenario.jobs:
         architecture = library.architecture(job.architecture)
-        faults += image_faults(job, architecture)
+        faults += image_faults(job, architecture, library)
         if job.trains:
             faults += [*length_faults(job, architecture), *training_faults(job, architecture, library)]
     if any(not job.trains or job.stages.answers_prompts for job in scenario.jobs):

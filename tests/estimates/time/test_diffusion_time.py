@@ -1,5 +1,7 @@
 """Times and memory of diffusion networks: launches by block, attention among all tokens, and masks."""
 
+import re
+
 import pytest
 
 import planner
@@ -40,3 +42,35 @@ def test_frameworks_of_text_and_of_images_are_told_apart() -> None:
         seconds("flux.1-schnell", framework="hf")
     with pytest.raises(PlannerError, match=r"simpletuner does not train qwen2\.5-7b"):
         planner.estimate("qwen2.5-7b", "H100", framework="simpletuner")
+
+
+def test_sizes_that_are_no_whole_tokens_are_refused() -> None:
+    """81 frames are one and 20 groups of four; 1,024 pixels are 64 tokens of 16."""
+    with pytest.raises(PlannerError, match="80 frames are not 1 and a multiple of 4; give 81"):
+        seconds("wan-2.1-1.3b", resolution=480, frames=80)
+    with pytest.raises(PlannerError, match="1000 pixels are no multiple of the 16 of a token; give 992"):
+        seconds("flux.1-schnell", resolution=1000)
+
+
+def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> None:
+    """T5-XXL, CLIP-L and the autoencoder of FLUX, 4.97e9 weights of two bytes."""
+    online = planner.estimate("flux.1-schnell", "H100").vram_gib.set_aside
+    assert online["encoders"] == pytest.approx(2 * 4_969_190_819 / 2**30)
+    assert "encoders" not in seconds("flux.1-schnell").vram_gib.set_aside
+    remedies = planner.estimate("flux.1-schnell", "RTX4090").remedies
+    assert any("cached latents" in remedy.change for remedy in remedies)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("framework=hf", "hf does not train flux.1-dev; choose simpletuner, diffusers"),
+        ("kind=pretrain", "training flux.1-dev from nothing is not modelled"),
+        ("sequence_length=4096", "flux.1-dev is trained on images, which have no sequence_length"),
+        ("work.resolution=1000", "1000 pixels are no multiple of the 16 of a token"),
+    ],
+)
+def test_a_job_of_images_takes_no_keys_of_text(change: str, told: str) -> None:
+    """Each is a fault by name, where a plan would be of another run."""
+    with pytest.raises(PlannerError, match=re.escape(told)):
+        planner.solve(planner.read_scenario("images-flux-lora", f"jobs.flux-style.{change}"))
