@@ -65,7 +65,6 @@ def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> No
     ("change", "told"),
     [
         ("framework=hf", "hf does not train flux.1-dev; choose simpletuner, diffusers"),
-        ("kind=pretrain", "training flux.1-dev from nothing is not modelled"),
         ("sequence_length=4096", "flux.1-dev is trained on images, which have no sequence_length"),
         ("work.resolution=1000", "1000 pixels are no multiple of the 16 of a token"),
     ],
