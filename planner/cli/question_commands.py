@@ -44,6 +44,7 @@ from planner.results.plan import Plan
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.subjects import Subject, shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,7 +118,9 @@ def _next_commands(answer: WhatIf | Sweep | Tornado) -> list[str]:
         return [_set(asked, [f"{axis.path}={value}" for axis, value in zip(answer.axes, cheapest.values, strict=True)])]
     if not asked or not answer.after.planned:
         return []
-    return [f"{asked} -o plan.json", asked_again("explain", OF_WHAT_IF)]
+    subject = shown_by(answer.after)
+    explains = subject is None or type(subject).explain is not Subject.explain
+    return [f"{asked} -o plan.json", *([asked_again("explain", OF_WHAT_IF)] if explains else [])]
 
 
 def _set(asked: str, settings: Sequence[str]) -> str:

@@ -138,6 +138,7 @@ def _has_files(plan: Plan, job: Assignment) -> bool:
         return False  # a managed service trains it
     # Every target runs Transformers' own trainer and its variants: to ask would load the exports for each plan.
     is_usual = job.inference is not None or (job.framework or job.techniques.framework).startswith("hf")
+    is_usual = is_usual and job.techniques.tuning == "sft"
     if is_usual and device_noun(job.gpu) == "GPU":
         return True
     from planner.cli.plan_file import scenario_of

@@ -212,7 +212,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
 def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
     """Return the card of an unknown family whose file states every part; LibraryError with what it leaves open."""
     stated = config.get("model_type")
-    what = f"unsupported model type {format_value(stated)}{_unknown(config)}"
+    what = f"unsupported model type {format_value(stated)}{_unknown(config)}" if stated else "no model_type is given"
     row, left_open = stated_family(config)
     if not isinstance(stated, str) or row is None:
         told = (

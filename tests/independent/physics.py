@@ -585,19 +585,22 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] * (1 - x.whole) if x.quantised else 0.0
     dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
     device = matmul + head + moved / BW + attention + dequantised + gradient_bytes(x) / BW
-    launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
+    again = 1 + rc * kernels.get(f"{profile}.recomputed_launch", 1 / 3)
+    launch = kernels[f"{profile}.launch_seconds"] * again * (k["frozen_launch_factor"] if x.lora else 1.0)
     whole = x.whole or not x.quantised
     grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and whole)
     looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
     adapted = x.adapted_linears + (looped * x.idle_linears / x.ep if experts and x.lora else 0)
     launch = (launch + adapted * k["adapter_launch_seconds"]) * scaling * speeds.get(f"host.{name}", 1.0)
-    launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
+    own = kernels.get(f"{profile}.quantised_launch_seconds")
+    launch += 7 * (own * again if own else k["quantised_launch_seconds"]) if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
     # Matrices and norms whose gradients DeepSpeed takes from a hook each.
     hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
     launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
-    launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
-    return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention
+    launch += looped * experts / x.ep * k["expert_launch_seconds"] * again
+    launched = x.arch["image"].get("blocks", x.L) if "image" in x.arch else x.L  # Python launches blocks one by one
+    return float((device**3 + (launch * launched / x.pp) ** 3) ** (1 / 3)), attention
 
 
 def gradient_bytes(x: Facts) -> float:
