@@ -126,7 +126,7 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
     found = json.loads(run(small, "--tornado", "--by", "0.1", "--json", *NO_SPOT).stdout)
     assert found["by"] == 0.1 and {"what", "down", "up", "effect_usd"} <= set(found["bars"][0])
     infeasible = run(small, "--tornado", "--set", "jobs.bot.deadline=1m")
-    assert infeasible.exit_code == 3 and "infeasible" in infeasible.stdout
+    assert infeasible.exit_code == 3 and "no plan keeps the deadline" in infeasible.stdout
 
 
 @pytest.mark.slow

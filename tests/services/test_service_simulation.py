@@ -130,4 +130,4 @@ def test_a_load_in_flight_is_simulated_and_other_plans_are_refused(plan: Plan) -
         simulate_service(scenario, traces=["nowhere.json"])
     infeasible = simulate_service(chat(*ON_DEMAND, "jobs.0.latency.tpot=1ms"), runs=10)
     assert infeasible.status == "infeasible" and not infeasible.services
-    assert "infeasible" in render_service_simulation(infeasible)
+    assert "no plan within all limits" in render_service_simulation(infeasible)
