@@ -260,13 +260,13 @@ def test_a_reference_that_is_a_copy_has_a_tower() -> None:
     """Preference tuning of all weights holds a second model in bf16, tower included."""
     library = read_library(["gemma-3-4b"])
     card = library.architecture("gemma-3-4b")
-    asked = {"method": "dpo", "work": {"steps": 1}, "tokens_per_sample": 500}
+    asked = {"method": "dpo", "work": {"steps": 1, "tokens_per_sample": 500}}
     job = Job.model_validate({"name": "j", "architecture": "gemma-3-4b", **asked})
     held = {}
-    for reference in ("precomputed", "copy"):
+    for reference in ("adapter", "model"):
         recipe = replace(PLAIN, precision="bf16", reference=reference)
         held[reference] = recipe_coefficients(recipe, job, network_of(card), library).stack.context_gib
-    assert (held["copy"] - held["precomputed"]) * 2**30 == pytest.approx(2 * card.tower_parameters)
+    assert (held["model"] - held["adapter"]) * 2**30 == pytest.approx(2 * card.tower_parameters)
 
 
 def test_muon_keeps_one_momentum_of_the_matrices_in_layers() -> None:
