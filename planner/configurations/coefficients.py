@@ -226,9 +226,10 @@ def recipe_coefficients(
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
-    of_stack = (recipe.framework, recipe.caches_latents, recipe.offloads)
+    tower_bytes = _tower_bytes(recipe, job, shared[of_states], table)
+    of_stack = (recipe.framework, recipe.caches_latents, recipe.offloads, tower_bytes)
     if of_stack not in shared:
-        shared[of_stack] = _stack(recipe, job, network, library)
+        shared[of_stack] = _stack(recipe, job, network, library, tower_bytes)
     of_kernels = (
         *(recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant),
         recipe.experts_16_bit,
@@ -478,10 +479,21 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     return CHECKPOINT_OFFLOAD if recipe.parks_checkpoints else CHECKPOINT_FULL
 
 
-def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:
+def _tower_bytes(recipe: Recipe, job: Job, states: States, table: TechniqueTable) -> float:
+    """Return the bytes per weight of a tower of images, which is loaded in the type of the weights next to it.
+
+    A quantised base leaves it in the type of the training. A reference that is a copy on the GPU has a tower, too.
+    """
+    own = table.compute(recipe.precision).element_bytes if states.frozen else float(states.weight_bytes)
+    return own if job.teacher or states.host_reference else own + float(states.reference_bytes)
+
+
+def _stack(recipe: Recipe, job: Job, network: Network, library: Library, tower_bytes: float) -> Stack:
     memory, megatron = library.calibrations["memory"], framework_of(library, recipe.framework).megatron
-    # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
+    # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context. So is the
+    # tower of a multimodal model, which each GPU holds whole.
     frozen_gib = 0.0 if recipe.caches_latents else 2.0 * network.frozen_parameters / GIB
+    frozen_gib += tower_bytes * network.tower_parameters / GIB
     margin = memory_margin(recipe.framework, job.memory_confidence, library, recipe.offloads)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,

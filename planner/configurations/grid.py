@@ -36,7 +36,7 @@ from planner.estimates.stage_seconds import (
 )
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
-from planner.library.schema import Architecture, ImageTokens, ImageWork, Library
+from planner.library.schema import Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.job import Job
@@ -76,6 +76,7 @@ def network_of(architecture: Architecture) -> Network:
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
+        tower_parameters=float(architecture.tower_parameters),
     )
 
 
@@ -105,6 +106,9 @@ def stand_ins(architecture: Architecture) -> list[str]:
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if architecture.tower_parameters:
+        tower = (architecture.tower_parameters, architecture.tower_tokens, architecture.tower_token_pixels)
+        said.append(describe_tower(*tower))
     if architecture.licence:
         said.append(f"licence of {architecture.name}: {architecture.licence}")
     return said

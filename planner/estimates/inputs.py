@@ -81,6 +81,7 @@ class Network:
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
+    tower_parameters: float = 0.0  # of images: loaded with a language model, not trained
     launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)
     masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
     kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)

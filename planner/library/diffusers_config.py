@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import operator
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     words = _words(row, {**row["defaults"], **config}, name)
 
     def value(expression: object) -> float:
-        return _value(str(expression), words)
+        return evaluate_expression(str(expression), words)
 
     stacks = [
         {"n": value(stack["n"]), **{part: _met(stack, part, value) for part in ("image", "text")}, "stack": stack}
@@ -148,10 +149,10 @@ def _words(row: Mapping[str, Any], keys: Mapping[str, Any], name: str) -> dict[s
         if not isinstance(given, wanted):
             raise _fault(name, key, f"{format_value(given)} is no list", "correct it")
         words[key] = given
-    words["d"] = _value(str(row["d"]), words)
-    words["h"] = words["d"] * _value(str(row["heads"]), words)
-    words["kv"] = _value(str(row.get("kv", "h")), words)
-    words["f"] = _value(str(row["f"]), words)
+    words["d"] = evaluate_expression(str(row["d"]), words)
+    words["h"] = words["d"] * evaluate_expression(str(row["heads"]), words)
+    words["kv"] = evaluate_expression(str(row.get("kv", "h")), words)
+    words["f"] = evaluate_expression(str(row["f"]), words)
     if not all(words[width] >= 1 for width in ("d", "h", "kv", "f")):
         raise _fault(name, "", "a width of its layers is 0", "give the config.json as it was released")
     return words
@@ -161,9 +162,14 @@ def _is_number(given: object) -> bool:
     return isinstance(given, int | float) and math.isfinite(given) and given >= 0
 
 
-def _value(expression: str, words: Mapping[str, Any]) -> float:
-    """Return the value of an expression of the table: names, numbers, + - * //, and the functions of `_FUNCTIONS`."""
+def evaluate_expression(expression: str, words: Mapping[str, Any]) -> float:
+    """Return the value of an expression of a table: names, numbers, + - * //, and the functions of `_FUNCTIONS`."""
     return float(_evaluate(ast.parse(expression, mode="eval").body, words))
+
+
+def _pair(side: Any) -> list[Any]:
+    """Return height and width: a square has one number for both."""
+    return side if isinstance(side, list) else [side, side]
 
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
@@ -171,6 +177,8 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "count": lambda items: float(len(items)),
     "sum": lambda items: float(sum(items)),
     "flag": lambda item: float(bool(item)),
+    "area": lambda side: float(operator.mul(*_pair(side))),
+    "patches": lambda image, patch: float(operator.mul(*map(operator.floordiv, _pair(image), _pair(patch)))),
 }
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda left, right: left + right,
@@ -186,8 +194,8 @@ def _evaluate(node: ast.expr, words: Mapping[str, Any]) -> Any:
             return number
         case ast.Name(id=word):
             return words[word]
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _OPERATORS[type(operator)](_evaluate(left, words), _evaluate(right, words))
+        case ast.BinOp(left=left, op=sign, right=right):
+            return _OPERATORS[type(sign)](_evaluate(left, words), _evaluate(right, words))
         case ast.Call(func=ast.Name(id=function), args=arguments):
             return _FUNCTIONS[function](*(_evaluate(argument, words) for argument in arguments))
     raise ValueError(f"{ast.unparse(node)} is no part of an expression")  # pragma: no cover

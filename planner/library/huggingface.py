@@ -3,25 +3,28 @@
 Later decoders are read by their parts (decoder_parts.py). A key that a file leaves out means the default of that
 family's configuration class.
 
-Most families are rows of `models/families.yaml`; those that are refused stand at the end of this file with the reason.
+Most families are rows of `models/families.yaml`, image towers of `models/towers.yaml`; families that are refused stand
+at the end of this file with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from planner.documents.files import data_folder, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value, raise_faults
 from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
 from planner.library.decoder_keys import KEY_NAMES, MAX_DIMENSION, MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.decoder_parts import families, family, read_decoder, read_stated, stated_family
-from planner.library.diffusers_config import diffusion_card, is_diffusion
+from planner.library.diffusers_config import diffusion_card, evaluate_expression, is_diffusion
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
-from planner.library.schema import Architecture
+from planner.library.schema import Architecture, describe_tower
 
 
 def whole(config: Config, key: str, default: int | None = None) -> int:
@@ -157,6 +160,12 @@ _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 _LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Keys under which files of multimodal models have their decoder."""
 _ENCODERS = ("vision_config", "audio_config")
+_TOWER_KEYS = {
+    "tower_parameters": "parameters",
+    "tower_tokens": "tokens_per_image",
+    "tower_token_pixels": "pixels_per_token",
+}
+"""Keys of a card that describe an image tower, by the terms of `models/towers.yaml`."""
 
 
 def language_path(config: Config) -> tuple[str, ...]:
@@ -177,6 +186,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     if is_diffusion(config):
         return diffusion_card(config, name)
     whole, path = config, language_path(config)
+    config = {key: value for key, value in config.items() if key not in _projector_keys(config)}
     for part in path:
         config = {**config, **config[part]}
     if path and whole.get("tie_word_embeddings") is not None:  # the head is that of the whole model
@@ -195,7 +205,8 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     if count_parameters(dimensions) > MAX_PARAMETERS:
         what = f"{count_parameters(dimensions):.3g} parameters"
         raise _fault(name, "", what, f"correct the dimensions: at most {MAX_PARAMETERS:.0e}")
-    notes = _notes(config, dimensions, bool(path) or any(whole.get(key) is not None for key in _ENCODERS), family)
+    tower = _tower(whole, name, dimensions.hidden)
+    notes = "; ".join(filter(None, [_encoders(whole, bool(path), tower), _notes(config, dimensions, family)]))
     return {
         "name": name,
         "family": family,
@@ -205,8 +216,66 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         **_published(config, name),
         "source": f"config.json of {config.get('_name_or_path') or name}",
         **card,
+        **tower,
         **({"notes": notes} if notes else {}),
     }
+
+
+def _tower(config: Config, name: str, text: int) -> dict[str, int]:
+    """Return the keys of a card that describe the image tower of a multimodal model; none where it is not known.
+
+    `text` is the width of the language model, to which the projector leads. Qwen2.5-VL-7B has 676,550,144 weights in
+    both, and a token for each square of 28 pixels. Raises LibraryError with a key whose value cannot be used.
+    """
+    vision, row = config.get("vision_config"), _towers().get(str(config.get("model_type")))
+    if row is None or not isinstance(vision, Mapping) or not vision or not _is_as_in(row, config, vision):
+        return {}
+    words: dict[str, Any] = {"text": text}
+    for word, (key, usual) in row.get("equal", {}).items():
+        words[word] = vision.get(key, usual) == usual
+    for given, defaults in ((vision, row["vision"]), (config, row.get("whole", {}))):
+        for key, default in defaults.items():
+            words[key] = default if given.get(key) is None else given[key]
+            if not _is_width(words[key]):
+                what = f"{key}: {format_value(words[key])} is no number of 0 to {MAX_DIMENSION:,}"
+                raise _fault(name, "vision_config", what, "correct it")
+    try:
+        return {key: round(evaluate_expression(row[term], words)) for key, term in _TOWER_KEYS.items() if term in row}
+    except (ArithmeticError, LookupError, TypeError) as wrong:
+        what = "a patch has no pixels, or a list stands where a number is read"
+        raise _fault(name, "vision_config", what, "give the config.json as it was released") from wrong
+
+
+def _is_as_in(row: Mapping[str, Any], config: Config, vision: Config) -> bool:
+    """Return whether the tower is of the class of its row, and gives the projector one of its layers."""
+    stated, layers = vision.get("model_type"), config.get("vision_feature_layer")
+    return stated in (None, row.get("class", stated)) and not (isinstance(layers, list) and len(layers) > 1)
+
+
+def _is_width(given: object) -> bool:
+    """Return whether a value is a number or switch of a tower, or a list of them."""
+    if isinstance(given, list):
+        return all(_is_width(side) for side in given)
+    return isinstance(given, int | float) and 0 <= given <= MAX_DIMENSION
+
+
+def _projector_keys(config: Config) -> Collection[str]:
+    """Return the keys of a multimodal file that shape its projector, not its decoder."""
+    return _towers().get(str(config.get("model_type")), {}).get("whole", ())
+
+
+@functools.cache
+def _towers() -> dict[str, Any]:
+    towers: dict[str, Any] = read_shipped(data_folder("models") / "towers.yaml").data["towers"]
+    return towers
+
+
+def _encoders(config: Config, nested: bool, tower: Mapping[str, int]) -> str:
+    """Return what is counted of the encoders of a multimodal model; nothing of a decoder alone."""
+    if tower:
+        said = describe_tower(*(tower.get(key, 0) for key in _TOWER_KEYS))
+        return f"{said}; {_NO_SOUND}" if config.get("audio_config") is not None else said
+    return _LANGUAGE_ONLY if nested or any(config.get(key) is not None for key in _ENCODERS) else ""
 
 
 def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
@@ -240,12 +309,10 @@ def family_of(config: Config) -> str | None:
     return next((row for row in families() if plain and row.replace("_", "") == plain), None)
 
 
-def _notes(config: Config, dimensions: Dimensions, multimodal: bool, family: str) -> str:
-    """Return what the count leaves out, and what is estimated by a stand-in."""
+def _notes(config: Config, dimensions: Dimensions, family: str) -> str:
+    """Return what the count of a decoder leaves out, and what is estimated by a stand-in."""
     stated = config.get("model_type")
     said = []
-    if multimodal:
-        said.append(_LANGUAGE_ONLY)
     if family not in families() and family not in _READERS:
         said.append(f"{family} is no family that is known: its layers are those that its file states")
     elif stated != family and stated not in _SAME_LAYERS:
@@ -308,6 +375,7 @@ def count_of_card(card: Mapping[str, Any]) -> int:
 
 
 _LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images and sound are not counted"
+_NO_SOUND = "encoders of sound are not counted"
 
 
 def _unknown(config: Config) -> str:
@@ -366,7 +434,7 @@ _SAME_LAYERS: dict[str, str] = {
     ),
     **dict.fromkeys(("qwen3_vl_text", "qwen3_vl"), "qwen3"),
     **dict.fromkeys(("qwen3_vl_moe_text", "qwen3_vl_moe", "qwen3_omni_moe_text"), "qwen3_moe"),
-    **dict.fromkeys(("llava", "llava_next", "aya_vision_text"), "llama"),
+    **dict.fromkeys(("llava", "llava_next", "aya_vision_text", "smolvlm", "idefics3"), "llama"),
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
     "gemma3": "gemma3_text",
@@ -437,7 +505,7 @@ _REFUSED: dict[str, str] = {
 
 _SAYS_NO_SHAPE = {
     *("name", "aliases", "parameters_basis", "published", "published_source", "base", "named_only", "image", "source"),
-    *("notes", "licence"),
+    *("notes", "licence", *_TOWER_KEYS),
 }
 """Keys of a card that do not say what network it is."""
 

@@ -283,6 +283,28 @@ class ImageTokens(Card):
         return 2.0 * (latents + self.text_tokens * self.text_width)
 
 
+_SHOWN_PIXELS = 1280 * 28**2
+"""Pixels of the image whose tokens a note shows: `max_pixels` of many recipes of Qwen2.5-VL."""
+
+
+def describe_tower(parameters: int, tokens: int = 0, token_pixels: int = 0) -> str:
+    """Return what is counted of an image tower, and what a job has to state for its images.
+
+    `tokens`: of an image or of a tile of it, where their number is fixed; `token_pixels`: per side of the square that
+    is one token, where it is not; 0: not known.
+    """
+    stated = "give `tokens_per_sample` with them"
+    if tokens:
+        stated += f", {tokens:,} an image or tile"
+    elif token_pixels:
+        shown = round(_SHOWN_PIXELS / token_pixels**2)
+        stated += f": an image of {_SHOWN_PIXELS:,} pixels has {shown:,}, one for each {token_pixels} x {token_pixels}"
+    return (
+        f"the image tower with its projector ({parameters:,} weights) counts as frozen, whole on each GPU, and the "
+        f"work of images does not count; their tokens count as tokens of samples ({stated})"
+    )
+
+
 def _kind_of_image(card: object) -> str:
     """Return which of the two a card has: tokens where it says how many pixels one is."""
     has_tokens = "pixels_per_token" in card if isinstance(card, Mapping) else isinstance(card, ImageTokens)
@@ -366,6 +388,12 @@ class Architecture(Card):
     layer_embedding_vocab: int = Field(default=0, ge=0)
     other_weights: int = Field(default=0, ge=0)  # outside the layers; the notes say what they are
 
+    # Image tower of a multimodal model with its projector: loaded with the network, not trained. None of it is in the
+    # counts above. An image has so many tokens, or one for each square of so many pixels per side; 0: not known.
+    tower_parameters: int = Field(default=0, ge=0)
+    tower_tokens: int = Field(default=0, ge=0)
+    tower_token_pixels: int = Field(default=0, ge=0)
+
     # formats in which weights are published, that of the release first
     published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))
     published_source: str = ""
@@ -391,8 +419,12 @@ class Architecture(Card):
 
     @property
     def release_gb(self) -> float:
-        """Size in GB of the checkpoint that is released: 63 for gpt-oss-120b in MXFP4, 234 in 16 bits."""
-        return self.download_gb * read_engines().formats[self.published[0]].bytes / 2
+        """Size in GB of the checkpoint that is released: 63 for gpt-oss-120b in MXFP4, 234 in 16 bits.
+
+        An image tower is released in 16 bits.
+        """
+        tower = 2 * self.tower_parameters / 1e9
+        return (self.download_gb - tower) * read_engines().formats[self.published[0]].bytes / 2 + tower
 
     def split_fault(self, degree: int) -> str | None:
         """Return why engines and frameworks do not divide the layers among so many GPUs; None where they do.
@@ -417,7 +449,7 @@ class Architecture(Card):
     @property
     def download_gb(self) -> float:
         """Size in GB of a checkpoint in 16 bit: two bytes per weight, frozen parts included."""
-        frozen = self.image.frozen_parameters if self.image else 0
+        frozen = self.image.frozen_parameters if self.image else self.tower_parameters
         return 2 * (self.parameters + frozen) / 1e9
 
     @model_validator(mode="after")

@@ -308,6 +308,8 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
+    own_copy = weight if x.compared.get("copied") and not x.compared.get("hosted") and not x.teacher else 0.0
+    context += x.arch.get("tower_parameters", 0) * ((base if x.lora else weight) + own_copy)
     sigma, share = spread_of_memory(x, k)
     # The 85 % quantile, the confidence of memory where a job states none: of Student's t with 2 degrees of freedom, at
     # the scale at which the 95 % quantile is that of a normal.

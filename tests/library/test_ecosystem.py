@@ -16,7 +16,7 @@ from planner.estimates.weights import lora_parameters
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
 from tests.library.shapes.test_diffusers import COUNTED
-from tests.library.test_huggingface import CONFIGS
+from tests.library.test_huggingface import CONFIGS, TOWERS, tower_name
 
 pytestmark = pytest.mark.ecosystem
 
@@ -102,7 +102,7 @@ ENCODERS = ("visual", "vision", "multi_modal")
     ],
 )
 def test_the_language_part_of_a_multimodal_model_has_its_weights(family: str, text: dict[str, Any], tied: bool) -> None:
-    """Without the encoder of images; the head is that of the whole model."""
+    """The encoder of images has a count of its own; the head is that of the whole model."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"Transformers {transformers.__version__} does not know the family")
@@ -112,7 +112,7 @@ def test_the_language_part_of_a_multimodal_model_has_its_weights(family: str, te
     own = {name: one for name, one in built.named_parameters() if not any(word in name for word in ENCODERS)}
     card = architecture_from_config(config.to_dict(), family)
     assert card["parameters"] == sum(one.numel() for one in own.values())
-    assert "not counted" in card["notes"]
+    assert card["tower_parameters"] == built.num_parameters() - card["parameters"]
 
 
 ALL = {**{name: {"config": config} for name, config in CONFIGS.items()}, **FACTS}
@@ -192,3 +192,17 @@ def test_diffusers_counts_the_weights_that_were_recorded(case: dict[str, Any]) -
     with torch.device("meta"):
         built = kind.from_config(config)
     assert sum(parameter.numel() for parameter in built.parameters()) == case["parameters"]
+
+
+@pytest.mark.parametrize("case", TOWERS, ids=tower_name)
+def test_transformers_counts_the_towers_that_were_recorded(case: dict[str, Any]) -> None:
+    """Each class of models/towers.yaml, built on the meta device."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = dict(case["config"])
+    family = config.pop("model_type")
+    if family not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"Transformers {transformers.__version__} does not know the family")
+    with torch.device("meta"):
+        built = transformers.AutoModelForImageTextToText.from_config(transformers.CONFIG_MAPPING[family](**config))
+    tower = [one for name, one in built.named_parameters() if any(word in name for word in (*ENCODERS, "connector"))]
+    assert sum(one.numel() for one in tower) == case["tower_parameters"]

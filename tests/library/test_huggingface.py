@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,7 @@ FACTS: dict[str, dict[str, Any]] = yaml.safe_load(
 )
 """Families of 2025 and later; tests/library/test_ecosystem.py compares them with Transformers."""
 DIFFERS = {"named_only", "name", "aliases", "source", "notes", "parameters_basis", "published", "published_source"}
+TOWER_KEYS = {"tower_parameters", "tower_tokens", "tower_token_pixels"}  # FACTS have the language part alone
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
@@ -210,7 +212,7 @@ def test_a_config_of_2025_gives_the_card_of_its_release(name: str) -> None:
     """What is read equals the card in models/, count included."""
     card = Architecture.model_validate(yaml.safe_load((CARDS / f"{name}.yaml").read_text(encoding="utf-8")))
     read = Architecture.model_validate(architecture_from_config(FACTS[name]["config"], name))
-    assert read.model_dump(exclude=DIFFERS) == card.model_dump(exclude=DIFFERS)
+    assert read.model_dump(exclude=DIFFERS | TOWER_KEYS) == card.model_dump(exclude=DIFFERS | TOWER_KEYS)
 
 
 def test_experts_in_every_second_layer_leave_dense_layers() -> None:
@@ -250,6 +252,91 @@ def test_the_language_part_is_found_and_said(nested: dict[str, Any]) -> None:
     assert (card["family"], card["parameters"]) == ("qwen2", 494_032_768)
     assert card["notes"].startswith("the language part of a multimodal model")
     assert "notes" not in architecture_from_config(CONFIGS["qwen2.5-0.5b"], "x")
+
+
+# Configurations with the weights of tower and projector, made by Transformers 5.24.0 on the meta device.
+TOWERS = json.loads((Path(__file__).parents[1] / "data" / "tower_counts.json").read_text(encoding="utf-8"))
+
+
+def tower_name(case: dict[str, Any]) -> str:
+    return f"{case['config']['model_type']}-{case['tower_parameters']}"
+
+
+@pytest.mark.parametrize("case", TOWERS, ids=tower_name)
+def test_an_image_tower_has_the_weights_of_its_class(case: dict[str, Any]) -> None:
+    """Next to the language part, whose count it does not change."""
+    card = Architecture.model_validate(architecture_from_config(case["config"], "x"))
+    alone = Architecture.model_validate(architecture_from_config({**case["config"], "vision_config": None}, "x"))
+    assert card.tower_parameters == case["tower_parameters"]
+    assert (card.parameters, card.active_parameters) == (alone.parameters, alone.active_parameters)
+    assert f"({card.tower_parameters:,} weights) counts as frozen" in card.notes
+    assert alone.tower_parameters == 0
+    assert "encoders of images and sound are not counted" in alone.notes
+
+
+@pytest.mark.parametrize("name", ["gemma-3-4b", "gemma-3-12b", "gemma-3-27b", "llama-4-scout", "llama-4-maverick"])
+def test_a_shipped_card_has_the_tower_of_its_config(name: str) -> None:
+    """Transformers counted it next to a language model of that width."""
+    card = Architecture.model_validate(yaml.safe_load((CARDS / f"{name}.yaml").read_text(encoding="utf-8")))
+    family, width = card.family.removesuffix("_text"), card.hidden
+    read = [
+        architecture_from_config(case["config"], "x")
+        for case in TOWERS
+        if case["config"]["model_type"] == family and case["config"]["text_config"]["hidden_size"] == width
+    ]
+    assert [card.model_dump(include=TOWER_KEYS)] == [{key: one.get(key, 0) for key in TOWER_KEYS} for one in read]
+
+
+def of_type(family: str) -> dict[str, Any]:
+    """Return the first recorded configuration of a model type."""
+    return next(dict(case["config"]) for case in TOWERS if case["config"]["model_type"] == family)
+
+
+# worked: a token of Qwen2.5-VL is 2 x 2 patches of 14 pixels: 1,280 x 784 pixels are 1,280 tokens. A tile of Llama 4
+# has (336 / 14)^2 = 576 patches, of which a pixel shuffle by 0.5 makes a quarter; of SmolVLM (512 / 16)^2 / 4^2.
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("qwen2_5_vl", "an image of 1,003,520 pixels has 1,280, one for each 28 x 28"),
+        ("qwen3_vl", "an image of 1,003,520 pixels has 980, one for each 32 x 32"),
+        ("gemma3", "256 an image or tile"),
+        ("llama4", "144 an image or tile"),
+        ("smolvlm", "64 an image or tile"),
+    ],
+)
+def test_the_tokens_of_an_image_are_said(family: str, said: str) -> None:
+    assert said in architecture_from_config(of_type(family), "x")["notes"]
+
+
+def test_a_tower_of_another_class_is_not_counted() -> None:
+    """A projector may be written for any encoder, or read several of its layers."""
+    config = of_type("mistral3")
+    others = (
+        {**config, "vision_config": {**config["vision_config"], "model_type": "clip_vision_model"}},
+        {**config, "vision_feature_layer": [-2, -1]},
+    )
+    for other in others:
+        card = architecture_from_config(other, "x")
+        assert "tower_parameters" not in card
+        assert card["notes"] == "the language part of a multimodal model: encoders of images and sound are not counted"
+    sound = architecture_from_config({**config, "audio_config": {"hidden_size": 8}}, "x")
+    assert sound["notes"].endswith("; encoders of sound are not counted")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hidden_size": "wide"}, "hidden_size: 'wide' is no number of 0 to 100,000,000"),
+        ({"patch_size": 0}, "a patch has no pixels"),
+        ({"hidden_size": [768, 768]}, "a list stands where a number is read"),
+        ({"image_size": []}, "a list stands where a number is read"),
+    ],
+)
+def test_a_tower_that_cannot_be_counted_is_refused(change: dict[str, Any], said: str) -> None:
+    config = of_type("gemma3")
+    with pytest.raises(LibraryError, match="vision_config") as refused:
+        architecture_from_config({**config, "vision_config": {**config["vision_config"], **change}}, "x")
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(("tied", "weights"), [(True, 494_032_768), (False, 630_167_424)])

@@ -88,6 +88,17 @@ def test_download_counts_frozen_parts() -> None:
     assert LIBRARY.architecture("sdxl").download_gb == pytest.approx(2 * (2.5675 + 0.9014), abs=0.01)
 
 
+# worked: the safetensors of gemma-3-4b-pt have 4,300,079,472 weights, those of Llama-4-Scout 108,641,793,536. In 8 bit
+# the language part has one byte per weight, and the tower two.
+def test_download_counts_image_towers() -> None:
+    """They are released in 16 bit, whatever the format of the language part."""
+    gemma, llama = LIBRARY.architecture("gemma-3-4b"), LIBRARY.architecture("llama-4-scout")
+    assert gemma.download_gb == gemma.release_gb == 2 * 4_300_079_472 / 1e9
+    assert llama.download_gb == 2 * 108_641_793_536 / 1e9
+    language = 2 * (108_641_793_536 - 871_932_416) / 1e9
+    assert llama.download_gb - llama.released_in("fp8").release_gb == pytest.approx(language / 2, rel=0.02)  # scales
+
+
 @pytest.mark.parametrize("name", sorted(GPUS))
 def test_peaks_are_ordered(name: str) -> None:
     """Narrower formats are never slower, and only the generations that have fp8 and bf16 claim them."""
