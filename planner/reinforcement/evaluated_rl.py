@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+PRIVATE_NETWORK_GBPS = 1.0
+"""Gbit/s between hosts of private people, where their offers state none. Prior: a line of a household or an office."""
+
 # What decides every figure of a run, as the search chooses it or as a plan states it.
 
 
@@ -166,8 +169,20 @@ def bytes_per_second_between(trainer: Offer, rollout: Offer, library: Library) -
     """Return the bytes per second from the trainer to the engines: the network of a region, else the way outside."""
     if not same_place(trainer, rollout):
         return min(download_rate(trainer, library), download_rate(rollout, library))
-    known = [offer.network_gbps for offer in (trainer, rollout) if offer.network_gbps]
-    return min(known) * GB / 8.0 if known else DEFAULT_NETWORK_BYTES_PER_SECOND
+    known = min(network_rate(trainer), network_rate(rollout))
+    return DEFAULT_NETWORK_BYTES_PER_SECOND if math.isinf(known) else known
+
+
+def network_rate(offer: Offer) -> float:
+    """Return the bytes per second within a region: as the offer states, of private hosts a prior, else infinity."""
+    gbps = offer.network_gbps or (PRIVATE_NETWORK_GBPS if offer.community else math.inf)
+    return gbps * GB / 8.0
+
+
+def states_network(trainer: Offer, rollout: Offer) -> bool:
+    """Return whether both offers state the network that new weights cross."""
+    within = same_place(trainer, rollout)
+    return all(offer.network_gbps if within else offer.download_gb_per_second for offer in (trainer, rollout))
 
 
 # One run: its step, its memory, its hours, its bill.

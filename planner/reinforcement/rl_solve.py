@@ -39,8 +39,10 @@ from planner.reinforcement.evaluated_rl import (
     NamedRl,
     evaluate_rl,
     host_room_gb,
+    network_rate,
     report_rl,
     start_hours_of,
+    states_network,
 )
 from planner.reinforcement.rl_estimate import FIXED_SECONDS
 from planner.reinforcement.rl_search import (
@@ -57,6 +59,7 @@ from planner.reinforcement.rl_search import (
     step_sigmas,
 )
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
 from planner.results.rl_run import RlAlternative, RlRun
@@ -71,6 +74,8 @@ if TYPE_CHECKING:
 
 MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
+SLOW_NETWORK_GBPS = 1.0
+"""Gbit/s for which a plan that assumes more says what new weights would take."""
 RL_SEARCH_TOLERANCE = 1e-6
 """Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
 PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
@@ -162,7 +167,7 @@ class RlMarket:
     mean_up_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
-    network: Floats  # bytes per second within a region
+    network: Floats  # bytes per second within a region; infinite where unknown
     outside: Floats  # bytes per second to other places
     out_usd: Floats  # per GB
     in_usd: Floats
@@ -207,7 +212,7 @@ class RlMarket:
             market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots),
             column(offer.billing.step_seconds / HOUR for offer in offers),
             column(offer.billing.minimum_hours for offer in offers),
-            column(offer.network_gbps * GB / 8.0 if offer.network_gbps else math.inf for offer in offers),
+            column(network_rate(offer) for offer in offers),
             column(download_rate(offer, library) for offer in offers),
             column(fee_usd(offer, "GB out") for offer in offers), column(fee_usd(offer, "GB in") for offer in offers),
             np.asarray([places.setdefault((offer.provider, offer.regions), len(places)) for offer in offers]),
@@ -815,7 +820,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 
 
 def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
-    notes = ["speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"]
+    notes = [SPEED_RISK, *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:
@@ -826,6 +831,18 @@ def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
+
+
+def network_risk(made: EvaluatedRl) -> list[str]:
+    """Return a line where new weights cross between machines whose network the offers do not state."""
+    if made.rollout is None or states_network(made.trainer.offer, made.rollout.offer):
+        return []
+    weight_bytes, assumed = made.step.weight_bytes, (made.step.between or 0.0) * 8.0 / GB
+    at, seconds = "", made.phases.new_weights
+    if assumed > SLOW_NETWORK_GBPS:
+        at = f"at {SLOW_NETWORK_GBPS:g} Gbit/s "
+        seconds = transfer_seconds(weight_bytes, SLOW_NETWORK_GBPS * GB / 8.0)
+    return [f"{NETWORK_RISK}: {assumed:g} Gbit/s assumed, {at}new weights take {seconds:,.0f} s a step"]
 
 
 def _counts(search: RlSearch) -> CandidateCounts:

@@ -16,9 +16,12 @@ from planner.errors import InputError, ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
-from planner.reinforcement.evaluated_rl import NamedPool, NamedRl, evaluate_rl, report_rl
+from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, evaluate_rl, report_rl
+from planner.reinforcement.rl_answer import risk_lines
 from planner.reinforcement.rl_search import MICRO_BATCHES
+from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
+from planner.scenario.scenario import rl_job_of
 
 if TYPE_CHECKING:
     import datetime
@@ -314,3 +317,43 @@ def test_a_log_of_lengths_gives_mean_spread_and_cut() -> None:
     assert isinstance(job, RlJob)
     assert (job.work.mean_output, job.work.cut_at) == (600, 1000)
     assert job.work.spread == pytest.approx(2 / 3)
+
+
+def two_pools(one: Scenario, trainer: str, rollout: str, **changed: Any) -> EvaluatedRl:
+    """Return the evaluation of a trainer and engines on one machine of two GPUs each."""
+    job = rl_job_of(one)
+    assert job is not None
+    named = {"offloads": False, "overlapped": True, "method": "full", "weight_bits": 16, "sharding": "zero3"}
+    named |= {"activation_checkpointing": "full", "optimizer": "adamw", "micro_batch": 1, "lora_rank": 16}
+    pools = {"trainer": NamedPool(trainer, 1), "rollout": NamedPool(rollout, 1), "rollout_gpus": 2}
+    given: dict[str, Any] = {"placement": "apart", "gpus_per_engine": 1, **pools, **named, **changed}
+    return evaluate_rl(NamedRl(**given), job, one, dict(one.labelled_offers()), LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [
+        ({}, "100 Gbit/s assumed, at 1 Gbit/s new weights take 25 s a step"),
+        ({"community": True}, "1 Gbit/s assumed, new weights take 25 s a step"),
+        ({"network_gbps": 400}, ""),
+    ],
+)
+def test_a_network_that_no_offer_states_is_a_risk_with_seconds(offer: dict[str, Any], said: str) -> None:
+    """3.1 GB take 25 s at 1 Gbit/s, which is what hosts of private people are assumed to have."""
+    one = scenario(offers=[{**OFFERS[0], **offer}])
+    ((label, _),) = one.labelled_offers()
+    made = two_pools(one, label, label)
+    risks = [note.partition(": ")[2] for note in network_risk(made)]
+    assert risks == ([said] if said else [])
+    assert (made.phases.new_weights > 20) == ("community" in offer)
+
+
+def test_the_answer_shows_an_unknown_network_before_the_ways() -> None:
+    """A line with `!`, and none of the notes repeats it."""
+    one = scenario({"max_gpus": 4}, offers=OFFERS[:1], rollout={"placement": "apart", "tensor_parallel": [1]})
+    one = planner.change_scenario(one, ["offers.0.gpus=1", "limits.max_gpus=2"])
+    plan = solved(one)
+    run = run_of(plan)
+    assert run.placement == "apart"
+    assert sum("a network that no offer states" in line for line in risk_lines(run)) == 1
+    assert str(plan).count("a network that no offer") == 1
