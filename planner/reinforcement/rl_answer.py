@@ -165,7 +165,10 @@ def _time(run: RlRun) -> list[str]:
 
 def _per_100(run: RlRun) -> list[str]:
     """Return the dollars of 100 steps, and what they would be with other work on the same machines."""
-    changed = [f"{what}: {words.usd(usd)}" for what, usd in run.changes.items()]
+    changed = [
+        f"{what}: {'does not fit on these machines' if usd is None else words.usd(usd)}"
+        for what, usd in run.changes.items()
+    ]
     return [f"{words.usd(run.usd_per_100_steps)} for each 100 steps", *changed]
 
 

@@ -50,6 +50,8 @@ KEPT_SHARE = 0.9
 """Of a GPU's memory that the engine may have while it samples: vLLM's default."""
 ENGINE_GPUS = (1, 2, 4, 8)
 """GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
+MICRO_BATCHES = (1, 2, 4, 8)
+"""Longest answers on one GPU at a time that are tried; of those that fit the fastest is taken."""
 WHOLE_SHARDS = 3
 """The stage of ZeRO that shards the weights, too (arXiv:1910.02054, section 5)."""
 FOLLOWING = {

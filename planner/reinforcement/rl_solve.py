@@ -37,6 +37,7 @@ from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
     NamedPool,
     NamedRl,
+    changes_of,
     evaluate_rl,
     host_room_gb,
     network_rate,
@@ -713,7 +714,7 @@ def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags
     """Return the run with other ways, changes, what was assumed, and notes."""
     update: dict[str, Any] = {"assumed": _assumed(search), "notes": _notes(search, made)}
     if explains:
-        update |= {"ways": _other_ways(search, way, fits), "changes": _changes(made)}
+        update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made)}
     return run.model_copy(update=update)
 
 
@@ -787,23 +788,6 @@ def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
     turn = "in turn" if not overlapped else "overlapped"
     trained = "full" if method == "full" else "QLoRA" if bits == 4 else "LoRA"
     return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
-
-
-def _changes(made: EvaluatedRl) -> dict[str, float]:
-    """Return dollars of 100 steps on the same machines with one thing of the work changed."""
-    step, work = made.step, made.job.work
-
-    def usd(**changed: Any) -> float:
-        phases = made.phases_of(made.changed_step(**changed))
-        hours = work.steps * phases.step_seconds(made.named.overlapped) / HOUR
-        return 100.0 * made.usd(run_hours=hours) / work.steps
-
-    found = {"twice the answers to each prompt": usd(answers=2 * work.answers)}
-    longest = min(2 * step.longest, int(made.architecture.max_sequence - work.input_tokens))
-    if longest > step.longest:
-        found[f"answers up to {longest:,} tokens, of the same mean"] = usd(longest_output=longest)
-    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
-    return found
 
 
 def _assumed(search: RlSearch) -> tuple[str, ...]:

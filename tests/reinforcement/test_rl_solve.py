@@ -16,9 +16,9 @@ from planner.errors import InputError, ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
-from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, evaluate_rl, report_rl
+from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
 from planner.reinforcement.rl_answer import risk_lines
-from planner.reinforcement.rl_search import MICRO_BATCHES
+from planner.reinforcement.rl_estimate import MICRO_BATCHES
 from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of
@@ -357,3 +357,37 @@ def test_the_answer_shows_an_unknown_network_before_the_ways() -> None:
     assert run.placement == "apart"
     assert sum("a network that no offer states" in line for line in risk_lines(run)) == 1
     assert str(plan).count("a network that no offer") == 1
+
+
+@pytest.mark.parametrize("longest", [1200, 2400, 4800, 9600])
+def test_longer_answers_on_the_same_machines_never_cost_less(longest: int) -> None:
+    """Each change has the fastest micro-batch that fits: what fits with the longer answers fits with the shorter."""
+    one = scenario(work={"longest_output": longest}, architecture="qwen2.5-7b", techniques={"method": "lora"})
+    labels = [label for label, _ in one.labelled_offers()]
+    for label in labels:
+        own = two_pools(one, label, labels[0], method="lora").changed()
+        assert own is not None and own.fits
+        changes = changes_of(own)
+        longer = next(usd for what, usd in changes.items() if "tokens" in what)
+        assert longer is None or longer >= 100.0 * own.usd() / 300
+        assert own.changed(longest_output=longest) == own
+
+
+def test_a_change_that_does_not_fit_says_so() -> None:
+    """Answers of 8,000 tokens fit on two L40S, those of 16,000 do not; the other changes have dollars."""
+    one = scenario(work={"longest_output": 8_000}, architecture="qwen2.5-1.5b")
+    first, second = (label for label, _ in one.labelled_offers())
+    changes = list(changes_of(two_pools(one, second, first)).values())
+    assert [usd is None for usd in changes] == [False, True, False]
+
+
+def test_twice_the_answers_are_judged_twice() -> None:
+    """The judge reads what is sampled, also in a change: its dollars double."""
+    judge = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0}
+    one = scenario(reward=judge)
+    label, other = (label for label, _ in one.labelled_offers())
+    made = two_pools(one, label, other)
+    twice = made.changed(answers=16)
+    assert twice is not None
+    mine, theirs = (next(line.usd for line in run.bill() if line.item == "judge by API") for run in (made, twice))
+    assert theirs == pytest.approx(2 * mine)
