@@ -856,10 +856,11 @@ def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
             continue
         value = ways.late_hours if name == "deadline" else ways.late_usd
         way = int(np.argmin(np.where(able, value, math.inf)))
-        limit = f"jobs.{index}.deadline" if name == "deadline" else name
+        limit = f"jobs.{search.job.name}.deadline" if name == "deadline" else name
         most = math.ceil(value[way] * 10 + 1e-9) / 10 if name == "deadline" else float(math.ceil(value[way]))
+        way = int(np.argmin(np.where(able & (value <= most), objective_of(search), math.inf)))
         old = search.job.deadline_hours if name == "deadline" else search.scenario.limits.budget_usd
-        setting = f"{limit}={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
+        setting = f"jobs.{index}.deadline={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
         found.append(
             Relaxation(
                 limit=limit, **{"from": old, "to": most}, then=f"{_machines_words(search, way)}, ${ways.usd[way]:,.2f}",
