@@ -225,9 +225,14 @@ def test_an_edited_figure_of_a_plan_is_found() -> None:
         {"cost_usd": run.cost_usd + 0.5},
         {"micro_batch": run.micro_batch * 4},
         {"seats": run.seats + 1},
+        {"changes": {what: (usd or 0.0) + 1.0 for what, usd in run.changes.items()}},
+        {"ways": tuple(way.model_copy(update={"cost_usd": way.cost_usd + 1.0}) for way in run.ways)},
     ):
         edited = plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
         assert planner.check(edited, one), update
+    assert plan.hours is not None
+    later = plan.hours.model_copy(update={"expected": plan.hours.expected + 1.0})
+    assert planner.check(plan.model_copy(update={"hours": later}), one)
 
 
 @pytest.mark.parametrize(
@@ -394,3 +399,15 @@ def test_twice_the_answers_are_judged_twice() -> None:
     assert twice is not None
     mine, theirs = (next(line.usd for line in run.bill() if line.item == "judge by API") for run in (made, twice))
     assert theirs == pytest.approx(2 * mine)
+
+
+def test_a_deadline_that_cannot_be_kept_is_named_without_an_index_and_its_setting_gives_the_plan_shown() -> None:
+    """The first line has the deadline of the job; the setting gives a plan of the dollars that stand next to it."""
+    one = scenario({"max_gpus": 4}, deadline="30m")
+    plan = solved(one)
+    assert plan.infeasible is not None
+    (change,) = plan.infeasible.relax
+    assert change.limit == "jobs.math.deadline"
+    assert "deadline of math, 0.5 h" in str(plan)
+    after = run_of(solved(planner.change_scenario(one, [change.setting])))
+    assert after.cost_usd == pytest.approx(change.cost_usd)
