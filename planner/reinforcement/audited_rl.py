@@ -56,8 +56,12 @@ def _audit_run(
         made = evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
         own = report_rl(made, datetime.date.fromisoformat(as_of))
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
-        found = compare(run.name, "", own, run, tolerance)
-        found += compare(run.name, "changes", changes_of(made), run.changes, tolerance) if run.changes else []
+        bare = {"changes": {}}
+        found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
+        changes = changes_of(made) if run.changes else {}
+        found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
+        for what in changes.keys() & run.changes.keys():
+            found += compare(run.name, f"changes.{what}", changes[what], run.changes[what], tolerance, "usd")
         for way in (way for way in run.ways if way.label == "plan"):
             found += compare(run.name, "ways.plan.cost_usd", own.cost_usd, way.cost_usd, tolerance, "usd")
             late = own.hours.at_confidence
