@@ -1,6 +1,6 @@
 """Jobs of reinforcement learning against their evaluation, limits, totals.
 
-Nothing of how the way was found is known here. Not recomputed are other ways, changes, the bound and the notes.
+Nothing of how the way was found is known here. Not recomputed are other ways than the plan's, the bound and the notes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from planner.errors import ScenarioError
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
-from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl, host_room_gb, report_rl
+from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, changes_of, evaluate_rl, host_room_gb, report_rl
 from planner.results.plan import Plan
 from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks, latest_finish_hours
@@ -38,6 +38,10 @@ def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolera
         if (job := asked.get(run.name)) is not None:
             found += _audit_run(run, job, scenario, library, plan.as_of, tolerance)
     usd = math.fsum(run.cost_usd for run in plan.reinforcement)
+    if len(plan.reinforcement) == 1 and not plan.jobs:
+        (run,) = plan.reinforcement
+        for name in ("hours", "cost"):
+            found += compare("", name, getattr(run, name), getattr(plan, name), tolerance)
     return found + (compare("", "cost_usd", usd, plan.cost_usd, tolerance, "usd") if not plan.jobs else [])
 
 
@@ -52,7 +56,16 @@ def _audit_run(
         made = evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
         own = report_rl(made, datetime.date.fromisoformat(as_of))
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
-        found = compare(run.name, "", own, run, tolerance)
+        bare = {"changes": {}}
+        found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
+        changes = changes_of(made) if run.changes else {}
+        found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
+        for what in changes.keys() & run.changes.keys():
+            found += compare(run.name, f"changes.{what}", changes[what], run.changes[what], tolerance, "usd")
+        for way in (way for way in run.ways if way.label == "plan"):
+            found += compare(run.name, "ways.plan.cost_usd", own.cost_usd, way.cost_usd, tolerance, "usd")
+            late = own.hours.at_confidence
+            found += compare(run.name, "ways.plan.hours_at_confidence", late, way.hours_at_confidence, tolerance)
         broken = [*_choices(made, job), *_limits(made, own, scenario)]
         return found + [Violation(run.name, *each) for each in broken]
     except (ScenarioError, ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from planner.candidates.market import disk_gb, download_rate, market_of_nodes, spot_markets
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
 from planner.documents.overrides import Source
+from planner.errors import ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
@@ -21,6 +23,7 @@ from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.rl_estimate import (
     KEPT_SHARE,
+    MICRO_BATCHES,
     RL_FRAMEWORK,
     RlSettings,
     RlStep,
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Mapping
 
+
+PRIVATE_NETWORK_GBPS = 1.0
+"""Gbit/s between hosts of private people, where their offers state none. Prior: a line of a household or an office."""
 
 # What decides every figure of a run, as the search chooses it or as a plan states it.
 
@@ -166,8 +172,20 @@ def bytes_per_second_between(trainer: Offer, rollout: Offer, library: Library) -
     """Return the bytes per second from the trainer to the engines: the network of a region, else the way outside."""
     if not same_place(trainer, rollout):
         return min(download_rate(trainer, library), download_rate(rollout, library))
-    known = [offer.network_gbps for offer in (trainer, rollout) if offer.network_gbps]
-    return min(known) * GB / 8.0 if known else DEFAULT_NETWORK_BYTES_PER_SECOND
+    known = min(network_rate(trainer), network_rate(rollout))
+    return DEFAULT_NETWORK_BYTES_PER_SECOND if math.isinf(known) else known
+
+
+def network_rate(offer: Offer) -> float:
+    """Return the bytes per second within a region: as the offer states, of private hosts a prior, else infinity."""
+    gbps = offer.network_gbps or (PRIVATE_NETWORK_GBPS if offer.community else math.inf)
+    return gbps * GB / 8.0
+
+
+def states_network(trainer: Offer, rollout: Offer) -> bool:
+    """Return whether both offers state the network that new weights cross."""
+    within = same_place(trainer, rollout)
+    return all(offer.network_gbps if within else offer.download_gb_per_second for offer in (trainer, rollout))
 
 
 # One run: its step, its memory, its hours, its bill.
@@ -218,7 +236,7 @@ class EvaluatedRl:
         whole = self.trainer.offer.gpus * named.trainer.instances
         return whole - named.rollout_gpus if named.placement == "one machine" else whole
 
-    def _step(self, share: float, **changed: Any) -> RlStep:
+    def _step(self, share: float) -> RlStep:
         named, trainer, engines = self.named, self.trainer, self.engines_pool
         apart = named.placement != "colocated"
         settings = rl_settings(self.job) | {"rollout_parallel": named.gpus_per_engine, "overlap": named.overlapped}
@@ -234,7 +252,7 @@ class EvaluatedRl:
             **machine_settings(trainer.offer, named.trainer.instances),
         }
         names = {"architecture": self.architecture.name, "gpu": trainer.card.name}
-        asked = Source(WHERE).validate(RlSettings, settings | changed)
+        asked = Source(WHERE).validate(RlSettings, settings)
         configuration = Source(WHERE).validate(Configuration, names | of_trainer)
         network = bytes_per_second_between(trainer.offer, engines.offer, self.library)
         own = {key: value for key, value in of_trainer.items() if key not in ("micro_batch", "gpus")}
@@ -261,9 +279,32 @@ class EvaluatedRl:
         """The step, in the terms of its estimate."""
         return self._step(engine_share(self.kept_gib, self.trainer.card))
 
-    def changed_step(self, **changed: Any) -> RlStep:
-        """Return the step on the same GPUs with fields of the sampling side changed."""
-        return self._step(engine_share(self.kept_gib, self.trainer.card), **changed)
+    @cached_property
+    def fits(self) -> bool:
+        """Whether both phases fit, and what leaves the GPUs in between has room in the host."""
+        held = self.host_gb <= host_room_gb(self.trainer.offer, self.trainer.card)
+        return held and all(phase.fits for phase in phase_memory(self.step))
+
+    @property
+    def _longest_tokens(self) -> float:
+        """Tokens of a prompt with the longest answer."""
+        return self.step.asked.input + self.step.longest
+
+    def changed(self, **work: Any) -> EvaluatedRl | None:
+        """Return other work on the same machines at its fastest micro-batch; None where none of them fits.
+
+        Longer answers get no more tokens on a GPU at a time than the search tries with those of the job.
+        """
+        job = self.job.model_copy(update={"work": self.job.work.model_copy(update=work)})
+        found = list[EvaluatedRl]()
+        for micro_batch in MICRO_BATCHES:
+            other = replace(self, job=job, named=replace(self.named, micro_batch=micro_batch))
+            most = max(MICRO_BATCHES[-1] * self._longest_tokens, other._longest_tokens)
+            try:
+                found += [other] if micro_batch * other._longest_tokens <= most and other.fits else []
+            except ScenarioError:  # no engine holds the longest answer
+                continue
+        return min(found, key=lambda other: other.step_seconds, default=None)
 
     @cached_property
     def host_gb(self) -> float:
@@ -465,6 +506,22 @@ def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
         price_source="; ".join(dict.fromkeys(offer.source for offer in offers if offer.source)),
         sigma=made.sigma,
     )
+
+
+def changes_of(made: EvaluatedRl) -> dict[str, float | None]:
+    """Return dollars of 100 steps on the same machines with one thing of the work changed; None: it does not fit."""
+    work, longest = made.job.work, made.step.longest
+
+    def usd(**changed: Any) -> float | None:
+        other = made.changed(**changed)
+        return None if other is None else 100.0 * other.usd() / work.steps
+
+    found = {"twice the answers to each prompt": usd(answers=2 * work.answers)}
+    longer = min(2 * longest, int(made.architecture.max_sequence - work.input_tokens))
+    if longer > longest:
+        found[f"answers up to {longer:,} tokens, of the same mean"] = usd(longest_output=longer)
+    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
+    return found
 
 
 _NAMES = (

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.reinforcement.rl_text import RL_PHASE_NAMES, memory_lines, tail_words, waiting_words
+from planner.reinforcement.rl_text import (
+    NETWORK_RISK,
+    RL_PHASE_NAMES,
+    SPEED_RISK,
+    memory_lines,
+    tail_words,
+    waiting_words,
+)
 from planner.report import plan_sections, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
 
 STRIP = 56
 """Characters of the strip of a step."""
+RISKS = (SPEED_RISK, NETWORK_RISK)
 SIGNS = {"rollout": "R", "log_probabilities": "L", "training": "T", "new_weights": "W", "fixed": "."}
 """One character of the strip for each phase."""
 
@@ -42,7 +50,7 @@ def render_rl_answer(plan: Plan) -> str:
             *words.section("Bill", plan_sections.bill(run)),
             *words.section("Per 100", words.wrap_all(_per_100(run), line_room(), 4)),
             *words.section("Assumed", words.wrap_lines(", ".join(run.assumed), line_room(), 3) if run.assumed else []),
-            *words.section("Notes", words.wrap_all(run.notes[1:], line_room(), 3)),
+            *words.section("Notes", words.wrap_all(_notes(run), line_room(), 3)),
             *words.section("Why", words.wrap_all([_why(plan)], line_room(), 2)),
         ]
     )
@@ -69,12 +77,17 @@ def _headline(plan: Plan) -> str:
 
 def risk_lines(run: RlRun) -> list[str]:
     """Return what would change the decision, a line each."""
-    lines = [run.notes[0]] if run.notes else []
+    lines = [note for note in run.notes if note.startswith(RISKS)]
     if any(pool.tier == "community" for pool in run.pools):
         lines.append("a private person's machine: secure ones with --set limits.tiers.forbid=[community]")
     if run.price_age_days is not None and run.price_age_days > 60:
         lines.append(f"prices are {run.price_age_days} days old: planner prices update")
     return lines
+
+
+def _notes(run: RlRun) -> list[str]:
+    """Return the notes that are no risk."""
+    return [note for note in run.notes if not note.startswith(RISKS)]
 
 
 def _ways(run: RlRun) -> list[str]:
@@ -152,7 +165,10 @@ def _time(run: RlRun) -> list[str]:
 
 def _per_100(run: RlRun) -> list[str]:
     """Return the dollars of 100 steps, and what they would be with other work on the same machines."""
-    changed = [f"{what}: {words.usd(usd)}" for what, usd in run.changes.items()]
+    changed = [
+        f"{what}: {'does not fit on these machines' if usd is None else words.usd(usd)}"
+        for what, usd in run.changes.items()
+    ]
     return [f"{words.usd(run.usd_per_100_steps)} for each 100 steps", *changed]
 
 

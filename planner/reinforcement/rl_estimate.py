@@ -25,7 +25,7 @@ from planner.reinforcement.rl_step import AnswerLengths, RlPhases, Rollout, roll
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
-from planner.scenario.rl_job import ALGORITHMS, CRITIC, LENGTH_CV, REFERENCE
+from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
@@ -50,6 +50,8 @@ KEPT_SHARE = 0.9
 """Of a GPU's memory that the engine may have while it samples: vLLM's default."""
 ENGINE_GPUS = (1, 2, 4, 8)
 """GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
+MICRO_BATCHES = (1, 2, 4, 8)
+"""Longest answers on one GPU at a time that are tried; of those that fit the fastest is taken."""
 WHOLE_SHARDS = 3
 """The stage of ZeRO that shards the weights, too (arXiv:1910.02054, section 5)."""
 FOLLOWING = {
@@ -158,6 +160,9 @@ def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> 
     if asked.algorithm not in REFERENCE:
         what, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
         faults.append(Fault(WHERE, 0, "algorithm", what, fix))
+    if asked.algorithm in GROUPED and asked.answers < 2:
+        what = f"{asked.algorithm} compares the answers to a prompt: 1 has none to compare with"
+        faults.append(Fault(WHERE, 0, "answers", what, "give 2 or more"))
     if network.image is not None:
         faults.append(Fault(WHERE, 0, "", f"{network.name} makes images", "choose a language model"))
     raise_faults(faults, ScenarioError)

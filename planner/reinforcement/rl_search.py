@@ -39,7 +39,7 @@ from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
 from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
-from planner.reinforcement.rl_estimate import ENGINE_GPUS, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
+from planner.reinforcement.rl_estimate import ENGINE_GPUS, MICRO_BATCHES, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
 from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 _USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
 DEFAULT_CHECKPOINTING = "full"
-MICRO_BATCHES = (1, 2, 4, 8)
-"""Longest answers on one GPU at a time that are tried."""
 TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
 

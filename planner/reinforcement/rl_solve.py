@@ -37,10 +37,13 @@ from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
     NamedPool,
     NamedRl,
+    changes_of,
     evaluate_rl,
     host_room_gb,
+    network_rate,
     report_rl,
     start_hours_of,
+    states_network,
 )
 from planner.reinforcement.rl_estimate import FIXED_SECONDS
 from planner.reinforcement.rl_search import (
@@ -57,6 +60,7 @@ from planner.reinforcement.rl_search import (
     step_sigmas,
 )
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
 from planner.results.rl_run import RlAlternative, RlRun
@@ -71,6 +75,8 @@ if TYPE_CHECKING:
 
 MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
+SLOW_NETWORK_GBPS = 1.0
+"""Gbit/s for which a plan that assumes more says what new weights would take."""
 RL_SEARCH_TOLERANCE = 1e-6
 """Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
 PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
@@ -162,7 +168,7 @@ class RlMarket:
     mean_up_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
-    network: Floats  # bytes per second within a region
+    network: Floats  # bytes per second within a region; infinite where unknown
     outside: Floats  # bytes per second to other places
     out_usd: Floats  # per GB
     in_usd: Floats
@@ -207,7 +213,7 @@ class RlMarket:
             market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots),
             column(offer.billing.step_seconds / HOUR for offer in offers),
             column(offer.billing.minimum_hours for offer in offers),
-            column(offer.network_gbps * GB / 8.0 if offer.network_gbps else math.inf for offer in offers),
+            column(network_rate(offer) for offer in offers),
             column(download_rate(offer, library) for offer in offers),
             column(fee_usd(offer, "GB out") for offer in offers), column(fee_usd(offer, "GB in") for offer in offers),
             np.asarray([places.setdefault((offer.provider, offer.regions), len(places)) for offer in offers]),
@@ -708,7 +714,7 @@ def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags
     """Return the run with other ways, changes, what was assumed, and notes."""
     update: dict[str, Any] = {"assumed": _assumed(search), "notes": _notes(search, made)}
     if explains:
-        update |= {"ways": _other_ways(search, way, fits), "changes": _changes(made)}
+        update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made)}
     return run.model_copy(update=update)
 
 
@@ -784,23 +790,6 @@ def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
     return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
 
 
-def _changes(made: EvaluatedRl) -> dict[str, float]:
-    """Return dollars of 100 steps on the same machines with one thing of the work changed."""
-    step, work = made.step, made.job.work
-
-    def usd(**changed: Any) -> float:
-        phases = made.phases_of(made.changed_step(**changed))
-        hours = work.steps * phases.step_seconds(made.named.overlapped) / HOUR
-        return 100.0 * made.usd(run_hours=hours) / work.steps
-
-    found = {"twice the answers to each prompt": usd(answers=2 * work.answers)}
-    longest = min(2 * step.longest, int(made.architecture.max_sequence - work.input_tokens))
-    if longest > step.longest:
-        found[f"answers up to {longest:,} tokens, of the same mean"] = usd(longest_output=longest)
-    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
-    return found
-
-
 def _assumed(search: RlSearch) -> tuple[str, ...]:
     """Return what the scenario does not say and the plan rests on."""
     work, given = search.job.work, search.job.work.model_fields_set
@@ -815,7 +804,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 
 
 def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
-    notes = ["speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"]
+    notes = [SPEED_RISK, *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:
@@ -826,6 +815,18 @@ def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
+
+
+def network_risk(made: EvaluatedRl) -> list[str]:
+    """Return a line where new weights cross between machines whose network the offers do not state."""
+    if made.rollout is None or states_network(made.trainer.offer, made.rollout.offer):
+        return []
+    weight_bytes, assumed = made.step.weight_bytes, (made.step.between or 0.0) * 8.0 / GB
+    at, seconds = "", made.phases.new_weights
+    if assumed > SLOW_NETWORK_GBPS:
+        at = f"at {SLOW_NETWORK_GBPS:g} Gbit/s "
+        seconds = transfer_seconds(weight_bytes, SLOW_NETWORK_GBPS * GB / 8.0)
+    return [f"{NETWORK_RISK}: {assumed:g} Gbit/s assumed, {at}new weights take {seconds:,.0f} s a step"]
 
 
 def _counts(search: RlSearch) -> CandidateCounts:
@@ -855,10 +856,11 @@ def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
             continue
         value = ways.late_hours if name == "deadline" else ways.late_usd
         way = int(np.argmin(np.where(able, value, math.inf)))
-        limit = f"jobs.{index}.deadline" if name == "deadline" else name
+        limit = f"jobs.{search.job.name}.deadline" if name == "deadline" else name
         most = math.ceil(value[way] * 10 + 1e-9) / 10 if name == "deadline" else float(math.ceil(value[way]))
+        way = int(np.argmin(np.where(able & (value <= most), objective_of(search), math.inf)))
         old = search.job.deadline_hours if name == "deadline" else search.scenario.limits.budget_usd
-        setting = f"{limit}={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
+        setting = f"jobs.{index}.deadline={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
         found.append(
             Relaxation(
                 limit=limit, **{"from": old, "to": most}, then=f"{_machines_words(search, way)}, ${ways.usd[way]:,.2f}",

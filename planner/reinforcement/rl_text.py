@@ -21,6 +21,9 @@ RL_PHASE_NAMES = {
     "new_weights": "new weights to engines",
     "fixed": "rewards and the rest",
 }
+SPEED_RISK = "speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"
+NETWORK_RISK = "weights cross a network that no offer states"
+"""Notes of a plan that may change the decision begin with one of these."""
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
 

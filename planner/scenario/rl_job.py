@@ -27,6 +27,8 @@ REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo
 """Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
 CRITIC = {"ppo"}
 """Algorithms that train a network of values next to the policy (arXiv:1707.06347); as large as the policy here."""
+GROUPED = {"grpo", "dapo", "rloo"}
+"""Algorithms that compare the answers to one prompt with one another (arXiv:2402.03300, 4.1; 2402.14740, 3.3)."""
 ALGORITHMS = tuple(REFERENCE)
 LENGTH_CV = 0.8
 """Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
@@ -196,6 +198,7 @@ NOT_MODELLED = {
     "early_stopping": "early stopping",
     "stages": "stages around training",
     "measured": "observed runs",
+    "teacher": "a teacher",
 }
 """Fields of other jobs that are refused by name."""
 
@@ -241,6 +244,13 @@ class RlJob(Job):
         if self.memory_confidence != DEFAULT_MEMORY_CONFIDENCE:
             what = "not modelled for kind rl: a confidence of memory"
             raise validation_error(what, "give limits.vram_headroom, or leave it out", "confidence")
+        if self.techniques.reference is not None:
+            what = "not modelled for kind rl: how a reference is held"
+            fix = "leave it out; whether there is one is reference: true or false of the job"
+            raise validation_error(what, fix, "techniques.reference")
+        if self.algorithm in GROUPED and self.work.answers < 2:
+            what = f"{self.algorithm} compares the answers to a prompt: 1 has none to compare with"
+            raise validation_error(what, "give 2 or more", "work.answers")
         criticises = self.algorithm in CRITIC
         if self.critic is not None and self.critic != criticises:
             what = f"{self.algorithm} {'trains a critic' if criticises else 'has no critic'}"

@@ -123,6 +123,8 @@ def test_a_network_that_does_not_fit_is_an_answer() -> None:
         ({"longest_output": 200_000}, "longest_output"),
         ({"rollout_parallel": 3}, "rollout_parallel"),
         ({"prompts": 1, "answers": 2, "updates": 3}, "updates"),
+        ({"answers": 1}, "answers"),
+        ({"algorithm": "rloo", "answers": 1}, "answers"),
         ({"input": -1}, "input"),
         ({"stepz": 3}, "stepz"),
         ({"output": 0.1, "longest_output": None}, "output"),

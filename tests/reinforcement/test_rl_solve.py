@@ -16,9 +16,12 @@ from planner.errors import InputError, ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
-from planner.reinforcement.evaluated_rl import NamedPool, NamedRl, evaluate_rl, report_rl
-from planner.reinforcement.rl_search import MICRO_BATCHES
+from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
+from planner.reinforcement.rl_answer import risk_lines
+from planner.reinforcement.rl_estimate import MICRO_BATCHES
+from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
+from planner.scenario.scenario import rl_job_of
 
 if TYPE_CHECKING:
     import datetime
@@ -222,9 +225,14 @@ def test_an_edited_figure_of_a_plan_is_found() -> None:
         {"cost_usd": run.cost_usd + 0.5},
         {"micro_batch": run.micro_batch * 4},
         {"seats": run.seats + 1},
+        {"changes": {what: (usd or 0.0) + 1.0 for what, usd in run.changes.items()}},
+        {"ways": tuple(way.model_copy(update={"cost_usd": way.cost_usd + 1.0}) for way in run.ways)},
     ):
         edited = plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
         assert planner.check(edited, one), update
+    assert plan.hours is not None
+    later = plan.hours.model_copy(update={"expected": plan.hours.expected + 1.0})
+    assert planner.check(plan.model_copy(update={"hours": later}), one)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +246,9 @@ def test_an_edited_figure_of_a_plan_is_found() -> None:
         ),
         ({"rollout": {"placement": "apart"}}, {"max_gpus": 1}, "limits.max_gpus: 1 GPU cannot have two roles"),
         ({"reward": "model"}, {}, "not modelled for kind rl: a reward model"),
+        ({"teacher": "qwen2.5-7b"}, {}, "jobs.0.teacher: not modelled for kind rl: a teacher"),
+        ({"techniques": {"reference": "adapter"}}, {}, "jobs.0.techniques.reference: not modelled for kind rl"),
+        ({"work": {"answers": 1}}, {}, "jobs.0.work.answers: grpo compares the answers to a prompt"),
         ({"trials": 3}, {}, "not modelled for kind rl: several trials"),
         ({}, {"fallbacks": 1}, "not modelled for kind rl: further ways"),
         ({"work": {"longest_output": 500}}, {}, "500 tokens are fewer than the mean of 600"),
@@ -314,3 +325,89 @@ def test_a_log_of_lengths_gives_mean_spread_and_cut() -> None:
     assert isinstance(job, RlJob)
     assert (job.work.mean_output, job.work.cut_at) == (600, 1000)
     assert job.work.spread == pytest.approx(2 / 3)
+
+
+def two_pools(one: Scenario, trainer: str, rollout: str, **changed: Any) -> EvaluatedRl:
+    """Return the evaluation of a trainer and engines on one machine of two GPUs each."""
+    job = rl_job_of(one)
+    assert job is not None
+    named = {"offloads": False, "overlapped": True, "method": "full", "weight_bits": 16, "sharding": "zero3"}
+    named |= {"activation_checkpointing": "full", "optimizer": "adamw", "micro_batch": 1, "lora_rank": 16}
+    pools = {"trainer": NamedPool(trainer, 1), "rollout": NamedPool(rollout, 1), "rollout_gpus": 2}
+    given: dict[str, Any] = {"placement": "apart", "gpus_per_engine": 1, **pools, **named, **changed}
+    return evaluate_rl(NamedRl(**given), job, one, dict(one.labelled_offers()), LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [
+        ({}, "100 Gbit/s assumed, at 1 Gbit/s new weights take 25 s a step"),
+        ({"community": True}, "1 Gbit/s assumed, new weights take 25 s a step"),
+        ({"network_gbps": 400}, ""),
+    ],
+)
+def test_a_network_that_no_offer_states_is_a_risk_with_seconds(offer: dict[str, Any], said: str) -> None:
+    """3.1 GB take 25 s at 1 Gbit/s, which is what hosts of private people are assumed to have."""
+    one = scenario(offers=[{**OFFERS[0], **offer}])
+    ((label, _),) = one.labelled_offers()
+    made = two_pools(one, label, label)
+    risks = [note.partition(": ")[2] for note in network_risk(made)]
+    assert risks == ([said] if said else [])
+    assert (made.phases.new_weights > 20) == ("community" in offer)
+
+
+def test_the_answer_shows_an_unknown_network_before_the_ways() -> None:
+    """A line with `!`, and none of the notes repeats it."""
+    one = scenario({"max_gpus": 4}, offers=OFFERS[:1], rollout={"placement": "apart", "tensor_parallel": [1]})
+    one = planner.change_scenario(one, ["offers.0.gpus=1", "limits.max_gpus=2"])
+    plan = solved(one)
+    run = run_of(plan)
+    assert run.placement == "apart"
+    assert sum("a network that no offer states" in line for line in risk_lines(run)) == 1
+    assert str(plan).count("a network that no offer") == 1
+
+
+@pytest.mark.parametrize("longest", [1200, 2400, 4800, 9600])
+def test_longer_answers_on_the_same_machines_never_cost_less(longest: int) -> None:
+    """Each change has the fastest micro-batch that fits: what fits with the longer answers fits with the shorter."""
+    one = scenario(work={"longest_output": longest}, architecture="qwen2.5-7b", techniques={"method": "lora"})
+    labels = [label for label, _ in one.labelled_offers()]
+    for label in labels:
+        own = two_pools(one, label, labels[0], method="lora").changed()
+        assert own is not None and own.fits
+        changes = changes_of(own)
+        longer = next(usd for what, usd in changes.items() if "tokens" in what)
+        assert longer is None or longer >= 100.0 * own.usd() / 300
+        assert own.changed(longest_output=longest) == own
+
+
+def test_a_change_that_does_not_fit_says_so() -> None:
+    """Answers of 8,000 tokens fit on two L40S, those of 16,000 do not; the other changes have dollars."""
+    one = scenario(work={"longest_output": 8_000}, architecture="qwen2.5-1.5b")
+    first, second = (label for label, _ in one.labelled_offers())
+    changes = list(changes_of(two_pools(one, second, first)).values())
+    assert [usd is None for usd in changes] == [False, True, False]
+
+
+def test_twice_the_answers_are_judged_twice() -> None:
+    """The judge reads what is sampled, also in a change: its dollars double."""
+    judge = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0}
+    one = scenario(reward=judge)
+    label, other = (label for label, _ in one.labelled_offers())
+    made = two_pools(one, label, other)
+    twice = made.changed(answers=16)
+    assert twice is not None
+    mine, theirs = (next(line.usd for line in run.bill() if line.item == "judge by API") for run in (made, twice))
+    assert theirs == pytest.approx(2 * mine)
+
+
+def test_a_deadline_that_cannot_be_kept_is_named_without_an_index_and_its_setting_gives_the_plan_shown() -> None:
+    """The first line has the deadline of the job; the setting gives a plan of the dollars that stand next to it."""
+    one = scenario({"max_gpus": 4}, deadline="30m")
+    plan = solved(one)
+    assert plan.infeasible is not None
+    (change,) = plan.infeasible.relax
+    assert change.limit == "jobs.math.deadline"
+    assert "deadline of math, 0.5 h" in str(plan)
+    after = run_of(solved(planner.change_scenario(one, [change.setting])))
+    assert after.cost_usd == pytest.approx(change.cost_usd)

@@ -33,4 +33,8 @@ AREA.add("a judge is free", "if not isinstance(self.job.reward, Judge):", "if Tr
 AREA.add("hours are not rounded up", "round_up_hours(hours,", "round_up_hours(0.0 * hours,")
 
 AREA.of("planner/reinforcement/audited_rl.py", RL_EDITED)
-AREA.add("an edited phase is not noticed", 'found = compare(run.name, "", own, run, tolerance)', "found = []")
+AREA.add(
+    "an edited phase is not noticed",
+    'found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)',
+    "found = []",
+)
