@@ -261,7 +261,8 @@ def _is_width(given: object) -> bool:
 
 def _projector_keys(config: Config) -> Collection[str]:
     """Return the keys of a multimodal file that shape its projector, not its decoder."""
-    return _towers().get(str(config.get("model_type")), {}).get("whole", ())
+    found: Collection[str] = _towers().get(str(config.get("model_type")), {}).get("whole", ())
+    return found
 
 
 @functools.cache

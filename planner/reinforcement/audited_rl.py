@@ -56,7 +56,7 @@ def _audit_run(
         made = evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
         own = report_rl(made, datetime.date.fromisoformat(as_of))
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
-        bare = {"changes": {}}
+        bare: dict[str, object] = {"changes": {}}
         found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
         changes = changes_of(made) if run.changes else {}
         found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
