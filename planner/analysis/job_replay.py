@@ -371,7 +371,7 @@ def combine_jobs(
 ) -> dict[str, PlanOutcome]:
     """Return the whole plan by policy: dollars and interruptions add up, the last end is the end.
 
-    `fixed_usd` is paid beside the jobs, for reservations.
+    `fixed_usd` is paid next to the jobs, for reservations.
     """
     found = {name: _combine_policy(job_runs, several) for name, several in outcomes.items()}
     return {name: replace(outcome, usd=outcome.usd + fixed_usd) for name, outcome in found.items()}
@@ -477,7 +477,7 @@ def histogram(values: Floats) -> Histogram:
 
 
 def build_prediction(jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> PlanPrediction:
-    """Return what a plan predicts for its jobs together; `fixed_usd` is paid beside them, for reservations."""
+    """Return what a plan predicts for its jobs together; `fixed_usd` is paid next to them, for reservations."""
     chances = [job.deadline_probability for job in jobs if job.deadline_probability is not None]
     policies = [job.spot for job in jobs if job.spot is not None]
     known = all(job.spot is not None or job.spot_share <= 0 for job in jobs)

@@ -37,7 +37,7 @@ def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
     """Yield the lengths of a training job that are longer than its model can read.
 
     They are those of its sequences, of its observed runs, and of samples for which no length was given: none holds
-    them, and nobody said that they may be cut.
+    them, and cutting them was not allowed.
     """
     if architecture.image is not None:
         return

@@ -346,7 +346,7 @@ def draw_mark(trace: Trace, x: float, y: float, words: str = "") -> list[Shape]:
 
 
 def _swatch(traces: Sequence[Trace], index: str, x: float, y: float) -> list[Shape]:
-    """Return what stands for a trace in the legend: a piece of its line or area, and its mark."""
+    """Return the key of a trace in the legend: a piece of its line or area, and its mark."""
     trace = traces[int(index)]
     shapes: list[Shape] = [Rect(x, y - 10, 11, 11, trace.role, "", trace.is_striped)] if trace.is_area else []
     if trace.width:
