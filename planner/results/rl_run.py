@@ -140,7 +140,7 @@ class RlRun(Part):
     ways: tuple[RlAlternative, ...] = ()
     """The plan and the best way of each other kind, the cheapest first."""
     changes: dict[str, float | None] = Field(default_factory=dict)
-    """Dollars of 100 steps on the same machines with one thing of the work changed; nothing where it does not fit on them."""
+    """Dollars of 100 steps on the same machines with one change of the work; nothing where it does not fit on them."""
     sigma: float
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
