@@ -499,7 +499,7 @@ def prior_text(job: Assignment) -> str:
     if known is None or known.cost_usd is None or known.hours is None:
         return f"{text}: no plan within the limits rests on any"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
-    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, likely {words.hours(known.hours)}"
+    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
 
 
 def assumed_market_text(plan: Plan) -> str:
