@@ -51,7 +51,7 @@ class Judged(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Return whether the measured seconds lie in the printed range (one standard deviation)."""
+        """Return whether the measured seconds lie in the printed range, one of 80 %."""
         rate, found = self.estimate.global_batch / float(self.row["step_s"]), self.estimate
         return found.tokens_per_second_low <= rate <= found.tokens_per_second_high
 
