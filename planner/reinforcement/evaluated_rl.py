@@ -31,11 +31,11 @@ from planner.reinforcement.rl_estimate import (
     phase_memory,
     step_sigma,
 )
-from planner.reinforcement.rl_step import RlPhases, StaleRollout, spot_rollout_seconds
+from planner.reinforcement.rl_step import RlPhases, StaleRollout, mean_factors, measured_factors, spot_rollout_seconds
 from planner.results.plan_parts import BillItem, Hours, Spread
 from planner.results.rl_run import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
-from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.rl_job import Judge, MeasuredRl, RlJob
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+USUAL_CHECKPOINTING = "full"
+"""Of a trainer where a job does not say it."""
 PRIVATE_NETWORK_GBPS = 1.0
 """Gbit/s between hosts of private people, where their offers state none. Prior: a line of a household or an office."""
 
@@ -201,6 +203,14 @@ class EvaluatedRl:
     architecture: Architecture
     library: Library
     offers: Mapping[str, Offer]
+    factors_of_job: RlPhases | None = None  # of its observed runs, where other work of the same job is asked for
+
+    @cached_property
+    def factors(self) -> RlPhases:
+        """Factors of the phases by the observed runs of the job."""
+        if self.factors_of_job is not None:
+            return self.factors_of_job
+        return learned_factors(self.job, self.architecture, self.library)
 
     def _pool(self, named: NamedPool) -> EvaluatedPool:
         offer = self.offers[named.offer]
@@ -259,7 +269,7 @@ class EvaluatedRl:
         return RlStep(
             asked, configuration, own, self.architecture, trainer.card, engines.card, self.library,
             engines_link=engine_link(engines.offer), engine_share=share, between=network,
-            shares_machine=named.placement == "one machine",
+            shares_machine=named.placement == "one machine", factors=self.factors,
         )  # fmt: skip
 
     @cached_property
@@ -298,7 +308,8 @@ class EvaluatedRl:
         job = self.job.model_copy(update={"work": self.job.work.model_copy(update=work)})
         found = list[EvaluatedRl]()
         for micro_batch in MICRO_BATCHES:
-            other = replace(self, job=job, named=replace(self.named, micro_batch=micro_batch))
+            named = replace(self.named, micro_batch=micro_batch)
+            other = replace(self, job=job, named=named, factors_of_job=self.factors)
             most = max(MICRO_BATCHES[-1] * self._longest_tokens, other._longest_tokens)
             try:
                 found += [other] if micro_batch * other._longest_tokens <= most and other.fits else []
@@ -317,11 +328,7 @@ class EvaluatedRl:
         """Return the seconds of the phases; engines on spot are not always there."""
         phases, pool, seconds = step.phases, self.engines_pool, step.phases.rollout
         if self.named.overlapped and self.job.staleness > 1:
-            setup, asked = step.engine.setup, step.asked
-            stale = StaleRollout(asked.input, asked.answers, step.sampled, self.job.staleness)
-            inputs = (setup.model, setup.hardware, setup.stack)
-            found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
-            seconds = min(seconds, float(np.ravel(found)[0]))
+            seconds = min(seconds, stale_seconds(step, self.job.staleness))
         if pool.named.on_spot:
             seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
         return RlPhases(float(seconds), phases.log_probabilities, phases.training, phases.new_weights, phases.fixed)
@@ -409,6 +416,64 @@ class EvaluatedRl:
     def usd(self, factor: float = 1.0, run_hours: float | None = None) -> float:
         """Return the dollars with all hours times a factor."""
         return math.fsum(line.usd for line in self.bill(factor, run_hours))
+
+
+def stale_seconds(step: RlStep, staleness: int) -> float:
+    """Return the seconds of the rollout of a step where answers may be several steps behind the policy."""
+    setup, asked = step.engine.setup, step.asked
+    stale = StaleRollout(asked.input, asked.answers, step.sampled, staleness)
+    inputs = (setup.model, setup.hardware, setup.stack)
+    found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
+    return float(np.ravel(found)[0]) * step.factors.rollout
+
+
+# Observed runs of a job: what they were predicted to take, and the factors that follow.
+
+
+def learned_factors(job: RlJob, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the factors of the phases of all ways to run a job, by its observed runs: 1 where nothing was measured."""
+    return mean_factors([run_factors(job, run, architecture, library) for run in job.measured])
+
+
+def run_factors(job: RlJob, run: MeasuredRl, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the factors of the phases by one observed run."""
+    predicted = predicted_phases(job, run, architecture, library)
+    return measured_factors(predicted, run.step_seconds, run.phase_seconds, run.overlapped)
+
+
+def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the estimate of an observed run; what it does not state is that of the job.
+
+    Raises `ScenarioError` where the estimate cannot run what was run.
+    """
+    work = {"prompts": "prompts", "answers": "answers", "input_tokens": "input", "output_tokens": "output"}
+    work |= {name: name for name in ("longest_output", "output_cv", "updates", "rollout_gpus", "rollout_gpu")}
+    given = {key: value for name, key in work.items() if (value := getattr(run, name)) is not None}
+    settings = {**rl_settings(job), **given, "rollout_parallel": run.tensor_parallel, "overlap": run.overlapped}
+    asked = job.techniques
+    method = run.method or asked.method[0]
+    bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)
+    checkpointing = run.activation_checkpointing or (asked.activation_checkpointing or (USUAL_CHECKPOINTING,))[0]
+    own = trainer_settings(job, method, bits, checkpointing) | {"gpus": run.gpus}
+    own |= {"lora_rank": run.lora_rank or job.lora.rank[0]}
+    of_job = {name: (getattr(asked, name) or (None,))[0] for name in ("sharding", "optimizer")}
+    of_run = {
+        name: getattr(run, name) for name in (*of_job, "micro_batch", "instances", "interconnect", "network_gbps")
+    }
+    for several in (of_job, of_run):
+        own |= {name: value for name, value in several.items() if value is not None}
+    names = {"architecture": architecture.name, "gpu": run.gpu}
+    configuration = Source(WHERE).validate(Configuration, names | own)
+    card, engines = library.gpu(run.gpu), library.gpu(run.rollout_gpu or run.gpu)
+    given_to_trainer = {key: value for key, value in own.items() if key not in ("micro_batch", "gpus")}
+    step = RlStep(
+        Source(WHERE).validate(RlSettings, settings), configuration, given_to_trainer, architecture, card, engines,
+        library, engines_link=run.interconnect, shares_machine=run.shares_machine,
+    )  # fmt: skip
+    phases = step.phases
+    if run.overlapped and job.staleness > 1:
+        phases = replace(phases, rollout=min(phases.rollout, stale_seconds(step, job.staleness)))
+    return phases
 
 
 def trainer_settings(job: RlJob, method: str, bits: int, checkpointing: str) -> dict[str, Any]:

@@ -260,6 +260,10 @@ class RlPhases:
             return max(self.rollout, self.trainer) + self.new_weights + self.fixed
         return self.rollout + self.trainer + self.new_weights + self.fixed
 
+    def times(self, factors: RlPhases) -> RlPhases:
+        """Return the phases with the seconds of each times its factor."""
+        return RlPhases(**{name: value * getattr(factors, name) for name, value in self.by_name.items()})
+
     def idle(self, overlapped: bool, apart: bool) -> tuple[str, float]:
         """Return which side waits more, and for which share of a step; of phases in turn on the same GPUs none does."""
         if not apart:
@@ -267,6 +271,53 @@ class RlPhases:
         side = "trainer" if self.rollout > self.trainer else "rollout"
         waited = abs(self.rollout - self.trainer) if overlapped else max(self.rollout, self.trainer)
         return side, waited / self.step_seconds(overlapped)
+
+
+AS_ESTIMATED = RlPhases(1.0, 1.0, 1.0, 1.0, 1.0)
+"""Factors of phases that nothing was measured of."""
+LEAST_REST = 0.05
+"""Least factor of what is left of a measured step, which may be nothing by the rounding of a log."""
+
+
+def measured_factors(
+    predicted: RlPhases, step_seconds: float | None, measured: dict[str, float], overlapped: bool
+) -> RlPhases:
+    """Return the factors of all phases: measured over predicted; the phases that a log lacks share the rest of a step.
+
+    A step of 130 s whose rollout took 60 (predicted 50) and training 40 (50): the rest of 30 s, predicted as 20, has
+    the factor 1.5. Overlapped, the rest is what the step is longer than its longer side; a side that is not measured
+    keeps its factor of 1, but is no longer than the measured one.
+    """
+    factors = {
+        name: measured[name] / value for name, value in predicted.by_name.items() if measured.get(name) and value
+    }
+    unknown = {name: value for name, value in predicted.by_name.items() if name not in factors and value > 0}
+    if overlapped:
+        known = RlPhases(**{name: value * factors.get(name, 1.0) for name, value in predicted.by_name.items()})
+        if "rollout" in unknown and "training" in factors:
+            factors["rollout"] = min(1.0, known.trainer / predicted.rollout)
+            known = predicted.times(RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name}))
+        unknown = {name: value for name, value in unknown.items() if name in ("new_weights", "fixed")}
+        left = None if step_seconds is None else step_seconds - max(known.rollout, known.trainer)
+        left = None if left is None else left - measured.get("new_weights", 0.0)
+    else:
+        left = None if step_seconds is None else step_seconds - math.fsum(measured.values())
+    if left is not None and unknown:
+        rest = max(left / math.fsum(unknown.values()), LEAST_REST)
+        factors |= dict.fromkeys(unknown, rest)
+    return RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name})
+
+
+def mean_factors(several: list[RlPhases]) -> RlPhases:
+    """Return the geometric mean of the factors of several runs."""
+    if not several:
+        return AS_ESTIMATED
+    return RlPhases(
+        **{
+            name: math.exp(math.fsum(math.log(getattr(one, name)) for one in several) / len(several))
+            for name in AS_ESTIMATED.by_name
+        }
+    )
 
 
 RESHARD_SECONDS = 1.3
