@@ -9,18 +9,11 @@ from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory, RlRun
+from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RL_PHASE_NAMES = {
-    "rollout": "rollout",
-    "log_probabilities": "log-probabilities",
-    "training": "training",
-    "new_weights": "new weights to engines",
-    "fixed": "rewards and the rest",
-}
 SPEED_RISK = "speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
