@@ -324,14 +324,19 @@ class EvaluatedRl:
             return 0.0
         return self._states_gib(self.step) * GIB / GB * self.trainer.offer.gpus
 
-    def phases_of(self, step: RlStep) -> RlPhases:
-        """Return the seconds of the phases; engines on spot are not always there."""
-        phases, pool, seconds = step.phases, self.engines_pool, step.phases.rollout
+    def sampling_seconds(self, step: RlStep) -> float:
+        """Return the seconds of a rollout with engines that are always there."""
+        seconds = step.phases.rollout
         if self.named.overlapped and self.job.staleness > 1:
             seconds = min(seconds, stale_seconds(step, self.job.staleness))
+        return seconds
+
+    def phases_of(self, step: RlStep) -> RlPhases:
+        """Return the seconds of the phases; engines on spot are not always there."""
+        pool, seconds = self.engines_pool, self.sampling_seconds(step)
         if pool.named.on_spot:
             seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
-        return RlPhases(float(seconds), phases.log_probabilities, phases.training, phases.new_weights, phases.fixed)
+        return replace(step.phases, rollout=float(seconds))
 
     @cached_property
     def phases(self) -> RlPhases:
@@ -469,6 +474,7 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     step = RlStep(
         Source(WHERE).validate(RlSettings, settings), configuration, given_to_trainer, architecture, card, engines,
         library, engines_link=run.interconnect, shares_machine=run.shares_machine,
+        between=None if run.weights_gbps is None else run.weights_gbps * GB / 8.0,
     )  # fmt: skip
     phases = step.phases
     if run.overlapped and job.staleness > 1:

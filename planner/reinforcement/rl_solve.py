@@ -60,7 +60,7 @@ from planner.reinforcement.rl_search import (
     step_sigmas,
 )
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
-from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
+from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
 from planner.results.rl_run import RlAlternative, RlRun
@@ -805,7 +805,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 
 
 def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
-    notes = [SPEED_RISK, *network_risk(made)]
+    notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_results import PreferenceEstimate, RlEstimate, RlWay
+from planner.reinforcement.rl_step import RlPhases
 from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
@@ -19,6 +20,13 @@ NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
+
+
+def corrected_words(factors: RlPhases) -> list[str]:
+    """Return how observed runs correct the phases of a step."""
+    changed = {name: factor for name, factor in factors.by_name.items() if factor != 1.0}
+    named = ", ".join(f"{RL_PHASE_NAMES[name]} x {factor:.2f}" for name, factor in changed.items())
+    return [f"seconds are corrected by observed runs of this job: {named or 'nothing'}"]
 
 
 def render_rl(estimate: RlEstimate) -> str:

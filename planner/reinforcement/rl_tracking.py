@@ -50,11 +50,12 @@ from planner.scenario.offer import offer_data
 from planner.scenario.rl_job import MeasuredRl, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
-from planner.units import HOUR, round_digits
+from planner.units import GB, HOUR, round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.library.schema import Library
     from planner.results.plan_parts import BillItem
 
 WAITED_SHARE = 0.05
@@ -75,10 +76,8 @@ def phase_seconds(log: RlLog, seen: MeasuredSteps) -> dict[str, float]:
     wait; where it hardly waited, the rollout is not known: it was the shorter side.
     """
     found = dict(seen.phases)
-    if log.waits and (wait := found.pop("rollout", None)) is not None:
-        trainer = found.get("log_probabilities", 0.0) + found.get("training", 0.0)
-        if wait > WAITED_SHARE * seen.seconds and trainer:
-            found["rollout"] = trainer + wait
+    if log.waits and (wait := found.pop("rollout", None)) is not None and wait > WAITED_SHARE * seen.seconds:
+        found["rollout"] = found.get("log_probabilities", 0.0) + found.get("training", 0.0) + wait
     return {name: seconds for name, seconds in found.items() if seconds > 0}
 
 
@@ -239,9 +238,17 @@ def _progress(run: RlRun, job: RlJob, scenario: Scenario, log: RlLog) -> RlProgr
     if steps > run.steps:
         what = f"step {log.steps[-1].step:,}, but the plan has {run.steps * each:,}"
         raise fault(log.file, log.steps[-1].line, what, "give the log of this job, or its own plan")
-    library = read_library([each_job.architecture for each_job in scenario.jobs])
-    made = evaluate_rl(NamedRl.of(run), job, scenario, dict(scenario.labelled_offers()), library)
+    made = _evaluated(run, job, scenario, read_library([each_job.architecture for each_job in scenario.jobs]))
     return RlProgress(run, job, made, log, measured_steps(log, job.work.updates), steps, each)
+
+
+def _evaluated(run: RlRun, job: RlJob, scenario: Scenario, library: Library) -> EvaluatedRl:
+    """Return a run of a plan with everything behind its names; `InputError` where the scenario lacks its offers."""
+    offers = dict(scenario.labelled_offers())
+    if unknown := run.offers_named - offers.keys():
+        what = f"the scenario has no offer {', '.join(sorted(unknown))}"
+        raise InputError([Fault("plan", 0, run.name, what, "give the scenario of the plan")])
+    return evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
 
 
 def _doubts(found: RlProgress) -> list[str]:
@@ -430,7 +437,7 @@ def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
         work = {key: value for key, value in work.items() if key != "lengths"}
         work |= {"output_tokens": round_digits(mean), "longest_output": found.run.longest_output}
         work |= {"output_cv": found.job.work.spread}
-    one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.run)]}
+    one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.made)]}
     if found.run.deadline_hours is not None:
         one["deadline"] = f"{max(LEAST_HOURS, found.run.deadline_hours - tracked.observed.elapsed_hours)}h"
     data["jobs"] = [one]
@@ -443,11 +450,22 @@ def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
 # `calibrate`: the entry for `measured`, and what it changes.
 
 
-def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: RlRun | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of `measured` for a log: the seconds, the work of the run, and how it was set up."""
-    found = dict(run) if not isinstance(run, RlRun) else _set_up(run)
-    measured = phase_seconds(log, seen)
-    found |= {"step_seconds": round_digits(seen.seconds)}
+def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: EvaluatedRl | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of `measured` for a log: the seconds, the work of the run, and how it was set up.
+
+    The rollout of engines on spot is stated without the losses that the plan has.
+    """
+    measured, seconds = phase_seconds(log, seen), seen.seconds
+    if isinstance(run, EvaluatedRl):
+        found = _set_up(run)
+        if (with_losses := measured.get("rollout")) is not None:
+            rollout = with_losses * run.sampling_seconds(run.step) / run.phases.rollout
+            trainer = measured.get("log_probabilities", 0.0) + measured.get("training", 0.0)
+            seconds -= with_losses - (max(rollout, trainer) if run.named.overlapped else rollout)
+            measured["rollout"] = rollout
+    else:
+        found = dict(run)
+    found |= {"step_seconds": round_digits(seconds)}
     found |= {f"{name}_seconds": round_digits(measured[name]) for name in PHASES if name in measured}
     work = None if job is None else job.work
     if work is not None:
@@ -461,21 +479,34 @@ def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: RlRun | Mapp
     return found
 
 
-def _set_up(run: RlRun) -> dict[str, Any]:
+def _set_up(made: EvaluatedRl) -> dict[str, Any]:
     """Return how a run of a plan is set up, as an entry of `measured` without what was observed."""
-    trainer, engines = run.pools[0], run.pools[-1]
-    found: dict[str, Any] = {"gpu": trainer.gpu, "gpus": run.training_gpus, "tensor_parallel": run.gpus_per_engine}
-    if trainer.instances > 1:
-        found["instances"] = trainer.instances
-    if run.placement != "colocated":
-        found |= {"rollout_gpus": run.rollout_gpus}
-        found |= {"rollout_gpu": engines.gpu} if engines.gpu != trainer.gpu else {}
-        found |= {"shares_machine": True} if run.placement == "one machine" else {}
-        found |= {"overlapped": True} if run.overlapped else {}
-    names = ("method", "activation_checkpointing", "optimizer", "micro_batch")
-    found |= {name: getattr(run, name) for name in names}
-    found |= {"sharding": run.sharding} if run.training_gpus > 1 else {}
-    return found | ({"weight_bits": run.weight_bits, "lora_rank": run.lora_rank} if run.method != "full" else {})
+    named, trainer, engines = made.named, made.trainer, made.engines_pool
+    found: dict[str, Any] = {"gpu": trainer.card.name, "gpus": made.training_gpus}
+    found["tensor_parallel"] = named.gpus_per_engine
+    found |= {name: value for name, value in _machines_of_trainer(made).items() if value is not None}
+    if named.placement != "colocated":
+        found["rollout_gpus"] = named.rollout_gpus
+        found |= {"rollout_gpu": engines.card.name} if engines.card.name != trainer.card.name else {}
+        found |= {"shares_machine": True} if named.placement == "one machine" else {}
+        found |= {"overlapped": True} if named.overlapped else {}
+    if made.rollout is not None and made.step.between:
+        found["weights_gbps"] = round_digits(made.step.between * 8.0 / GB)
+    for name in ("method", "activation_checkpointing", "optimizer", "micro_batch"):
+        found[name] = getattr(named, name)
+    found |= {"sharding": named.sharding} if made.training_gpus > 1 else {}
+    return found | ({"weight_bits": named.weight_bits, "lora_rank": named.lora_rank} if named.method != "full" else {})
+
+
+def _machines_of_trainer(made: EvaluatedRl) -> dict[str, Any]:
+    """Return machines, link and network of the trainer where there are several machines or GPUs."""
+    offer, count = made.trainer.offer, made.named.trainer.instances
+    links = {"nvlink", "nvswitch", "pcie"}
+    return {
+        "instances": count if count > 1 else None,
+        "interconnect": offer.interconnect if offer.gpus > 1 and offer.interconnect in links else None,
+        "network_gbps": offer.network_gbps if count > 1 else None,
+    }
 
 
 def calibrate_rl(
@@ -495,9 +526,10 @@ def calibrate_rl(
         what = "the engines sampled while the trainer worked, on GPUs that the log does not say"
         raise fault(log.file, 1, what, "give the plan of the run: --plan plan.json")
     seen = measured_steps(log, job.work.updates)
-    entry = _entry(job, log, seen, planned if planned is not None else run)
-    observed = Source(CALIBRATE_COMMAND).validate(MeasuredRl, dict(entry))
     library = read_library([each.architecture for each in scenario.jobs])
+    made = None if planned is None else _evaluated(planned, job, scenario, library)
+    entry = _entry(job, log, seen, run if made is None else made)
+    observed = Source(CALIBRATE_COMMAND).validate(MeasuredRl, dict(entry))
     architecture = library.architecture(job.architecture)
     predicted = predicted_phases(job, observed, architecture, library)
     factors = run_factors(job, observed, architecture, library)
@@ -512,7 +544,7 @@ def calibrate_rl(
         place = f"jobs.{[each.name for each in scenario.jobs].index(name)}.work.output_tokens"
         notes.append(f"answers have another length than the job says: --set {place}={seen.mean:.0f}")
     if planned is not None and any(pool.market == "spot" for pool in planned.pools):
-        notes.append("engines are on spot: what was lost with them counts as rollout")
+        notes.append("engines are on spot: what the plan loses with them is not counted as rollout")
     text = ", ".join(f"{key}: {_yaml(value)}" for key, value in entry.items())
     changed = change_scenario(scenario, [f"jobs.{name}.measured.{len(job.measured)}={{{text}}}"])
     return CalibrationResult(

@@ -69,6 +69,8 @@ def _summary_of_generation(result: CalibrationResult, compared: GenerationCompar
 
 def _summary_of_phases(result: CalibrationResult) -> str:
     seen = [phase for phase in result.phases if phase.factor is not None and phase.factor != 1.0]
+    if len({phase.factor for phase in seen}) == 1 and len(seen) == len(result.phases):
+        return f"{result.job}: all phases x {seen[0].factor:.2f} from now on"
     factors = ", ".join(f"{RL_PHASE_NAMES[phase.phase]} x {phase.factor:.2f}" for phase in seen)
     return f"{result.job}: {factors} from now on"
 

@@ -240,7 +240,9 @@ class MeasuredRl(StrictModel):
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     """What connects the GPUs of a machine."""
     network_gbps: Positive | None = None
-    """Network of a machine in Gbit/s."""
+    """Network of a machine that trains in Gbit/s, if there are several."""
+    weights_gbps: Positive | None = None
+    """Network that new weights cross to engines on machines of their own, in Gbit/s."""
     method: Method | None = None
     """`full` or `lora`."""
     weight_bits: WeightBits | None = None

@@ -218,7 +218,7 @@ def _read(path: str) -> RlLog:
     if not steps:
         raise fault(file, 1, f"a log of {tool.name} without any step", "let the run log some steps first")
     keys = {key for _, row in rows for key in row}
-    total = max((int(as_number(row.get(_TOTAL)) or 0) for _, row in rows), default=0)
+    total = max((int(_finite(row.get(_TOTAL)) or 0) for _, row in rows), default=0)
     return RlLog(file, tool, steps, any(key in keys for key in tool.waits), total or None)
 
 
@@ -250,6 +250,7 @@ _CONSOLE = re.compile(r"\bstep:(\d+) - (?=\S+:)")
 _FIGURE = re.compile(r"^(?:np\.float\d+\()?([^()]+)\)?$")
 """A number as Python prints it, also one of numpy 2."""
 _HEADER = re.compile(r"={5,} Step (\d+)/(\d+) ={5,}")
+_EPOCH = re.compile(r"={5,} Epoch (\d+)/\d+ ={5,}")
 _TIMING = re.compile(PREFIX + r"\s*• ([\w/]+): ([\d.]+)s \(")
 _TOTAL_TIME = re.compile(r"• Total step time: ([\d.]+)s")
 _VALIDATION = re.compile(r"• Total validation time: ([\d.]+)s")
@@ -318,13 +319,16 @@ def _table_rows(text: str) -> list[Row]:
 def _line_rows(text: str) -> Iterator[Row]:
     """Yield the rows of lines: verl's console, JSON or Python mappings, NeMo-RL's console."""
     step, total, bar = None, None, 0
+    before, done = dict[str, int](), 0  # steps before each epoch of NeMo-RL, which counts its steps anew
     for number, line in lines_of(text):
-        if (found := _CONSOLE.search(line)) is not None:
+        if (found := _EPOCH.search(line)) is not None:
+            done = before.setdefault(found[1], step or 0)
+        elif (found := _CONSOLE.search(line)) is not None:
             yield number, {"step": found[1], **dict(_console_figures(line[found.end() :])), **_clock_of(line)}
         elif (found := _HEADER.search(line)) is not None:
-            step, total = found[1], found[2]
+            step = done + int(found[1])
         elif step is not None and (nemo := _nemo_figure(line)):
-            yield number, {"step": step, _TOTAL: total, **nemo, **_clock_of(line)}
+            yield number, {"step": step, **nemo, **_clock_of(line)}
         elif (found := _BAR_STEP.search(line)) is not None:
             bar, total = int(found[1]), found[2]
         for row in _mappings(line):
