@@ -31,11 +31,18 @@ from planner.reinforcement.rl_estimate import (
     phase_memory,
     step_sigma,
 )
-from planner.reinforcement.rl_step import RlPhases, StaleRollout, mean_factors, measured_factors, spot_rollout_seconds
+from planner.reinforcement.rl_step import (
+    RlPhases,
+    StaleRollout,
+    mean_factors,
+    measured_factors,
+    spot_rollout_seconds,
+    spread_before_cut,
+)
 from planner.results.plan_parts import BillItem, Hours, Spread
 from planner.results.rl_run import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
-from planner.scenario.rl_job import Judge, MeasuredRl, RlJob
+from planner.scenario.rl_job import Judge, MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
@@ -100,12 +107,19 @@ def rl_settings(job: RlJob) -> dict[str, Any]:
         "input": work.input_tokens,
         "output": work.mean_output,
         "longest_output": work.cut_at,
-        "output_cv": work.spread,
+        "output_cv": spread_of(work),
         "updates": work.updates,
         "sampled_per_kept": work.sampled_per_kept,
         "reference": job.reference,
         "steps": work.steps,
     }
+
+
+def spread_of(work: RlWork) -> float:
+    """Return the spread of the lengths of answers before they are cut: of a log, which has cut ones, by its lengths."""
+    if work.output_cv is not None or not work.lengths or work.cut_at is None:
+        return work.spread
+    return spread_before_cut(work.mean_output, work.cut_at, work.spread)
 
 
 @record(frozen=True)
@@ -591,7 +605,7 @@ def changes_of(made: EvaluatedRl) -> dict[str, float | None]:
     longer = min(2 * longest, int(made.architecture.max_sequence - work.input_tokens))
     if longer > longest:
         found[f"answers up to {longer:,} tokens, of the same mean"] = usd(longest_output=longer)
-    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
+    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * spread_of(work), 5.0))
     return found
 
 

@@ -38,7 +38,13 @@ from planner.estimates.work import PACKED_FILL
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
-from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING, engine_share, learned_factors, trainer_settings
+from planner.reinforcement.evaluated_rl import (
+    USUAL_CHECKPOINTING,
+    engine_share,
+    learned_factors,
+    spread_of,
+    trainer_settings,
+)
 from planner.reinforcement.rl_estimate import ENGINE_GPUS, MICRO_BATCHES, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
 from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, RlPhases, StaleRollout
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
@@ -76,7 +82,7 @@ class RlQuantities:
         per_kept = work.sampled_per_kept or SAMPLED_PER_KEPT.get(job.algorithm, 1.0)
         return cls(
             job, architecture, sequences, sequences * per_kept, longest,
-            AnswerLengths(mean, longest, work.spread),
+            AnswerLengths(mean, longest, spread_of(work)),
             REFERENCE[job.algorithm] if job.reference is None else job.reference,
             job.algorithm in CRITIC,
             learned_factors(job, architecture, library),

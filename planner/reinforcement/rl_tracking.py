@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
 from planner.analysis.calibration.csv_logs import fault
 from planner.analysis.calibration.rl_logs import (
-    PHASES,
+    TIMED_PHASES,
     MeasuredSteps,
     RlLog,
     RlLogStep,
@@ -27,7 +27,14 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl, predicted_phases, run_factors
+from planner.reinforcement.evaluated_rl import (
+    EvaluatedRl,
+    NamedRl,
+    evaluate_rl,
+    predicted_phases,
+    run_factors,
+    spread_of,
+)
 from planner.reinforcement.rl_step import RlPhases, measured_factors
 from planner.results.plan import Plan
 from planner.results.plan_parts import Spread
@@ -62,6 +69,8 @@ WAITED_SHARE = 0.05
 """Share of a step that a trainer waits for answers beyond which the rollout is the longer side."""
 ONE_STEP_NOISE = 0.15
 """Spread of the pace where a single step is timed: a guess."""
+LEAST_CLOCKED, MOST_BETWEEN = 4, 3.0
+"""Steps with a clock from which what is between steps is read, and the most times that it makes a step as long."""
 GROWTH = 1.1
 """Growth of the mean length of answers over a log beyond which a reader is warned."""
 
@@ -87,7 +96,7 @@ def _compared(
     """Return the phases, planned and measured; without a plan those that were measured."""
     if planned is None or factors is None:
         return tuple(PhaseSeconds(phase=name, planned=None, measured=measured[name], factor=None) for name in measured)
-    is_whole = all(name in measured for name in PHASES)  # what is left of the step is the last phase
+    is_whole = all(name in measured for name in TIMED_PHASES)  # what is left of the step is the last phase
     rest = {"fixed": planned.fixed * factors.fixed} if is_whole and not overlapped else {}
     known = {**measured, **rest}
     return tuple(
@@ -105,8 +114,8 @@ def _answers(seen: MeasuredSteps, mean: float | None, longest: float | None) -> 
 def _log_notes(log: RlLog, seen: MeasuredSteps, measured: Mapping[str, float]) -> list[str]:
     """Return what a reader must know of a log: what is not in it, and what changes over it."""
     notes = list(log.remarks)
-    missing = [RL_PHASE_NAMES[name] for name in PHASES if name not in measured]
-    if len(missing) == len(PHASES):
+    missing = [RL_PHASE_NAMES[name] for name in TIMED_PHASES if name not in measured]
+    if len(missing) == len(TIMED_PHASES):
         where = " (TRL times phases in Weights & Biases alone)" if log.tool.counts_updates else ""
         notes.append(f"the log times whole steps alone{where}: all phases have the same factor")
     elif missing:
@@ -142,6 +151,18 @@ class RlProgress:
     def left(self) -> int:
         """Steps that are left."""
         return max(0, self.run.steps - self.steps)
+
+    @property
+    def pace_seconds(self) -> float:
+        """Seconds from one step of the plan to the next, with what the log does not time but its clock shows.
+
+        Validation and checkpoints are between the steps; a gap of more than two steps on average is a standstill.
+        """
+        last = [step for step in attempts_of(self.log)[-1][1:] if step.clock is not None]
+        if len(last) < LEAST_CLOCKED:
+            return self.seen.seconds
+        wall = self.each * ((last[-1].clock or 0.0) - (last[0].clock or 0.0)) / (last[-1].step - last[0].step)
+        return wall if self.seen.seconds < wall < MOST_BETWEEN * self.seen.seconds else self.seen.seconds
 
     @property
     def repeated(self) -> int:
@@ -191,7 +212,7 @@ def track_rl(
     elapsed = elapsed_hours(start, found.run_hours, last, found.log.file, stated, notes)
     single = ONE_STEP_NOISE if found.seen.spread is None else found.seen.spread / math.sqrt(found.seen.steps)
     noise = math.hypot(single, UNRESOLVED_NOISE)  # answers change their length while the policy learns
-    pace, sigma = weighted_pace(run.step_seconds, tail_of_68_percent(run.sigma), found.seen.seconds, noise)
+    pace, sigma = weighted_pace(run.step_seconds, tail_of_68_percent(run.sigma), found.pace_seconds, noise)
     left = found.left * pace / HOUR
     spent = stated.spent_usd if stated.spent_usd is not None else _spent_usd(found, elapsed - start)
     left_usd = max(0.0, found.made.usd(run_hours=elapsed - start + left) - _spent_usd(found, elapsed - start))
@@ -436,7 +457,7 @@ def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
     if mean is not None and mean <= found.run.longest_output:
         work = {key: value for key, value in work.items() if key != "lengths"}
         work |= {"output_tokens": round_digits(mean), "longest_output": found.run.longest_output}
-        work |= {"output_cv": found.job.work.spread}
+        work |= {"output_cv": round_digits(spread_of(found.job.work))}
     one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.made)]}
     if found.run.deadline_hours is not None:
         one["deadline"] = f"{max(LEAST_HOURS, found.run.deadline_hours - tracked.observed.elapsed_hours)}h"
@@ -466,11 +487,15 @@ def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: EvaluatedRl 
     else:
         found = dict(run)
     found |= {"step_seconds": round_digits(seconds)}
-    found |= {f"{name}_seconds": round_digits(measured[name]) for name in PHASES if name in measured}
+    found |= {f"{name}_seconds": round_digits(measured[name]) for name in TIMED_PHASES if name in measured}
     work = None if job is None else job.work
     if work is not None:
         found |= {"prompts": work.prompts, "answers": work.answers, "updates": work.updates}
-        found |= {"input_tokens": work.input_tokens, "output_tokens": work.mean_output, "output_cv": work.spread}
+        found |= {
+            "input_tokens": work.input_tokens,
+            "output_tokens": work.mean_output,
+            "output_cv": round_digits(spread_of(work)),
+        }
     found |= {"input_tokens": round_digits(seen.prompt)} if seen.prompt else {}
     found |= {"output_tokens": round_digits(seen.mean)} if seen.mean else {}
     longest = (work.cut_at if work is not None else None) or seen.longest

@@ -304,11 +304,7 @@ def calibrate(
         )
     # Settings are computed with before there is an observation: any peak will do.
     Source(CALIBRATE_COMMAND).validate(Measured, {"gpu": card, "gpus": gpus, "peak_vram_gib": 1.0, **settings})
-    if scenario is not None:
-        check_is_definite(scenario)
-    asked = _job_of(scenario, job) if scenario is not None else None
-    if asked is not None:
-        _check_kind(logs, asked)
+    asked = _trained_job(scenario, job, logs)
     read = [read_log(path) for path in logs]
     for log in read:
         _check_gpus(log, gpus)
@@ -404,11 +400,16 @@ def _by_subject(
     return None
 
 
-def _check_kind(logs: Sequence[str], job: Job) -> None:
-    """Refuse logs of reinforcement learning for a job of another kind."""
+def _trained_job(scenario: Scenario | None, name: str | None, logs: Sequence[str]) -> Job | None:
+    """Return the job of a scenario that was trained; logs of reinforcement learning are refused for it."""
+    if scenario is None:
+        return None
+    check_is_definite(scenario)
+    job = _job_of(scenario, name)
     if (path := next(filter(is_rl_log, logs), None)) is not None:
         what = f"is a log of reinforcement learning, and {job.name} is another job"
         raise fault(file_name(path), 1, what, "name a job of kind: rl", "--job")
+    return job
 
 
 def _card(gpu: str | None) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Row = tuple[int, "Mapping[str, Any]"]
 """Line of a log, and the figures on it by their key."""
-PHASES = ("rollout", "log_probabilities", "training", "new_weights")
+TIMED_PHASES = ("rollout", "log_probabilities", "training", "new_weights")
 """Phases that a log may time, in the order of a step; the rest of a step is rewards and bookkeeping."""
 RL_FORMATS = (
     "give a log of TRL (trainer_state.json, JSON lines or the export of Weights & Biases), verl (console, JSON lines, "
@@ -110,7 +110,7 @@ NEMO_RL = RlTool(
     prompt=("train/mean_prompt_length",),
     waits=(f"{_NEMO}exposed_generation",),
 )  # fmt: skip
-TOOLS = (VERL, NEMO_RL, TRL)
+RL_TOOLS = (VERL, NEMO_RL, TRL)
 RESHARD = "timing_s/reshard"
 """Of earlier releases of verl: new weights, a part of `timing_s/gen`."""
 STEP_KEYS = ("training/global_step", "train/global_step", "global_step", "step", "_step")
@@ -234,7 +234,7 @@ def _what_else(path: str) -> str:
 def _tool_of(rows: Iterable[Row]) -> RlTool | None:
     """Return the tool whose keys a log has."""
     keys = {_plain(key) for _, row in rows for key in row}
-    return next((tool for tool in TOOLS if any(sign in keys for sign in tool.signs)), None)
+    return next((tool for tool in RL_TOOLS if any(sign in keys for sign in tool.signs)), None)
 
 
 def _plain(key: str) -> str:
@@ -477,14 +477,13 @@ LEAST_GROWTH_STEPS = 6
 def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     """Return what the steps of a log say; `updates` optimizer steps make one step where the tool counts those."""
     each = updates if log.tool.counts_updates else 1
-    attempts = attempts_of(log)
-    timed = [[step for step in attempt if step.seconds] for attempt in attempts]
-    kept = [step for attempt in timed for step in attempt[1:]] or [step for attempt in timed for step in attempt]
+    timed = [[step for step in attempt if step.seconds] for attempt in attempts_of(log)]
+    kept = [step for attempt in timed for step in _settled(attempt, each)] or [step for one in timed for step in one]
     warm = sum(map(len, timed)) - len(kept)
     logs = [math.log(step.seconds or 1.0) for step in kept]
     middle = math.fsum(logs) / len(logs)
     deviation = math.sqrt(math.fsum((value - middle) ** 2 for value in logs) / max(len(logs) - 1, 1))
-    names = [name for name in PHASES if any(name in step.phases for step in kept)]
+    names = [name for name in TIMED_PHASES if any(name in step.phases for step in kept)]
     lengths = [step.mean for step in log.steps if step.mean]
     third = len(lengths) // 3
     is_long = len(lengths) >= LEAST_GROWTH_STEPS
@@ -500,6 +499,13 @@ def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
         prompt=_mean([step.prompt for step in kept]) or None,
         growth=growth,
     )
+
+
+def _settled(attempt: Sequence[RlLogStep], each: int) -> Sequence[RlLogStep]:
+    """Return the steps of an attempt after the first; of optimizer steps whole groups, as the first one samples."""
+    if each == 1 or len(attempt) < 2 * each or attempt[1].step - attempt[0].step > 1:
+        return attempt[1:]
+    return attempt[each : len(attempt) // each * each]
 
 
 def attempts_of(log: RlLog) -> list[list[RlLogStep]]:
