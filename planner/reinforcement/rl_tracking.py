@@ -40,10 +40,10 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
 from planner.results.run_results import (
-    AnswerLengths,
     CalibrationResult,
     Cause,
     Choice,
+    MeasuredAnswers,
     ObservedProgress,
     PhaseSeconds,
     PlannedProgress,
@@ -105,10 +105,10 @@ def _compared(
     )
 
 
-def _answers(seen: MeasuredSteps, mean: float | None, longest: float | None) -> AnswerLengths | None:
+def _answers(seen: MeasuredSteps, mean: float | None, longest: float | None) -> MeasuredAnswers | None:
     if seen.mean is None:
         return None
-    return AnswerLengths(mean=seen.mean, longest=seen.longest, planned_mean=mean, planned_longest=longest)
+    return MeasuredAnswers(mean=seen.mean, longest=seen.longest, planned_mean=mean, planned_longest=longest)
 
 
 def _log_notes(log: RlLog, seen: MeasuredSteps, measured: Mapping[str, float]) -> list[str]:

@@ -10,12 +10,12 @@ from planner.report.words import LABEL, WIDTH, line_room
 from planner.results.explanation import device_noun
 from planner.results.rl_run import RL_PHASE_NAMES
 from planner.results.run_results import (
-    AnswerLengths,
     CalibrationResult,
     Choice,
     Comparison,
     Estimate,
     GenerationComparison,
+    MeasuredAnswers,
     PhaseSeconds,
     PlanSummary,
     ProbeChoice,
@@ -75,7 +75,7 @@ def _summary_of_phases(result: CalibrationResult) -> str:
     return f"{result.job}: {factors} from now on"
 
 
-def phase_sections(phases: Sequence[PhaseSeconds], answers: AnswerLengths | None) -> list[str]:
+def phase_sections(phases: Sequence[PhaseSeconds], answers: MeasuredAnswers | None) -> list[str]:
     """Return the seconds of the phases of a step and the lengths of its answers, measured and planned."""
     wide = max((len(RL_PHASE_NAMES[phase.phase]) for phase in phases), default=0)
     rows = [f"{RL_PHASE_NAMES[phase.phase]:<{wide}}  {_phase(phase)}" for phase in phases]
@@ -90,7 +90,7 @@ def _phase(phase: PhaseSeconds) -> str:
     return f"{seen}, {words.significant(phase.planned)} planned{factor}"
 
 
-def _answers(answers: AnswerLengths) -> str:
+def _answers(answers: MeasuredAnswers) -> str:
     longest = "" if answers.longest is None else f", the longest {answers.longest:,.0f}"
     text = f"{answers.mean:,.0f} tokens on average{longest}"
     if answers.planned_mean is None:

@@ -89,14 +89,17 @@ class PhaseSeconds(Part):
     """What the estimate of the phase is multiplied by; of phases that were not measured from the rest of the step."""
 
 
-class AnswerLengths(Part):
+class MeasuredAnswers(Part):
     """Tokens of the answers of a run of reinforcement learning, planned and measured."""
 
     mean: float
+    """Of the steps without the first."""
     longest: float | None
+    """Of all steps; None where the log does not have it."""
     planned_mean: float | None
+    """None without a scenario."""
     planned_longest: float | None
-    """At which answers are cut."""
+    """At which answers are cut; None where nothing says so."""
 
 
 def _without(data: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -121,7 +124,7 @@ class CalibrationResult(Result):
     """Of a measurement of generation."""
     phases: tuple[PhaseSeconds, ...] = ()
     """Of a run of reinforcement learning."""
-    answers: AnswerLengths | None = None
+    answers: MeasuredAnswers | None = None
     """Of a run of reinforcement learning."""
     before: PlanSummary | None = None
     """The plan of the job without the run; `after` is that with it."""
@@ -258,7 +261,7 @@ class Tracking(Result):
     """The plan of what is left, of the first choice."""
     phases: tuple[PhaseSeconds, ...] = ()
     """Of a run of reinforcement learning."""
-    answers: AnswerLengths | None = None
+    answers: MeasuredAnswers | None = None
     """Of a run of reinforcement learning."""
 
     @model_serializer(mode="wrap")

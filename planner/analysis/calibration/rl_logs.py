@@ -380,7 +380,7 @@ def _nemo_figure(line: str) -> dict[str, str]:
 
 def _steps(rows: Sequence[Row], tool: RlTool) -> Iterator[RlLogStep]:
     """Yield the steps: rows of one step that follow one another make one, until a row times it again: a restart."""
-    is_numbered = any(_step_of(row, tool) is not None for _, row in rows)
+    is_numbered = any(key in row for _, row in rows for key in _step_keys(tool))
     line, at, here = 0, 0, dict[str, Any]()
     for number, row in _with_calls(rows, tool):
         step = _step_of(row, tool)
@@ -444,9 +444,12 @@ def _finite(value: Any) -> float | None:
     return number if number is not None and 0.0 <= number < 1e12 else None
 
 
+def _step_keys(tool: RlTool) -> tuple[str, ...]:
+    return STEP_KEYS[:-1] if tool.counts_updates else STEP_KEYS
+
+
 def _step_of(row: Mapping[str, Any], tool: RlTool) -> int | None:
-    keys = STEP_KEYS[:-1] if tool.counts_updates else STEP_KEYS
-    number = next((as_number(row[key]) for key in keys if key in row), None)
+    number = next((as_number(row[key]) for key in _step_keys(tool) if key in row), None)
     return int(number) if number is not None and 0 < number < 1e12 else None
 
 
