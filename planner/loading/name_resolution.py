@@ -264,8 +264,9 @@ def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
 
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
     """Return the data with GPUs of observed runs resolved; unknown ones and peaks above their memory are faults."""
-    for path, wanted in list(texts_at(data, ("jobs", "*", "measured", "*", "gpu"))):
-        data = _resolved_gpu(data, path, wanted, names, source, faults)
+    for key in ("gpu", "rollout_gpu"):
+        for path, wanted in list(texts_at(data, ("jobs", "*", "measured", "*", key))):
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
     for path, card in texts_at(data, ("jobs", "*", "measured", "*", "gpu")):
         _check_peak(data["jobs"][path[1]]["measured"][path[3]], path[:-1], card, names, source, faults)
     return data
