@@ -476,6 +476,7 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     own = trainer_settings(job, method, bits, checkpointing) | {"gpus": run.gpus}
     own |= {"lora_rank": run.lora_rank or job.lora.rank[0]}
     of_job = {name: (getattr(asked, name) or (None,))[0] for name in ("sharding", "optimizer")}
+    of_job |= {"sharding": None} if run.gpus == 1 else {}
     of_run = {
         name: getattr(run, name) for name in (*of_job, "micro_batch", "instances", "interconnect", "network_gbps")
     }

@@ -71,6 +71,8 @@ ONE_STEP_NOISE = 0.15
 """Spread of the pace where a single step is timed: a guess."""
 LEAST_CLOCKED, MOST_BETWEEN = 4, 3.0
 """Steps with a clock from which what is between steps is read, and the most times that it makes a step as long."""
+ROUNDED = 1.02
+"""Times its steps that the phases of a log may take by rounding."""
 GROWTH = 1.1
 """Growth of the mean length of answers over a log beyond which a reader is warned."""
 
@@ -120,6 +122,8 @@ def _log_notes(log: RlLog, seen: MeasuredSteps, measured: Mapping[str, float]) -
         notes.append(f"the log times whole steps alone{where}: all phases have the same factor")
     elif missing:
         notes.append(f"not in the log: {', '.join(missing)}")
+    if not log.waits and math.fsum(measured.values()) > ROUNDED * seen.seconds:
+        notes.append("the phases in the log take longer than its steps: they overlap, or are of other steps")
     if not seen.warm_up_steps:
         notes.append("only the first step is timed, in which engines start: a second one says more")
     if seen.growth is not None and not 1 / GROWTH <= seen.growth <= GROWTH:
@@ -273,7 +277,7 @@ def _evaluated(run: RlRun, job: RlJob, scenario: Scenario, library: Library) -> 
 
 
 def _doubts(found: RlProgress) -> list[str]:
-    """Return what speaks against a log being of this run."""
+    """Return what is different from the plan, or speaks against a log being of this run."""
     run, log, notes = found.run, found.log, list[str]()
     if log.total_steps is not None and log.total_steps != run.steps * found.each:
         what = f"the log is of a run of {log.total_steps:,} steps, the plan has {run.steps * found.each:,}"
@@ -284,6 +288,9 @@ def _doubts(found: RlProgress) -> list[str]:
         notes.append("in the plan the engines sample while the trainer works, in the log they do not: is it this job?")
     if is_implausible_speed(run.step_seconds, found.seen.seconds):
         notes.append(f"a step takes {found.seen.seconds / run.step_seconds:.2g} times its plan: is it this job?")
+    ratio = (found.seen.mean or run.output_tokens) / run.output_tokens
+    if not 1 / GROWTH <= ratio <= GROWTH:
+        notes.append(f"answers are {ratio:.2f} times as long as planned, which changes rollout and training")
     if found.seen.longest is not None and found.seen.longest > run.longest_output:
         what = f"answers of {found.seen.longest:,.0f} tokens, cut at {run.longest_output:,} in the plan"
         notes.append(f"{what}: is it this job?")

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 OFFERS = [
     {
-        **{"provider": "one", "region": "eu", "gpu": "H100-80GB", "gpus": 4, "usd_per_hour": 10.0, "max_nodes": 1},
+        **{"provider": "one", "region": "eu", "gpu": "H100-80GB", "gpus": 2, "usd_per_hour": 5.0, "max_nodes": 1},
         **{"interconnect": "nvlink", "ram_gb": 800},
     },
     {
-        **{"provider": "two", "region": "us", "gpu": "L40S", "gpus": 4, "usd_per_hour": 3.0, "max_nodes": 1},
+        **{"provider": "two", "region": "us", "gpu": "L40S", "gpus": 2, "usd_per_hour": 1.5, "max_nodes": 1},
         "ram_gb": 800,
     },
 ]
@@ -284,7 +284,7 @@ def test_a_measured_entry_gives_back_the_seconds_that_were_measured(tmp_path: Pa
 @pytest.mark.slow
 def test_other_work_is_corrected_by_the_same_factors() -> None:
     """What-if changes of the work leave the factors of an observed run, which states its own work, as they are."""
-    entry = "{gpu: H100-80GB, gpus: 4, sharding: zero3, rollout_seconds: 40, training_seconds: 30}"
+    entry = "{gpu: H100-80GB, gpus: 2, sharding: zero3, rollout_seconds: 40, training_seconds: 30}"
     one = change_scenario(asked(), [f"jobs.0.measured.0={entry}"])
     (run,) = planner.solve(one, SolveOptions(as_of=date(2026, 11, 21))).reinforcement
     changed = run.changes["twice the answers to each prompt"]
