@@ -292,9 +292,9 @@ def calibrate(
     """
     if scenario is not None:
         check_supported(scenario, "calibrate")
-    found = _by_subject(logs, {"gpu": gpu, "gpus": gpus, **settings}, scenario, job, options)
-    if found is not None:
-        return found
+    own = _by_subject(logs, {"gpu": gpu, "gpus": gpus, **settings}, scenario, job, options)
+    if own is not None:
+        return own
     card = _card(gpu)
     measured, exported = read_measurements(logs)
     if measured is not None:
