@@ -179,6 +179,14 @@ def test_earlier_verl_has_new_weights_within_the_rollout(tmp_path: Path) -> None
     )
 
 
+def test_steps_with_a_validation_count_only_where_there_are_no_others(tmp_path: Path) -> None:
+    """Releases differ in whether the seconds of a step hold the validation after it."""
+    text = verl_lines(range(1, 4)) + verl_lines(range(4, 5), testing=200.0, step=330.0)
+    assert measured_steps(read_rl_logs([written(tmp_path, text)])).seconds == 130.0
+    text = verl_lines(range(1, 4), testing=1.0)
+    assert measured_steps(read_rl_logs([written(tmp_path, text)])).seconds == 130.0
+
+
 def test_where_the_trainer_waits_for_answers_the_rollout_is_the_trainer_and_the_wait(tmp_path: Path) -> None:
     log = read_rl_logs([written(tmp_path, nemo_metrics())])
     assert log.waits

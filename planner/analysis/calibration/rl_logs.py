@@ -60,6 +60,8 @@ class RlTool:
     step: tuple[str, ...]
     within: tuple[str, ...] = ()
     """Seconds of a step that are none of it: checkpoints, validation."""
+    pauses: tuple[str, ...] = ()
+    """Checkpoints and validation that are in the seconds of a step in some releases alone: other steps are taken."""
     mean: tuple[str, ...] = ()
     longest: tuple[str, ...] = ()
     prompt: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ VERL = RlTool(
         "training": ("timing_s/update_actor", "timing_s/update_critic"),
         "new_weights": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "timing_s/param_sync"),
     },
-    step=("timing_s/step", "perf/time_per_step"),
+    step=("timing_s/step", "perf/time_per_step"), pauses=("timing_s/testing", "timing_s/save_checkpoint"),
     mean=("response_length/mean",), longest=("response_length/max",), prompt=("prompt_length/mean",),
     waits=("timing_s/sync_rollout_weights", "timing_s/param_sync", "fully_async/total_wait_time"),
 )  # fmt: skip
@@ -132,6 +134,8 @@ class RlLogStep:
     longest: float | None = None
     prompt: float | None = None
     clock: float | None = None
+    has_pause: bool = False
+    """Whether a checkpoint or a validation may be in its seconds."""
 
 
 @record(frozen=True)
@@ -435,7 +439,7 @@ def _closed(line: int, step: int, row: Mapping[str, Any], tool: RlTool) -> Itera
     positive = seconds if seconds is not None and seconds > 0 else None
     yield RlLogStep(
         line, step, positive, phases, mean or None, first(tool.longest) or None, first(tool.prompt) or None,
-        figures.get(CLOCK_KEY),
+        figures.get(CLOCK_KEY), any(key in figures for key in tool.pauses),
     )  # fmt: skip
 
 
@@ -483,6 +487,7 @@ def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     timed = [[step for step in attempt if step.seconds] for attempt in attempts_of(log)]
     kept = [step for attempt in timed for step in _settled(attempt, each)] or [step for one in timed for step in one]
     warm = sum(map(len, timed)) - len(kept)
+    kept = [step for step in kept if not step.has_pause] or kept
     logs = [math.log(step.seconds or 1.0) for step in kept]
     middle = math.fsum(logs) / len(logs)
     deviation = math.sqrt(math.fsum((value - middle) ** 2 for value in logs) / max(len(logs) - 1, 1))
