@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from planner.analysis.market_paths import SimulationArguments
+    from planner.analysis.track_question import Stated
     from planner.drawing.scene import Scene
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.exports.facts import Wishes
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan, Planned
     from planner.results.report_data import Overview, Section
     from planner.results.result_tables import Result
+    from planner.results.run_results import CalibrationResult, Tracking
     from planner.results.service_results import KindBasis, ServiceFrontier, ServiceSimulation
     from planner.results.simulation import Simulation
     from planner.results.what_if import WhatIf
@@ -54,6 +56,8 @@ class Subject:
 
     name: ClassVar[str]
     """Its key in `SUBJECTS`, which is `subject` of its jobs and of its parts of a plan."""
+    reads_logs: ClassVar[bool] = False
+    """Whether logs of its runs are read by `track` and `calibrate` of its own."""
 
     # Questions about a scenario that holds such a job, perhaps next to others.
 
@@ -127,6 +131,28 @@ class Subject:
         raise refusal(scenario, "report")
 
     # Questions about a plan that holds parts of its own, perhaps next to jobs.
+
+    def track(
+        self,
+        plan: Plan,
+        scenario: Scenario,
+        logs: Sequence[str],
+        job: str | None,
+        stated: Stated,
+        market: Scenario | None,
+        options: SolveOptions | None,
+    ) -> Tracking:
+        """Return one of its parts of a plan that runs, by the paths of its logs, against what was planned."""
+        raise lacking(self, "track")
+
+    def calibrate(
+        self, logs: Sequence[str], scenario: Scenario, job: str, run: dict[str, Any], options: SolveOptions | None
+    ) -> CalibrationResult:
+        """Return the `measured` entry of the logs of a run, and what it changes in the plan of its job.
+
+        `run`: how the run was set up, or the plan under the key `plan`.
+        """
+        raise lacking(self, "calibrate")
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
         """Return every disagreement between its parts of a plan and what follows from scenario and library."""

@@ -385,7 +385,12 @@ def _pace_left(job: Assignment, progress: Progress, left: int) -> tuple[float, f
     planned, pace, observed = planned_step_seconds(job), progress.pace, observed_step_seconds(job, progress)
     if pace is None or observed is None:
         return planned, max(job.sigma_in_tails, LEAST_SPREAD)
-    noise, prior = max(pace.noise(left), LEAST_SPREAD), max(job.sigma_in_tails, LEAST_SPREAD)
+    return weighted_pace(planned, job.sigma_in_tails, observed, pace.noise(left))
+
+
+def weighted_pace(planned: float, prior: float, observed: float, noise: float) -> tuple[float, float]:
+    """Return the pace by plan and observation with their spreads of ln(pace), and the spread of its ln."""
+    noise, prior = max(noise, LEAST_SPREAD), max(prior, LEAST_SPREAD)
     weight = prior**2 / (prior**2 + noise**2)
     mean = weight * math.log(observed) + (1.0 - weight) * math.log(planned)
     return math.exp(mean), noise * prior / math.hypot(noise, prior)

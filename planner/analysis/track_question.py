@@ -46,7 +46,7 @@ from planner.scenario.naming import without_unoffered
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
-from planner.subjects import check_supported
+from planner.subjects import check_supported, planner_of
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def replan(
     else:
         notes.append(f"no machines to move to: {move.status}")
     wanted, tie = tracked.planned.confidence, scenario.near_tie_usd(found.left_usd)
-    choices.sort(key=lambda choice: _rank(choice[0], wanted, tie))
+    choices.sort(key=lambda choice: rank_choice(choice[0], wanted, tie))
     return tracked.model_copy(
         update={
             "choices": tuple(choice for choice, _ in choices),
@@ -101,7 +101,7 @@ def replan(
     )
 
 
-def _rank(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
+def rank_choice(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
     """Return the order of choices: those in time by dollars, then the others by how likely they are in time.
 
     To move must save more than a near tie of plans: it is work, and the start may fail.
@@ -337,15 +337,19 @@ def track(
     """
     require_plan(plan)
     scenario = as_scenario(scenario)
-    if not plan.jobs:
-        check_supported(scenario, "track")
     stated = stated or Stated()
+    subject = next((planner_of(part) for part in plan.planned if job in (None, part.name)), None)
+    if subject is not None or not plan.jobs:
+        check_supported(scenario, "track")
+    if subject is not None:
+        return subject.track(plan, scenario, logs, job, stated, market, options)
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
     log = _without_extra_step(_since(_of_steps(join_logs(read), chosen), chosen.steps_before), chosen.steps)
     progress = read_progress(log)
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
-    elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
+    before = chosen.start_hours + math.fsum(chosen.stage_hours.get(name, 0.0) for name in BEFORE_STAGES)
+    elapsed = elapsed_hours(before, progress.run_hours, progress.last_clock, log.file, stated, notes)
     found = project(chosen, progress)
     found = replace(found, left_usd=found.left_usd + after_term_usd(chosen, elapsed, elapsed + found.left_hours))
     spent = _spent_usd(chosen, progress, elapsed) if stated.spent_usd is None else stated.spent_usd
@@ -459,22 +463,25 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
     return [f"{difference}: is it this job?" for difference in found]
 
 
-def _elapsed_hours(job: Assignment, progress: Progress, log: LogHistory, stated: Stated, notes: list[str]) -> float:
-    """Return the hours since the machines were ordered."""
-    until = progress.last_clock if stated.now is None else _moment(stated.now, "--now")
+def elapsed_hours(
+    before: float, ran: float | None, last_clock: float | None, file: str, stated: Stated, notes: list[str]
+) -> float:
+    """Return the hours since the machines were ordered, and add to the notes what is assumed of them.
+
+    `before`: planned hours until the first step. `ran`: hours of the log. `last_clock`: that of its last step.
+    """
+    until = last_clock if stated.now is None else _moment(stated.now, "--now")
     if stated.started is None:
-        before = job.start_hours + math.fsum(job.stage_hours.get(name, 0.0) for name in BEFORE_STAGES)
-        ran = progress.run_hours
         if ran is None:
             fix = "give --started, the time at which the machines were ordered, or a log that times its steps"
-            raise InputError([Fault(log.file, 1, "", "nothing says how long the run took", fix)])
+            raise InputError([Fault(file, 1, "", "nothing says how long the run took", fix)])
         notes.append("the start is assumed to have taken as long as planned: the time of the order tells it")
-        if until is not None and progress.last_clock is not None:
-            ran += max(0.0, until - progress.last_clock) / HOUR
+        if until is not None and last_clock is not None:
+            ran += max(0.0, until - last_clock) / HOUR
         return before + ran
     began = _moment(stated.started, "--started")
     if until is None:
-        until = _modified(log.file)
+        until = _modified(file)
         notes.append("the log has no clock times: its file's own time is that of the last step")
     if until < began:
         what = "the machines were ordered after the last step of the log"

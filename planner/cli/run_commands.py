@@ -16,6 +16,7 @@ from planner.cli.plan_file import check_supported, decided_scenario_of, meant_jo
 from planner.errors import Fault, InputError, ScenarioError
 from planner.results.plan import Plan, plan_text
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.subjects import planner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -319,7 +320,8 @@ def track(
     LOG is a trainer_state.json, trainer_log.jsonl, the console output of
     Transformers, torchtitan, torchtune, Megatron, NeMo, Composer, LitGPT or
     nanoGPT, a CSV of Weights & Biases, TensorBoard or with step and seconds, or
-    a log of nvidia-smi. Give all logs of the run, of earlier attempts too.
+    a log of nvidia-smi; of a job of kind: rl a log of TRL, verl or NeMo-RL.
+    Give all logs of the run, of earlier attempts too.
 
     Exit code 3: the deadline is missed more often than the job allows. The
     new plan of --replan exports as the first one did.
@@ -387,7 +389,7 @@ SETTINGS: OptionTable = {
 )
 @click.option("--scenario", metavar="SCENARIO", help="Show how the run changes the plan of this scenario.")
 @click.option("--job", metavar="NAME", help="Job of the scenario that ran, if it has several.")
-@click.option("--plan", "plan_file", metavar="PLAN", help="Of a probe: its plan. Says keep, change or give back.")
+@click.option("--plan", "plan_file", metavar="PLAN", help="Of a probe or a run of kind: rl: its plan.")
 @click.option("--share", metavar="FILE", help="Of a probe: append an anonymous row to a table of measurements.")
 @click.option(
     "--tokens-per-step", type=click.FloatRange(min=0, min_open=True), help="Tokens of one optimizer step over all GPUs."
@@ -414,6 +416,9 @@ def calibrate(
     generation; generate.json of the export says how. Prints an entry for the
     job's list `measured`.
 
+    Logs of TRL (GRPO), verl and NeMo-RL correct the phases of a job of kind: rl;
+    --plan is the plan of the run, in place of --gpu.
+
     The probe.json of `planner probe` needs its --plan instead: the first line
     says to keep the machine, what to change, or to give it back (exit code 3
     of the last two). -o is then the plan to go on with.
@@ -436,13 +441,17 @@ def calibrate(
         law = open_choices.calibrate_losses(losses, loaded, given.get("job"), options)
         output.write(law, open_choices.render_loss_calibration, document=lambda found: found.block)
         return
-    if plan_file is not None or any(map(is_probe, logs)):
+    of_rl = None if plan_file is None else _plan_of_logs(plan_file, given)
+    if of_rl is None and (plan_file is not None or any(map(is_probe, logs))):
         _judge(logs, plan_file, share, loaded, given, output, options)
         return
     context = click.get_current_context()
     if share is not None:
         raise click.UsageError("--share belongs to the probe.json of planner probe, and its --plan", context)
-    for name, missing in (("argument 'LOG...'", not logs), ("option '--gpu'", "gpu" not in given)):
+    if of_rl is not None and plan_file is not None:
+        loaded = loaded or decided_scenario_of(of_rl, plan_file)
+        given = {"plan": of_rl, "job": meant_job(of_rl, given.get("job"))}
+    for name, missing in (("argument 'LOG...'", not logs), ("option '--gpu'", not {"gpu", "plan"} & given.keys())):
         if missing:
             raise click.UsageError(f"Missing {name}; a table of losses is --losses", context)
     result = learn_from_logs(logs, scenario=loaded, options=options, **given)
@@ -457,6 +466,19 @@ def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> Non
     ]
     if odd:
         raise click.UsageError(f"--losses takes --scenario and --job alone: leave out {', '.join(odd)}.")
+
+
+def _plan_of_logs(path: str, given: dict[str, Any]) -> Plan | None:
+    """Return the plan whose run is the one of the logs; None for a plan that only a probe is compared with."""
+    plan = read_plan(path)
+    name = meant_job(plan, given.get("job"))
+    subject = next((planner_of(part) for part in plan.planned if name in (None, part.name)), None)
+    if subject is None or not subject.reads_logs:
+        return None
+    if stray := [name for name, value in given.items() if name != "job" and (name, value) != ("gpus", 1)]:
+        what = f"--{stray[0].replace('_', '-')} is that of the plan: it says how the run is set up"
+        raise click.UsageError(what, click.get_current_context())
+    return plan
 
 
 def _judge(

@@ -7,6 +7,7 @@ An alias is replaced by the name in the library.
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import os
 from functools import cache, partial
@@ -129,22 +130,78 @@ SAMPLE_COLUMNS = ("tokens", "count")
 
 
 def resolve_lengths(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
-    """Return the data with tables of lengths (CSV files) in place of their paths; what is wrong in them is a fault."""
+    """Return the data with tables of lengths (CSV files) in place of their paths; what is wrong in them is a fault.
+
+    Lengths of answers of reinforcement learning may be JSON lines, too.
+    """
     places = (("jobs", "*", "work", "lengths"), ("jobs", "*", "load", "lengths"))
     for path, wanted in [found for place in places for found in texts_at(data, place)]:
-        is_training = job_form(data["jobs"][path[1]]) not in FORMS.values()
-        columns = SAMPLE_COLUMNS if is_training else LENGTH_COLUMNS
+        form = job_form(data["jobs"][path[1]])
+        is_single = form not in (FORMS["inference"], FORMS["serve"])
+        columns = SAMPLE_COLUMNS if is_single else LENGTH_COLUMNS
         try:
-            counts = read_lengths(source.folder(path, folder) / wanted, columns)
+            file = source.folder(path, folder) / wanted
+            counts = read_answer_lengths(file) if form == FORMS["rl"] else read_lengths(file, columns)
         except InputError as error:
             faults.extend(fault if fault.line else source.fault(path, fault.what, fault.fix) for fault in error.faults)
             counts = {(1,) * (len(columns) - 1): 1}  # no second fault for what could not be read
         rows: list[dict[str, float]] = [dict(zip(columns, (*key, count), strict=True)) for key, count in counts.items()]
-        if is_training:
+        if is_single:
             gathered = gather_lengths({key[0]: count for key, count in counts.items()})
             rows = [{"tokens": tokens, "count": count} for tokens, count in gathered]
         data = replace_value(data, path, rows)
     return data
+
+
+ANSWER_KEYS = ("tokens", "output_tokens", "completion_tokens", "response_length", "completion_length", "length")
+"""Names of the length of an answer in the logs of users, the preferred first."""
+
+
+def read_answer_lengths(path: Path) -> dict[tuple[int, ...], int]:
+    """Return how often each length of an answer occurs in a log of a user: a row, or a line of JSON, for each answer.
+
+    A CSV has the columns of `read_lengths`, or among others one of `ANSWER_KEYS`; a line of JSON is a number, or has
+    one of these keys. `InputError` where no length is found, and for what is no number of tokens.
+    """
+    from planner.documents.files import file_name, read_text
+    from planner.documents.tables import MAX_CSV_BYTES, first_faults, read_csv
+
+    text = read_text(path, MAX_CSV_BYTES)
+    if not text.lstrip()[:1].isdigit() and not text.lstrip().startswith("{"):
+        table = read_csv(path)
+        key = next((name for name in ANSWER_KEYS if name in table.columns), None)
+        if key is None or set(table.columns) <= set(SAMPLE_COLUMNS):
+            return read_lengths(path, SAMPLE_COLUMNS)
+        at = table.columns.index(key)
+        rows: list[tuple[int, Any]] = [(line, cells[at]) for line, cells in table.rows]
+    else:
+        rows = list(_json_lengths(text))
+    file, faults, counts = file_name(path), list[Fault](), dict[tuple[int, ...], int]()
+    for line, value in rows:
+        number = _whole(str(value)) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+        if number is None:
+            what = "no length of an answer" if value is None else f"{str(value)[:40]!r} is no number of tokens"
+            fix = f"give a number, or one of the keys {', '.join(ANSWER_KEYS)}"
+            faults.append(Fault(file, line, "", what, fix if value is None else "give a whole number of at least 1"))
+        else:
+            counts[(number,)] = counts.get((number,), 0) + 1
+    if faults:
+        raise InputError(first_faults(faults))
+    return counts
+
+
+def _json_lengths(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the line and the length of an answer of each line of JSON; None where it has none."""
+    for line, part in enumerate(text.splitlines(), 1):
+        if not part.strip():
+            continue
+        try:
+            value = json.loads(part)
+        except (ValueError, RecursionError):
+            value = part.strip()
+        if isinstance(value, dict):
+            value = next((value[key] for key in ANSWER_KEYS if key in value), None)
+        yield line, int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], int]:
@@ -207,8 +264,9 @@ def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
 
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
     """Return the data with GPUs of observed runs resolved; unknown ones and peaks above their memory are faults."""
-    for path, wanted in list(texts_at(data, ("jobs", "*", "measured", "*", "gpu"))):
-        data = _resolved_gpu(data, path, wanted, names, source, faults)
+    for key in ("gpu", "rollout_gpu"):
+        for path, wanted in list(texts_at(data, ("jobs", "*", "measured", "*", key))):
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
     for path, card in texts_at(data, ("jobs", "*", "measured", "*", "gpu")):
         _check_peak(data["jobs"][path[1]]["measured"][path[3]], path[:-1], card, names, source, faults)
     return data

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from planner.reinforcement.rl_subject import REINFORCEMENT as REINFORCEMENT
     from planner.reinforcement.rl_text import render_preference as render_preference
     from planner.reinforcement.rl_text import render_rl as render_rl
+    from planner.reinforcement.rl_tracking import measurements as measurements
 
 _NAMES_BY_MODULE = {
     "planner.reinforcement.rl_estimate": ("estimate_rl",),
     "planner.reinforcement.rl_subject": ("REINFORCEMENT",),
     "planner.reinforcement.preference_estimate": ("estimate_preference",),
     "planner.reinforcement.rl_results": ("PreferenceEstimate", "RlEstimate"),
+    "planner.reinforcement.rl_tracking": ("measurements",),
     "planner.reinforcement.rl_text": ("render_preference", "render_rl"),
 }
 

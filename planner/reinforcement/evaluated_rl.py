@@ -31,11 +31,18 @@ from planner.reinforcement.rl_estimate import (
     phase_memory,
     step_sigma,
 )
-from planner.reinforcement.rl_step import RlPhases, StaleRollout, spot_rollout_seconds
+from planner.reinforcement.rl_step import (
+    RlPhases,
+    StaleRollout,
+    mean_factors,
+    measured_factors,
+    spot_rollout_seconds,
+    spread_before_cut,
+)
 from planner.results.plan_parts import BillItem, Hours, Spread
 from planner.results.rl_run import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
-from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.rl_job import Judge, MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+USUAL_CHECKPOINTING = "full"
+"""Of a trainer where a job does not say it."""
 PRIVATE_NETWORK_GBPS = 1.0
 """Gbit/s between hosts of private people, where their offers state none. Prior: a line of a household or an office."""
 
@@ -98,12 +107,19 @@ def rl_settings(job: RlJob) -> dict[str, Any]:
         "input": work.input_tokens,
         "output": work.mean_output,
         "longest_output": work.cut_at,
-        "output_cv": work.spread,
+        "output_cv": spread_of(work),
         "updates": work.updates,
         "sampled_per_kept": work.sampled_per_kept,
         "reference": job.reference,
         "steps": work.steps,
     }
+
+
+def spread_of(work: RlWork) -> float:
+    """Return the spread of the lengths of answers before they are cut: of a log, which has cut ones, by its lengths."""
+    if work.output_cv is not None or not work.lengths or work.cut_at is None:
+        return work.spread
+    return spread_before_cut(work.mean_output, work.cut_at, work.spread)
 
 
 @record(frozen=True)
@@ -201,6 +217,14 @@ class EvaluatedRl:
     architecture: Architecture
     library: Library
     offers: Mapping[str, Offer]
+    factors_of_job: RlPhases | None = None  # of its observed runs, where other work of the same job is asked for
+
+    @cached_property
+    def factors(self) -> RlPhases:
+        """Factors of the phases by the observed runs of the job."""
+        if self.factors_of_job is not None:
+            return self.factors_of_job
+        return learned_factors(self.job, self.architecture, self.library)
 
     def _pool(self, named: NamedPool) -> EvaluatedPool:
         offer = self.offers[named.offer]
@@ -259,7 +283,7 @@ class EvaluatedRl:
         return RlStep(
             asked, configuration, own, self.architecture, trainer.card, engines.card, self.library,
             engines_link=engine_link(engines.offer), engine_share=share, between=network,
-            shares_machine=named.placement == "one machine",
+            shares_machine=named.placement == "one machine", factors=self.factors,
         )  # fmt: skip
 
     @cached_property
@@ -298,7 +322,8 @@ class EvaluatedRl:
         job = self.job.model_copy(update={"work": self.job.work.model_copy(update=work)})
         found = list[EvaluatedRl]()
         for micro_batch in MICRO_BATCHES:
-            other = replace(self, job=job, named=replace(self.named, micro_batch=micro_batch))
+            named = replace(self.named, micro_batch=micro_batch)
+            other = replace(self, job=job, named=named, factors_of_job=self.factors)
             most = max(MICRO_BATCHES[-1] * self._longest_tokens, other._longest_tokens)
             try:
                 found += [other] if micro_batch * other._longest_tokens <= most and other.fits else []
@@ -313,18 +338,19 @@ class EvaluatedRl:
             return 0.0
         return self._states_gib(self.step) * GIB / GB * self.trainer.offer.gpus
 
+    def sampling_seconds(self, step: RlStep) -> float:
+        """Return the seconds of a rollout with engines that are always there."""
+        seconds = step.phases.rollout
+        if self.named.overlapped and self.job.staleness > 1:
+            seconds = min(seconds, stale_seconds(step, self.job.staleness))
+        return seconds
+
     def phases_of(self, step: RlStep) -> RlPhases:
         """Return the seconds of the phases; engines on spot are not always there."""
-        phases, pool, seconds = step.phases, self.engines_pool, step.phases.rollout
-        if self.named.overlapped and self.job.staleness > 1:
-            setup, asked = step.engine.setup, step.asked
-            stale = StaleRollout(asked.input, asked.answers, step.sampled, self.job.staleness)
-            inputs = (setup.model, setup.hardware, setup.stack)
-            found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
-            seconds = min(seconds, float(np.ravel(found)[0]))
+        pool, seconds = self.engines_pool, self.sampling_seconds(step)
         if pool.named.on_spot:
             seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
-        return RlPhases(float(seconds), phases.log_probabilities, phases.training, phases.new_weights, phases.fixed)
+        return replace(step.phases, rollout=float(seconds))
 
     @cached_property
     def phases(self) -> RlPhases:
@@ -409,6 +435,66 @@ class EvaluatedRl:
     def usd(self, factor: float = 1.0, run_hours: float | None = None) -> float:
         """Return the dollars with all hours times a factor."""
         return math.fsum(line.usd for line in self.bill(factor, run_hours))
+
+
+def stale_seconds(step: RlStep, staleness: int) -> float:
+    """Return the seconds of the rollout of a step where answers may be several steps behind the policy."""
+    setup, asked = step.engine.setup, step.asked
+    stale = StaleRollout(asked.input, asked.answers, step.sampled, staleness)
+    inputs = (setup.model, setup.hardware, setup.stack)
+    found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
+    return float(np.ravel(found)[0]) * step.factors.rollout
+
+
+# Observed runs of a job: what they were predicted to take, and the factors that follow.
+
+
+def learned_factors(job: RlJob, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the factors of the phases of all ways to run a job, by its observed runs: 1 where nothing was measured."""
+    return mean_factors([run_factors(job, run, architecture, library) for run in job.measured])
+
+
+def run_factors(job: RlJob, run: MeasuredRl, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the factors of the phases by one observed run."""
+    predicted = predicted_phases(job, run, architecture, library)
+    return measured_factors(predicted, run.step_seconds, run.phase_seconds, run.overlapped)
+
+
+def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, library: Library) -> RlPhases:
+    """Return the estimate of an observed run; what it does not state is that of the job.
+
+    Raises `ScenarioError` where the estimate cannot run what was run.
+    """
+    work = {"prompts": "prompts", "answers": "answers", "input_tokens": "input", "output_tokens": "output"}
+    work |= {name: name for name in ("longest_output", "output_cv", "updates", "rollout_gpus", "rollout_gpu")}
+    given = {key: value for name, key in work.items() if (value := getattr(run, name)) is not None}
+    settings = {**rl_settings(job), **given, "rollout_parallel": run.tensor_parallel, "overlap": run.overlapped}
+    asked = job.techniques
+    method = run.method or asked.method[0]
+    bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)
+    checkpointing = run.activation_checkpointing or (asked.activation_checkpointing or (USUAL_CHECKPOINTING,))[0]
+    own = trainer_settings(job, method, bits, checkpointing) | {"gpus": run.gpus}
+    own |= {"lora_rank": run.lora_rank or job.lora.rank[0]}
+    of_job = {name: (getattr(asked, name) or (None,))[0] for name in ("sharding", "optimizer")}
+    of_job |= {"sharding": None} if run.gpus == 1 else {}
+    of_run = {
+        name: getattr(run, name) for name in (*of_job, "micro_batch", "instances", "interconnect", "network_gbps")
+    }
+    for several in (of_job, of_run):
+        own |= {name: value for name, value in several.items() if value is not None}
+    names = {"architecture": architecture.name, "gpu": run.gpu}
+    configuration = Source(WHERE).validate(Configuration, names | own)
+    card, engines = library.gpu(run.gpu), library.gpu(run.rollout_gpu or run.gpu)
+    given_to_trainer = {key: value for key, value in own.items() if key not in ("micro_batch", "gpus")}
+    step = RlStep(
+        Source(WHERE).validate(RlSettings, settings), configuration, given_to_trainer, architecture, card, engines,
+        library, engines_link=run.interconnect, shares_machine=run.shares_machine,
+        between=None if run.weights_gbps is None else run.weights_gbps * GB / 8.0,
+    )  # fmt: skip
+    phases = step.phases
+    if run.overlapped and job.staleness > 1:
+        phases = replace(phases, rollout=min(phases.rollout, stale_seconds(step, job.staleness)))
+    return phases
 
 
 def trainer_settings(job: RlJob, method: str, bits: int, checkpointing: str) -> dict[str, Any]:
@@ -520,7 +606,7 @@ def changes_of(made: EvaluatedRl) -> dict[str, float | None]:
     longer = min(2 * longest, int(made.architecture.max_sequence - work.input_tokens))
     if longer > longest:
         found[f"answers up to {longer:,} tokens, of the same mean"] = usd(longest_output=longer)
-    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * work.spread, 5.0))
+    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * spread_of(work), 5.0))
     return found
 
 

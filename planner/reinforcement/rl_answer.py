@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.reinforcement.rl_text import (
-    NETWORK_RISK,
-    RL_PHASE_NAMES,
-    SPEED_RISK,
-    memory_lines,
-    tail_words,
-    waiting_words,
-)
+from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, memory_lines, tail_words, waiting_words
 from planner.report import plan_sections, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
+from planner.results.rl_run import RL_PHASE_NAMES
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan

@@ -21,7 +21,14 @@ from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_results import RlEstimate, RlWay
-from planner.reinforcement.rl_step import AnswerLengths, RlPhases, Rollout, rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_step import (
+    AS_ESTIMATED,
+    AnswerLengths,
+    RlPhases,
+    Rollout,
+    rollout_seconds,
+    transfer_seconds,
+)
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
@@ -240,6 +247,7 @@ class RlStep:
     engine_share: float = KEPT_SHARE  # of a GPU's memory for the engine
     between: float | None = None  # bytes per second from trainer to engines; None: that of the trainer, or no network
     shares_machine: bool = False  # engines have GPUs of their own in the trainer's machine
+    factors: RlPhases = AS_ESTIMATED  # of observed runs
 
     @property
     def sequences(self) -> int:
@@ -412,9 +420,9 @@ class RlStep:
     @cached_property
     def phases(self) -> RlPhases:
         """Seconds of the phases of one step."""
-        return RlPhases(
-            self.engine.rollout.seconds, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS
-        )
+        rollout = self.engine.rollout.seconds
+        found = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS)
+        return found.times(self.factors)
 
 
 # Memory of each phase, other ways, dollars, and the answer.

@@ -38,9 +38,15 @@ from planner.estimates.work import PACKED_FILL
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
-from planner.reinforcement.evaluated_rl import engine_share, trainer_settings
+from planner.reinforcement.evaluated_rl import (
+    USUAL_CHECKPOINTING,
+    engine_share,
+    learned_factors,
+    spread_of,
+    trainer_settings,
+)
 from planner.reinforcement.rl_estimate import ENGINE_GPUS, MICRO_BATCHES, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
-from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, StaleRollout
+from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, RlPhases, StaleRollout
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
@@ -49,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
-DEFAULT_CHECKPOINTING = "full"
 TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
 
@@ -66,9 +71,10 @@ class RlQuantities:
     lengths: AnswerLengths
     compares: bool
     criticises: bool
+    factors: RlPhases  # by the observed runs of the job
 
     @classmethod
-    def of(cls, job: RlJob, architecture: Architecture) -> RlQuantities:
+    def of(cls, job: RlJob, architecture: Architecture, library: Library) -> RlQuantities:
         """Return the quantities of a job of one model."""
         work, mean = job.work, job.work.mean_output
         longest = work.cut_at or min(int(4.0 * mean), int(architecture.max_sequence - work.input_tokens))
@@ -76,9 +82,10 @@ class RlQuantities:
         per_kept = work.sampled_per_kept or SAMPLED_PER_KEPT.get(job.algorithm, 1.0)
         return cls(
             job, architecture, sequences, sequences * per_kept, longest,
-            AnswerLengths(mean, longest, work.spread),
+            AnswerLengths(mean, longest, spread_of(work)),
             REFERENCE[job.algorithm] if job.reference is None else job.reference,
             job.algorithm in CRITIC,
+            learned_factors(job, architecture, library),
         )  # fmt: skip
 
     @property
@@ -127,7 +134,7 @@ def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
     asked = job.techniques
     for method in asked.method:
         for bits in (asked.weight_bits or (16,)) if method != "full" else (16,):
-            for checkpointing in asked.activation_checkpointing or (DEFAULT_CHECKPOINTING,):
+            for checkpointing in asked.activation_checkpointing or (USUAL_CHECKPOINTING,):
                 for optimizer in asked.optimizer or (_USUAL_OPTIMIZER,):
                     for rank in job.lora.rank if method != "full" else job.lora.rank[:1]:
                         own = trainer_settings(job, method, bits, checkpointing)
@@ -176,7 +183,8 @@ def _joined(
         sigma = np.broadcast_to(np.asarray(spread.display, dtype=float), machine.shape)
     return Trainers(
         tuple(machines), machine, recipes, column("rank", np.int64), column("micro_batch", np.int64),
-        column("training", float), column("scoring", float), column("trainable", float),
+        column("training", float) * one.factors.training, column("scoring", float) * one.factors.log_probabilities,
+        column("trainable", float),
         column("states_gib", float), sigma, rejected,
     )  # fmt: skip
 
@@ -358,7 +366,7 @@ def rollout_columns(one: RlQuantities, engines: Engines, which: Integers, replic
             part = several[start : start + 512]
             if len(part):
                 found[part] = _seconds(one, engines, which[part], count[part], seated[part], fluid)
-    return found
+    return found * one.factors.rollout
 
 
 def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats, plain: Floats) -> Floats:
@@ -371,7 +379,7 @@ def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas
     stale = StaleRollout(one.prompt, one.job.work.answers, one.sampled, one.job.staleness)
     (model, hardware, stack), picked = engines.inputs, which.tolist()
     inputs = rows(model, picked), rows(hardware, picked), rows(stack, picked)
-    found = stale.seconds(inputs, one.lengths, engines.seats[which], replicas)
+    found = stale.seconds(inputs, one.lengths, engines.seats[which], replicas) * one.factors.rollout
     return np.asarray(np.minimum(plain, found), dtype=float)
 
 

@@ -60,7 +60,7 @@ from planner.reinforcement.rl_search import (
     step_sigmas,
 )
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
-from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
+from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
 from planner.results.rl_run import RlAlternative, RlRun
@@ -355,7 +355,7 @@ class _Search:
     def __init__(self, scenario: Scenario, job: RlJob, library: Library) -> None:
         self.scenario, self.job, self.library = scenario, job, library
         self.architecture = library.architecture(job.architecture)
-        self.one, self.market = RlQuantities.of(job, self.architecture), RlMarket.of(scenario, job, library)
+        self.one, self.market = RlQuantities.of(job, self.architecture, library), RlMarket.of(scenario, job, library)
         self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, 16 * MOST_POOL_GPUS)
         self.offers = self.market.market.offers
         self.rejected = self.market.rejected
@@ -566,8 +566,9 @@ class _Search:
         job, limits = self.job, self.scenario.limits
         overlapped = placement > 0 and job.staleness > 0
         both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
-        step = both + weights + FIXED_SECONDS
-        sigma = step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, weights + FIXED_SECONDS)
+        rest = weights * self.one.factors.new_weights + FIXED_SECONDS * self.one.factors.fixed
+        step = both + rest
+        sigma = step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest)
         tail, run = tail_of_68_percent(sigma), job.work.steps * step / HOUR
         judged = 0.0
         if isinstance(job.reward, Judge):
@@ -804,7 +805,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 
 
 def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
-    notes = [SPEED_RISK, *network_risk(made)]
+    notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,31 @@ class AnswerLengths:
         z = (np.log(np.maximum(tokens, 1e-9)) - self.scale) / self.sigma
         share = np.array([1.0 - _normal(value) for value in np.atleast_1d(z)])
         return np.where(np.atleast_1d(tokens) < self.longest, share, 0.0)
+
+
+WIDEST_CV = 5.0
+"""Largest spread of lengths that is asked for."""
+
+
+@cache
+def spread_before_cut(mean: float, longest: float, cv: float) -> float:
+    """Return the spread before the cut whose cut lengths have the spread `cv`, as those of a log do; by bisection.
+
+    Mean 1,500 cut at 4,096: a log with a spread of 0.66 has one of 0.8 before the cut. `WIDEST_CV` at most.
+    """
+
+    def cut_cv(wanted: float) -> float:
+        lengths = AnswerLengths(mean, longest, wanted)
+        sigma, z = lengths.sigma, (math.log(longest) - lengths.scale) / lengths.sigma
+        below = math.exp(2.0 * (lengths.scale + sigma**2)) * _normal(z - 2.0 * sigma)
+        square = below + longest**2 * (1.0 - _normal(z))
+        return math.sqrt(max(square / mean**2 - 1.0, 0.0))
+
+    low, high = min(cv, WIDEST_CV), WIDEST_CV
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if cut_cv(middle) < cv else (low, middle)
+    return (low + high) / 2.0
 
 
 def _normal(z: float) -> float:
@@ -260,6 +285,10 @@ class RlPhases:
             return max(self.rollout, self.trainer) + self.new_weights + self.fixed
         return self.rollout + self.trainer + self.new_weights + self.fixed
 
+    def times(self, factors: RlPhases) -> RlPhases:
+        """Return the phases with the seconds of each times its factor."""
+        return RlPhases(**{name: value * getattr(factors, name) for name, value in self.by_name.items()})
+
     def idle(self, overlapped: bool, apart: bool) -> tuple[str, float]:
         """Return which side waits more, and for which share of a step; of phases in turn on the same GPUs none does."""
         if not apart:
@@ -267,6 +296,53 @@ class RlPhases:
         side = "trainer" if self.rollout > self.trainer else "rollout"
         waited = abs(self.rollout - self.trainer) if overlapped else max(self.rollout, self.trainer)
         return side, waited / self.step_seconds(overlapped)
+
+
+AS_ESTIMATED = RlPhases(1.0, 1.0, 1.0, 1.0, 1.0)
+"""Factors of phases that nothing was measured of."""
+LEAST_REST = 0.05
+"""Least factor of what is left of a measured step, which may be nothing by the rounding of a log."""
+
+
+def measured_factors(
+    predicted: RlPhases, step_seconds: float | None, measured: dict[str, float], overlapped: bool
+) -> RlPhases:
+    """Return the factors of all phases: measured over predicted; the phases that a log lacks share the rest of a step.
+
+    A step of 130 s whose rollout took 60 (predicted 50) and training 40 (50): the rest of 30 s, predicted as 20, has
+    the factor 1.5. Overlapped, the rest is what the step is longer than its longer side; a side that is not measured
+    keeps its factor of 1, but is no longer than the measured one.
+    """
+    factors = {
+        name: measured[name] / value for name, value in predicted.by_name.items() if measured.get(name) and value
+    }
+    unknown = {name: value for name, value in predicted.by_name.items() if name not in factors and value > 0}
+    if overlapped:
+        known = RlPhases(**{name: value * factors.get(name, 1.0) for name, value in predicted.by_name.items()})
+        if "rollout" in unknown and "training" in factors:
+            factors["rollout"] = min(1.0, known.trainer / predicted.rollout)
+            known = predicted.times(RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name}))
+        unknown = {name: value for name, value in unknown.items() if name in ("new_weights", "fixed")}
+        left = None if step_seconds is None else step_seconds - max(known.rollout, known.trainer)
+        left = None if left is None else left - measured.get("new_weights", 0.0)
+    else:
+        left = None if step_seconds is None else step_seconds - math.fsum(measured.values())
+    if left is not None and unknown:
+        rest = max(left / math.fsum(unknown.values()), LEAST_REST)
+        factors |= dict.fromkeys(unknown, rest)
+    return RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name})
+
+
+def mean_factors(several: list[RlPhases]) -> RlPhases:
+    """Return the geometric mean of the factors of several runs."""
+    if not several:
+        return AS_ESTIMATED
+    return RlPhases(
+        **{
+            name: math.exp(math.fsum(math.log(getattr(one, name)) for one in several) / len(several))
+            for name in AS_ESTIMATED.by_name
+        }
+    )
 
 
 RESHARD_SECONDS = 1.3

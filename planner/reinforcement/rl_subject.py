@@ -10,20 +10,23 @@ from planner.results.what_if import Better, WhatIf
 from planner.subjects import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from planner.analysis.track_question import Stated
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
+    from planner.results.run_results import CalibrationResult, Tracking
     from planner.scenario.scenario import Scenario, SolveOptions
 
-_FIX = "use solve, check or what-if"
+_FIX = "use solve, check, what-if, track or calibrate"
 
 
 class Reinforcement(Subject):
     """Steps of answers that engines sample, and of a policy that is trained on them."""
 
     name = "rl"
+    reads_logs = True
 
     def solve(
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
@@ -60,15 +63,36 @@ class Reinforcement(Subject):
 
         return audit_rl(plan, scenario, library, tolerance)
 
+    def track(
+        self,
+        plan: Plan,
+        scenario: Scenario,
+        logs: Sequence[str],
+        job: str | None,
+        stated: Stated,
+        market: Scenario | None,
+        options: SolveOptions | None,
+    ) -> Tracking:
+        """Return a run of a plan, by its logs, against what was planned."""
+        from planner.reinforcement.rl_tracking import track_rl
+
+        return track_rl(plan, scenario, logs, job, stated, market, options)
+
+    def calibrate(
+        self, logs: Sequence[str], scenario: Scenario, job: str, run: dict[str, Any], options: SolveOptions | None
+    ) -> CalibrationResult:
+        """Return the `measured` entry of the logs of a run, and what it changes."""
+        from planner.reinforcement.rl_tracking import calibrate_rl
+
+        return calibrate_rl(logs, scenario, job, run, options)
+
     def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
         """Return the plan as it is: no other job stands next to one of reinforcement learning."""
         return plan, scenario
 
     not_supported = MappingProxyType(
         {
-            "track": ("a log of reinforcement learning is not modelled", _FIX),
             "probe": ("a probe of reinforcement learning is not modelled", _FIX),
-            "calibrate": ("a measurement of reinforcement learning is not modelled", _FIX),
             "tornado": ("a tornado of reinforcement learning is not modelled", _FIX),
             "technique": ("reading the data of reinforcement learning is not modelled", _FIX),
         }

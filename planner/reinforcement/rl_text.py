@@ -5,27 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.reinforcement.rl_results import PreferenceEstimate, RlEstimate, RlWay
+from planner.reinforcement.rl_step import RlPhases
 from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory, RlRun
+from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RL_PHASE_NAMES = {
-    "rollout": "rollout",
-    "log_probabilities": "log-probabilities",
-    "training": "training",
-    "new_weights": "new weights to engines",
-    "fixed": "rewards and the rest",
-}
 SPEED_RISK = "speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
+
+
+def corrected_words(factors: RlPhases) -> list[str]:
+    """Return how observed runs correct the phases of a step."""
+    changed = {name: factor for name, factor in factors.by_name.items() if factor != 1.0}
+    named = ", ".join(f"{RL_PHASE_NAMES[name]} x {factor:.2f}" for name, factor in changed.items())
+    return [f"seconds are corrected by observed runs of this job: {named or 'nothing'}"]
 
 
 def render_rl(estimate: RlEstimate) -> str:

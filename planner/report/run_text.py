@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from planner.report import plan_sections, words
 from planner.report.words import LABEL, WIDTH, line_room
 from planner.results.explanation import device_noun
+from planner.results.rl_run import RL_PHASE_NAMES
 from planner.results.run_results import (
     CalibrationResult,
     Choice,
     Comparison,
     Estimate,
     GenerationComparison,
+    MeasuredAnswers,
+    PhaseSeconds,
     PlanSummary,
     ProbeChoice,
     ProbeVerdict,
@@ -22,7 +25,7 @@ from planner.results.run_results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 # The result of `calibrate` as text: observed and predicted figures, and their effect on a plan.
@@ -36,9 +39,12 @@ def render_calibration(result: CalibrationResult) -> str:
         lines = [_calibration_summary(result, result.compared), "", *entry]
     if result.generation is not None:
         lines = [_summary_of_generation(result, result.generation), "", *entry]
+    if result.phases and result.job is not None:
+        lines = [*words.wrap_lines(_summary_of_phases(result), words.width(), 2), "", *entry]
     lines += words.section("Logs", words.wrap_all(result.logs, line_room(), 2))
     if result.step_times is not None:
         lines += words.section("Step", words.wrap_lines(_step(result.step_times), line_room(), 2))
+    lines += phase_sections(result.phases, result.answers)
     lines += words.section("Speed", _calibration_speed(result))
     lines += words.section("Memory", _calibration_memory(result))
     if result.generation is not None:
@@ -59,6 +65,38 @@ def _calibration_summary(result: CalibrationResult, compared: Comparison) -> str
 def _summary_of_generation(result: CalibrationResult, compared: GenerationComparison) -> str:
     factor = compared.output_tokens_per_second / compared.predicted_output_tokens_per_second
     return f"{result.job}: estimated speed of {compared.engine} on {compared.gpu} x {factor:.2f} from now on"
+
+
+def _summary_of_phases(result: CalibrationResult) -> str:
+    seen = [phase for phase in result.phases if phase.factor is not None and phase.factor != 1.0]
+    if len({phase.factor for phase in seen}) == 1 and len(seen) == len(result.phases):
+        return f"{result.job}: all phases x {seen[0].factor:.2f} from now on"
+    factors = ", ".join(f"{RL_PHASE_NAMES[phase.phase]} x {phase.factor:.2f}" for phase in seen)
+    return f"{result.job}: {factors} from now on"
+
+
+def phase_sections(phases: Sequence[PhaseSeconds], answers: MeasuredAnswers | None) -> list[str]:
+    """Return the seconds of the phases of a step and the lengths of its answers, measured and planned."""
+    wide = max((len(RL_PHASE_NAMES[phase.phase]) for phase in phases), default=0)
+    rows = [f"{RL_PHASE_NAMES[phase.phase]:<{wide}}  {_phase(phase)}" for phase in phases]
+    return [*words.section("Phases", rows), *words.section("Answers", [_answers(answers)] if answers else [])]
+
+
+def _phase(phase: PhaseSeconds) -> str:
+    seen = "not in the log" if phase.measured is None else f"{words.significant(phase.measured)} s measured"
+    if phase.planned is None:
+        return seen
+    factor = "" if phase.factor is None or phase.factor == 1.0 else f" (x {phase.factor:.2f})"
+    return f"{seen}, {words.significant(phase.planned)} planned{factor}"
+
+
+def _answers(answers: MeasuredAnswers) -> str:
+    longest = "" if answers.longest is None else f", the longest {answers.longest:,.0f}"
+    text = f"{answers.mean:,.0f} tokens on average{longest}"
+    if answers.planned_mean is None:
+        return text
+    cut = "" if answers.planned_longest is None else f", cut at {answers.planned_longest:,.0f}"
+    return f"{text}; {answers.planned_mean:,.0f}{cut} planned"
 
 
 def _generation(compared: GenerationComparison) -> list[str]:
@@ -123,6 +161,7 @@ def render_tracking(found: Tracking) -> str:
     lines += words.section("Speed", words.wrap_all(_speed(found), line_room(), 2))
     if found.observed.peak_vram_gib is not None:
         lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
+    lines += phase_sections(found.phases, found.answers)
     lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
     lines += words.section("Because", _causes(found))
     for choice in found.choices:

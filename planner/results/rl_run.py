@@ -9,6 +9,15 @@ from planner.results.plan_parts import BillItem, Hours, Part, Spread
 Placement = Literal["colocated", "one machine", "apart"]
 """All GPUs do both in turn; one machine whose GPUs are divided; two pools of machines."""
 
+RL_PHASE_NAMES = {
+    "rollout": "rollout",
+    "log_probabilities": "log-probabilities",
+    "training": "training",
+    "new_weights": "new weights to engines",
+    "fixed": "rewards and the rest",
+}
+"""Phases of a step in their order, and how they are called."""
+
 
 class PhaseMemory(Part):
     """GiB of one GPU in one phase; `parts` sum to `peak`."""

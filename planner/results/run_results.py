@@ -16,7 +16,7 @@ from planner.results.result_tables import Result
 # The result of `calibrate`: the `measured:` entry of a run, and its effect on a plan.
 
 
-SettingValue = str | int | float
+SettingValue = bool | str | int | float
 
 
 class StepTimes(Part):
@@ -76,6 +76,37 @@ class PlanSummary(Part):
     tokens_per_second: float | None = None
 
 
+class PhaseSeconds(Part):
+    """Seconds of one phase of a step of reinforcement learning, planned and measured."""
+
+    phase: str
+    """Its key in the phases of a plan."""
+    planned: float | None
+    """By the plan, or by the estimate of the run; None without a scenario."""
+    measured: float | None
+    """Mean of the steps without the first; None where the log does not have it."""
+    factor: float | None
+    """What the estimate of the phase is multiplied by; of phases that were not measured from the rest of the step."""
+
+
+class MeasuredAnswers(Part):
+    """Tokens of the answers of a run of reinforcement learning, planned and measured."""
+
+    mean: float
+    """Of the steps without the first."""
+    longest: float | None
+    """Of all steps; None where the log does not have it."""
+    planned_mean: float | None
+    """None without a scenario."""
+    planned_longest: float | None
+    """At which answers are cut; None where nothing says so."""
+
+
+def _without(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return data without the named parts that are empty: those that only some kinds of runs have."""
+    return {name: value for name, value in data.items() if value or name not in names}
+
+
 class CalibrationResult(Result):
     """The result of `planner calibrate` for the logs of one run."""
 
@@ -91,6 +122,10 @@ class CalibrationResult(Result):
     compared: Comparison | None = None
     generation: GenerationComparison | None = None
     """Of a measurement of generation."""
+    phases: tuple[PhaseSeconds, ...] = ()
+    """Of a run of reinforcement learning."""
+    answers: MeasuredAnswers | None = None
+    """Of a run of reinforcement learning."""
     before: PlanSummary | None = None
     """The plan of the job without the run; `after` is that with it."""
     after: PlanSummary | None = None
@@ -98,11 +133,8 @@ class CalibrationResult(Result):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the data of a training run without the part that only generation has."""
-        data: dict[str, Any] = handler(self)
-        if self.generation is None:
-            data.pop("generation", None)
-        return data
+        """Return the data of a training run without the parts that only other runs have."""
+        return _without(handler(self), "generation", "phases", "answers")
 
     @property
     def block(self) -> str:
@@ -126,6 +158,8 @@ def _entry_block(entry: dict[str, Any]) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
 
 
@@ -225,6 +259,15 @@ class Tracking(Result):
     """What could be done now, the best first; empty unless it was asked."""
     replan: Plan | None = None
     """The plan of what is left, of the first choice."""
+    phases: tuple[PhaseSeconds, ...] = ()
+    """Of a run of reinforcement learning."""
+    answers: MeasuredAnswers | None = None
+    """Of a run of reinforcement learning."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data without the parts that only runs of reinforcement learning have."""
+        return _without(handler(self), "phases", "answers")
 
     @property
     def is_on_time(self) -> bool:

@@ -8,11 +8,13 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from planner.documents.quantities import (
     Count,
     OneOrMany,
+    Positive,
     PositiveInteger,
     Price,
     Rows,
     SequenceLength,
     StrictModel,
+    Text,
     TokenMean,
     validation_error,
 )
@@ -21,7 +23,7 @@ from planner.errors import format_value
 from planner.scenario.inference_job import kind_of_job
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
-from planner.scenario.techniques import FewIntegers, Method, Techniques
+from planner.scenario.techniques import Checkpointing, FewIntegers, Method, Optimizer, Sharding, Techniques, WeightBits
 
 REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
 """Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
@@ -197,10 +199,96 @@ NOT_MODELLED = {
     "trials": "several trials",
     "early_stopping": "early stopping",
     "stages": "stages around training",
-    "measured": "observed runs",
     "teacher": "a teacher",
 }
 """Fields of other jobs that are refused by name."""
+
+
+class MeasuredRl(StrictModel):
+    """An observed run of this job: mean seconds of a step and of its phases, and how it was set up.
+
+    Each phase corrects the estimate of the same phase in all ways to run the job; phases that are not measured share
+    what is left of the step. What else is left out is that of the job.
+    """
+
+    gpu: Text
+    """GPU that trains."""
+    gpus: PositiveInteger
+    """GPUs that train, over all machines."""
+    step_seconds: Positive | None = None
+    """From one step to the next."""
+    rollout_seconds: Positive | None = None
+    """Sampling of the answers of a step."""
+    log_probabilities_seconds: Positive | None = None
+    """Passes forward of policy, reference and critic."""
+    training_seconds: Positive | None = None
+    """Updates on the answers of a step."""
+    new_weights_seconds: Positive | None = None
+    """From the trainer to the engines."""
+    rollout_gpu: Text | None = None
+    """GPU of the engines; left out, that of the trainer."""
+    rollout_gpus: PositiveInteger | None = None
+    """GPUs that only sample; left out, those of the trainer do both in turn."""
+    shares_machine: bool = False
+    """Whether the GPUs that only sample are in the machine of the trainer."""
+    tensor_parallel: PositiveInteger | None = None
+    """GPUs of one engine; left out, the number with the fastest rollout."""
+    overlapped: bool = False
+    """Whether the engines sampled while the trainer worked."""
+    instances: PositiveInteger | None = None
+    """Machines that train."""
+    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    """What connects the GPUs of a machine."""
+    network_gbps: Positive | None = None
+    """Network of a machine that trains in Gbit/s, if there are several."""
+    weights_gbps: Positive | None = None
+    """Network that new weights cross to engines on machines of their own, in Gbit/s."""
+    method: Method | None = None
+    """`full` or `lora`."""
+    weight_bits: WeightBits | None = None
+    """Bits of the frozen weights: 16, 8 or 4."""
+    sharding: Sharding | None = None
+    """What the GPUs share among them, such as `zero3`."""
+    activation_checkpointing: Checkpointing | None = None
+    """Which activations are computed anew in the backward pass."""
+    optimizer: Optimizer | None = None
+    """Optimizer and the bits of its states."""
+    micro_batch: PositiveInteger | None = None
+    """Of the longest answers on a GPU at a time."""
+    lora_rank: PositiveInteger | None = None
+    """Rank of the adapters."""
+    prompts: PositiveInteger | None = None
+    """Prompts of a step."""
+    answers: PositiveInteger | None = None
+    """Answers to each prompt."""
+    input_tokens: Annotated[TokenMean, Field(ge=1)] | None = None
+    """Mean tokens of a prompt."""
+    output_tokens: Annotated[TokenMean, Field(ge=1)] | None = None
+    """Mean tokens of an answer."""
+    longest_output: SequenceLength | None = None
+    """Tokens at which an answer was cut."""
+    output_cv: Annotated[float, Field(gt=0.0, le=5.0)] | None = None
+    """Spread of the lengths of answers, as a share of their mean."""
+    updates: PositiveInteger | None = None
+    """Optimizer steps for the answers of one step."""
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds of the phases that were measured, by their name."""
+        names = ("rollout", "log_probabilities", "training", "new_weights")
+        return {name: seconds for name in names if (seconds := getattr(self, f"{name}_seconds")) is not None}
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.step_seconds is None and not self.phase_seconds:
+            raise validation_error("no observation given", "give step_seconds, or seconds of a phase")
+        if self.rollout_gpus is None and (self.overlapped or self.shares_machine or self.rollout_gpu):
+            what = "engines on GPUs of their own, or at work next to the trainer, without their number"
+            raise validation_error(what, "give rollout_gpus", "rollout_gpus")
+        if None not in (self.longest_output, self.output_tokens) and self.longest_output < self.output_tokens:  # type: ignore[operator]
+            what = f"{self.longest_output:,} tokens are fewer than the mean of {self.output_tokens:,.0f}"
+            raise validation_error(what, "give at least the mean", "longest_output")
+        return self
 
 
 class RlJob(Job):
@@ -224,6 +312,8 @@ class RlJob(Job):
     """What may be chosen of the engines."""
     techniques: RlTechniques = RlTechniques()
     """What may be chosen of the trainer."""
+    measured: Rows[MeasuredRl] = ()  # type: ignore[assignment]
+    """Observed runs of this job: they correct the seconds of the phases."""
 
     subject: ClassVar[str | None] = "rl"
 

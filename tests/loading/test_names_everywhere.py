@@ -32,6 +32,10 @@ SERVICE = {
     **{"name": "s", "kind": "serve", "architecture": "mistral-7b"},
     "load": {"per_second": 1, "input_tokens": 100, "output_tokens": 100},
 }
+ROLLOUTS = {
+    **{"name": "r", "kind": "rl", "architecture": "mistral-7b"},
+    "work": {"steps": 10, "input_tokens": 100, "output_tokens": 100},
+}
 DISTILLED = {
     **{"name": "d", "method": "distill", "architecture": "mistral-7b"},
     "work": {"samples": 100, "tokens_per_sample": 500},
@@ -55,6 +59,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "jobs.*.techniques.engine.*": (GENERATION, {"vLLM": "vllm", "TensorRT LLM": "trt-llm"}),
     "jobs.*.techniques.weight_format.*": (GENERATION, {"AWQ": "awq", "GGUF_Q4_K_M": "gguf-q4_k_m"}),
     "jobs.*.measured.*.gpu": (TRAINING, {"h100": "H100-80GB", "a10g": "A10G"}),
+    "jobs.*.measured.*.rollout_gpu": (ROLLOUTS, {"h100": "H100-80GB", "a10g": "A10G"}),
     "jobs.*.measured.*.framework": (TRAINING, {"Unsloth": "unsloth"}),
     "jobs.*.measured.*.engine": (GENERATION, {"VLLM": "vllm"}),
     "jobs.*.measured.*.weight_format": (GENERATION, {"Awq": "awq"}),
@@ -171,6 +176,8 @@ def _scenario(key: str, word: Any) -> dict[str, Any]:
         if job is not None and job.get("kind") == "inference":
             run = {"gpus": 1, "in_flight": 8, "input_tokens": 100, "output_tokens": 100}
             run |= {"output_tokens_per_second": 500.0, "engine": "vllm", "weight_format": "bf16"}
+        if job.get("kind") == "rl":
+            run = {"gpus": 1, "rollout_gpus": 1, "step_seconds": 100.0}
         job["measured"] = [{"gpu": "H100-80GB", **run, last: word}]
     elif "managed" in parts:
         offers.append({**MANAGED, "managed": {**MANAGED["managed"], "architectures": word}})

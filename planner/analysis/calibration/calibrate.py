@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner import generation
+from planner import generation, reinforcement
 from planner.analysis.calibration.csv_logs import RunLog, compute_pace, compute_rate, fault
+from planner.analysis.calibration.rl_logs import is_rl_log
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, memory_setting, real_units
 from planner.configurations.grid import shape_of
@@ -37,7 +38,7 @@ from planner.scenario.job import Job, Measured, ServedRun
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
-from planner.subjects import check_supported
+from planner.subjects import SUBJECTS, check_supported
 from planner.units import round_digits
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ _DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 def calibrate(
     logs: Sequence[str],
-    gpu: str,
+    gpu: str | None = None,
     gpus: int = 1,
     scenario: Scenario | None = None,
     job: str | None = None,
@@ -280,6 +281,7 @@ def calibrate(
     `logs` are paths of files of one run: one with its time, one with its memory, or both.
     `settings` are those of the run in the spelling of the scenario file, such as `method` or `micro_batch`.
     `tokens_per_step` are the real tokens of one optimizer step over all GPUs; without it those of the scenario's job.
+    A run of reinforcement learning has `plan`, its plan, in place of `gpu`, `gpus` and settings; with its scenario.
     Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
 
     >>> log = "step,elapsed_seconds\n" + "".join(f"{step},{2.5 * step}\n" for step in range(1, 41))
@@ -288,9 +290,12 @@ def calibrate(
     >>> found.measured["tokens_per_second"]
     3277.0
     """
-    card = _card(gpu)
     if scenario is not None:
         check_supported(scenario, "calibrate")
+    own = _by_subject(logs, {"gpu": gpu, "gpus": gpus, **settings}, scenario, job, options)
+    if own is not None:
+        return own
+    card = _card(gpu)
     measured, exported = read_measurements(logs)
     if measured is not None:
         found = _job_of(scenario, job) if scenario is not None else None
@@ -299,9 +304,7 @@ def calibrate(
         )
     # Settings are computed with before there is an observation: any peak will do.
     Source(CALIBRATE_COMMAND).validate(Measured, {"gpu": card, "gpus": gpus, "peak_vram_gib": 1.0, **settings})
-    if scenario is not None:
-        check_is_definite(scenario)
-    asked = _job_of(scenario, job) if scenario is not None else None
+    asked = _trained_job(scenario, job, logs)
     read = [read_log(path) for path in logs]
     for log in read:
         _check_gpus(log, gpus)
@@ -379,7 +382,39 @@ def _micro_batches(settings: Mapping[str, Any], job: Job | None) -> int | None:
     return int(each) if each.is_integer() and each >= 1 else None
 
 
-def _card(gpu: str) -> str:
+def _by_subject(
+    logs: Sequence[str], run: dict[str, Any], scenario: Scenario | None, job: str | None, options: SolveOptions | None
+) -> CalibrationResult | None:
+    """Return what the package of the job says of the logs; None where the core reads them."""
+    asked = None if scenario is None else _job_of(scenario, job)
+    subject = None if asked is None or asked.subject is None else SUBJECTS[asked.subject]()
+    is_own = subject is not None and subject.reads_logs
+    if "plan" in run and not is_own:
+        what = "a plan of reinforcement learning goes with the scenario of its job"
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "plan", what, "give it, or the GPU of the run")])
+    run = {"plan": run["plan"]} if "plan" in run else {**run, "gpu": _card(run["gpu"])}
+    if subject is not None and scenario is not None and asked is not None and is_own:
+        return subject.calibrate(logs, scenario, asked.name, run, options)
+    if scenario is None and any(map(is_rl_log, logs)):
+        return reinforcement.measurements(logs, run)
+    return None
+
+
+def _trained_job(scenario: Scenario | None, name: str | None, logs: Sequence[str]) -> Job | None:
+    """Return the job of a scenario that was trained; logs of reinforcement learning are refused for it."""
+    if scenario is None:
+        return None
+    check_is_definite(scenario)
+    job = _job_of(scenario, name)
+    if (path := next(filter(is_rl_log, logs), None)) is not None:
+        what = f"is a log of reinforcement learning, and {job.name} is another job"
+        raise fault(file_name(path), 1, what, "name a job of kind: rl", "--job")
+    return job
+
+
+def _card(gpu: str | None) -> str:
+    if gpu is None:
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--gpu", "the GPU of the run is missing", "give its name")])
     names = CardNames("gpus")
     card = names.canonical(gpu)
     if card is None:

@@ -1,0 +1,638 @@
+"""Logs of a run of reinforcement learning against its plan: what its steps correct, when it will end, what to do."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
+from planner.analysis.calibration.csv_logs import fault
+from planner.analysis.calibration.rl_logs import (
+    TIMED_PHASES,
+    MeasuredSteps,
+    RlLog,
+    RlLogStep,
+    attempts_of,
+    measured_steps,
+    read_rl_logs,
+)
+from planner.analysis.run_progress import UNRESOLVED_NOISE, weighted_pace
+from planner.analysis.track_question import LEAST_HOURS, Stated, elapsed_hours, rank_choice, read_with_offers
+from planner.documents.overrides import Source
+from planner.documents.validation import MOST_NAMES, meant_name
+from planner.errors import Fault, InputError
+from planner.estimates.uncertainty import confidence_factor, display_factors, is_implausible_speed, tail_of_68_percent
+from planner.evaluation.evaluated_hours import probability_within
+from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario
+from planner.records import record
+from planner.reinforcement.evaluated_rl import (
+    EvaluatedRl,
+    NamedRl,
+    evaluate_rl,
+    predicted_phases,
+    run_factors,
+    spread_of,
+)
+from planner.reinforcement.rl_step import RlPhases, measured_factors
+from planner.results.plan import Plan
+from planner.results.plan_parts import Spread
+from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
+from planner.results.run_results import (
+    CalibrationResult,
+    Cause,
+    Choice,
+    MeasuredAnswers,
+    ObservedProgress,
+    PhaseSeconds,
+    PlannedProgress,
+    PlanSummary,
+    ProjectedEnd,
+    SettingValue,
+    StepTimes,
+    Tracking,
+)
+from planner.scenario.offer import offer_data
+from planner.scenario.rl_job import MeasuredRl, RlJob
+from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
+from planner.solving.solve import solve
+from planner.units import GB, HOUR, round_digits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan_parts import BillItem
+
+WAITED_SHARE = 0.05
+"""Share of a step that a trainer waits for answers beyond which the rollout is the longer side."""
+ONE_STEP_NOISE = 0.15
+"""Spread of the pace where a single step is timed: a guess."""
+LEAST_CLOCKED, MOST_BETWEEN = 4, 3.0
+"""Steps with a clock from which what is between steps is read, and the most times that it makes a step as long."""
+ROUNDED = 1.02
+"""Times its steps that the phases of a log may take by rounding."""
+GROWTH = 1.1
+"""Growth of the mean length of answers over a log beyond which a reader is warned."""
+
+
+# What a log says in the terms of a plan.
+
+
+def phase_seconds(log: RlLog, seen: MeasuredSteps) -> dict[str, float]:
+    """Return the measured seconds of the phases of a step.
+
+    Where the log has the seconds that the trainer waited for answers, the rollout took as long as the trainer and the
+    wait; where it hardly waited, the rollout is not known: it was the shorter side.
+    """
+    found = dict(seen.phases)
+    if log.waits and (wait := found.pop("rollout", None)) is not None and wait > WAITED_SHARE * seen.seconds:
+        found["rollout"] = found.get("log_probabilities", 0.0) + found.get("training", 0.0) + wait
+    return {name: seconds for name, seconds in found.items() if seconds > 0}
+
+
+def _compared(
+    planned: RlPhases | None, measured: Mapping[str, float], factors: RlPhases | None, overlapped: bool = False
+) -> tuple[PhaseSeconds, ...]:
+    """Return the phases, planned and measured; without a plan those that were measured."""
+    if planned is None or factors is None:
+        return tuple(PhaseSeconds(phase=name, planned=None, measured=measured[name], factor=None) for name in measured)
+    is_whole = all(name in measured for name in TIMED_PHASES)  # what is left of the step is the last phase
+    rest = {"fixed": planned.fixed * factors.fixed} if is_whole and not overlapped else {}
+    known = {**measured, **rest}
+    return tuple(
+        PhaseSeconds(phase=name, planned=seconds, measured=known.get(name), factor=getattr(factors, name))
+        for name, seconds in planned.by_name.items()
+    )
+
+
+def _answers(seen: MeasuredSteps, mean: float | None, longest: float | None) -> MeasuredAnswers | None:
+    if seen.mean is None:
+        return None
+    return MeasuredAnswers(mean=seen.mean, longest=seen.longest, planned_mean=mean, planned_longest=longest)
+
+
+def _log_notes(log: RlLog, seen: MeasuredSteps, measured: Mapping[str, float]) -> list[str]:
+    """Return what a reader must know of a log: what is not in it, and what changes over it."""
+    notes = list(log.remarks)
+    missing = [RL_PHASE_NAMES[name] for name in TIMED_PHASES if name not in measured]
+    if len(missing) == len(TIMED_PHASES):
+        where = " (TRL times phases in Weights & Biases alone)" if log.tool.counts_updates else ""
+        notes.append(f"the log times whole steps alone{where}: all phases have the same factor")
+    elif missing:
+        notes.append(f"not in the log: {', '.join(missing)}")
+    if not log.waits and math.fsum(measured.values()) > ROUNDED * seen.seconds:
+        notes.append("the phases in the log take longer than its steps: they overlap, or are of other steps")
+    if not seen.warm_up_steps:
+        notes.append("only the first step is timed, in which engines start: a second one says more")
+    if seen.growth is not None and not 1 / GROWTH <= seen.growth <= GROWTH:
+        change = f"{seen.growth:.2f} times as long at the end of the log as at its beginning"
+        notes.append(f"answers are {change}: later steps may take {'longer' if seen.growth > 1 else 'less'}")
+    if seen.mean is None:
+        notes.append(f"no lengths of answers are in the log: {' or '.join(log.tool.mean)}")
+    return notes
+
+
+# `track`: how far a run is, when it will end, what it will cost.
+
+
+@record(frozen=True)
+class RlProgress:
+    """A run of a plan and its log."""
+
+    run: RlRun
+    job: RlJob
+    made: EvaluatedRl
+    log: RlLog
+    seen: MeasuredSteps
+    steps: int
+    """Steps of the plan that are done."""
+    each: int
+    """Logged steps that make one of the plan."""
+
+    @property
+    def left(self) -> int:
+        """Steps that are left."""
+        return max(0, self.run.steps - self.steps)
+
+    @property
+    def pace_seconds(self) -> float:
+        """Seconds from one step of the plan to the next, with what the log does not time but its clock shows.
+
+        Validation and checkpoints are between the steps; a gap of more than two steps on average is a standstill.
+        """
+        last = [step for step in attempts_of(self.log)[-1][1:] if step.clock is not None]
+        if len(last) < LEAST_CLOCKED:
+            return self.seen.seconds
+        wall = self.each * ((last[-1].clock or 0.0) - (last[0].clock or 0.0)) / (last[-1].step - last[0].step)
+        return wall if self.seen.seconds < wall < MOST_BETWEEN * self.seen.seconds else self.seen.seconds
+
+    @property
+    def repeated(self) -> int:
+        """Steps that were done again after restarts."""
+        pairs = pairwise(attempts_of(self.log))
+        return sum(max(0, before[-1].step - after[0].step + 1) for before, after in pairs) // self.each
+
+    @property
+    def run_hours(self) -> float:
+        """Hours from the start of the first logged step to the last one."""
+        clocks = [step.clock for step in self.log.steps if step.clock is not None]
+        first = self.log.steps[0]
+        if len(clocks) > 1 and first.clock is not None:
+            return (max(clocks) - first.clock + _spans([first])[0] * (first.seconds or 0.0)) / HOUR
+        attempts = attempts_of(self.log)
+        return math.fsum(
+            span * (step.seconds or self.seen.seconds / self.each)
+            for attempt in attempts
+            for step, span in zip(attempt, _spans(attempt), strict=True)
+        ) / HOUR  # fmt: skip
+
+
+def _spans(attempt: Sequence[RlLogStep]) -> list[int]:
+    """Return the steps that each entry of an attempt is the mean of: those since the entry before."""
+    later = [after.step - before.step for before, after in pairwise(attempt)]
+    return [min(attempt[0].step, later[0]) if later else 1, *later]
+
+
+def track_rl(
+    plan: Plan,
+    scenario: Scenario,
+    logs: Sequence[str],
+    name: str | None,
+    stated: Stated,
+    market: Scenario | None,
+    options: SolveOptions | None,
+) -> Tracking:
+    """Return a run of reinforcement learning of a plan against what was planned.
+
+    Raises `InputError` for logs of another tool or without a step, and for those that cannot be of this run.
+    """
+    run, job = _run_of(plan, scenario, name)
+    found = _progress(run, job, scenario, read_rl_logs(logs))
+    notes = [*_log_notes(found.log, found.seen, phase_seconds(found.log, found.seen)), *_doubts(found)]
+    start = found.made.start_hours
+    last = max((step.clock for step in found.log.steps if step.clock is not None), default=None)
+    elapsed = elapsed_hours(start, found.run_hours, last, found.log.file, stated, notes)
+    single = ONE_STEP_NOISE if found.seen.spread is None else found.seen.spread / math.sqrt(found.seen.steps)
+    noise = math.hypot(single, UNRESOLVED_NOISE)  # answers change their length while the policy learns
+    pace, sigma = weighted_pace(run.step_seconds, tail_of_68_percent(run.sigma), found.pace_seconds, noise)
+    left = found.left * pace / HOUR
+    spent = stated.spent_usd if stated.spent_usd is not None else _spent_usd(found, elapsed - start)
+    left_usd = max(0.0, found.made.usd(run_hours=elapsed - start + left) - _spent_usd(found, elapsed - start))
+    end = _end(found, elapsed, (left, sigma), (spent, left_usd))
+    budget = scenario.limits.budget_usd
+    if budget is not None and spent + left_usd > budget and len(scenario.jobs) == 1:
+        notes.append(f"the projected cost is above the budget of ${budget:,.2f}")
+    chance = end.deadline_probability
+    if market is None and chance is not None and chance < job.confidence:
+        notes.append("the deadline is at risk: --replan says whether other machines would keep it")
+    tracked = Tracking(
+        scenario=plan.scenario,
+        job=run.name,
+        logs=tuple(f"{file} ({found.log.kind})" for file in found.log.file.split(", ")),
+        observed=_observed(found, elapsed, spent, stated.spent_usd is not None),
+        planned=_planned(run, job, scenario),
+        projected=end,
+        causes=_causes(found, pace, end),
+        phases=_phases(found),
+        answers=_answers(found.seen, run.output_tokens, run.longest_output),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return tracked if market is None else _replanned(tracked, found, market, left_usd, options)
+
+
+def _run_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[RlRun, RlJob]:
+    """Return the run of a plan that is meant and its job; `InputError` where it is not clear which."""
+    names = [run.name for run in plan.reinforcement]
+    name = name if name is None else meant_name(name, names, "--job", "the plan has no run")
+    runs = [run for run in plan.reinforcement if name in (None, run.name)]
+    if len(runs) != 1:
+        fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
+        raise InputError([Fault("--job", 0, "", f"{len(runs)} runs", fix)])
+    job = next((job for job in scenario.jobs if job.name == runs[0].name), None)
+    if not isinstance(job, RlJob):
+        raise InputError([Fault("plan", 0, "inputs", f"the scenario has no job {runs[0].name}", "solve it again")])
+    return runs[0], job
+
+
+def _progress(run: RlRun, job: RlJob, scenario: Scenario, log: RlLog) -> RlProgress:
+    """Return the run with its log; `InputError` where the log has more steps than the plan."""
+    each = job.work.updates if log.tool.counts_updates else 1
+    steps = log.steps[-1].step // each
+    if steps > run.steps:
+        what = f"step {log.steps[-1].step:,}, but the plan has {run.steps * each:,}"
+        raise fault(log.file, log.steps[-1].line, what, "give the log of this job, or its own plan")
+    made = _evaluated(run, job, scenario, read_library([each_job.architecture for each_job in scenario.jobs]))
+    return RlProgress(run, job, made, log, measured_steps(log, job.work.updates), steps, each)
+
+
+def _evaluated(run: RlRun, job: RlJob, scenario: Scenario, library: Library) -> EvaluatedRl:
+    """Return a run of a plan with everything behind its names; `InputError` where the scenario lacks its offers."""
+    offers = dict(scenario.labelled_offers())
+    if unknown := run.offers_named - offers.keys():
+        what = f"the scenario has no offer {', '.join(sorted(unknown))}"
+        raise InputError([Fault("plan", 0, run.name, what, "give the scenario of the plan")])
+    return evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
+
+
+def _doubts(found: RlProgress) -> list[str]:
+    """Return what is different from the plan, or speaks against a log being of this run."""
+    run, log, notes = found.run, found.log, list[str]()
+    if log.total_steps is not None and log.total_steps != run.steps * found.each:
+        what = f"the log is of a run of {log.total_steps:,} steps, the plan has {run.steps * found.each:,}"
+        notes.append(f"{what}: is it this job?")
+    if log.waits and not run.overlapped:
+        notes.append("in the log the engines sample while the trainer works, in the plan they do not: is it this job?")
+    if run.overlapped and not log.waits and "rollout" in found.seen.phases:
+        notes.append("in the plan the engines sample while the trainer works, in the log they do not: is it this job?")
+    if is_implausible_speed(run.step_seconds, found.seen.seconds):
+        notes.append(f"a step takes {found.seen.seconds / run.step_seconds:.2g} times its plan: is it this job?")
+    ratio = (found.seen.mean or run.output_tokens) / run.output_tokens
+    if not 1 / GROWTH <= ratio <= GROWTH:
+        notes.append(f"answers are {ratio:.2f} times as long as planned, which changes rollout and training")
+    if found.seen.longest is not None and found.seen.longest > run.longest_output:
+        what = f"answers of {found.seen.longest:,.0f} tokens, cut at {run.longest_output:,} in the plan"
+        notes.append(f"{what}: is it this job?")
+    return notes
+
+
+_PER_STEP = ("new weights, ", "judge by API")
+"""How lines of a bill begin that grow with the steps."""
+
+
+def _spent_usd(found: RlProgress, run_hours: float) -> float:
+    """Return the dollars for so many hours of the run at the prices of the plan, without what follows the last step."""
+    share = found.steps / found.run.steps
+
+    def part(line: BillItem) -> float:
+        if line.item.startswith(_PER_STEP):
+            return share * line.usd
+        return 0.0 if line.item.startswith("GB out") and found.left else line.usd
+
+    return math.fsum(part(line) for line in found.made.bill(run_hours=max(run_hours, 0.0)))
+
+
+def _end(
+    found: RlProgress, elapsed: float, hours_left: tuple[float, float], dollars: tuple[float, float]
+) -> ProjectedEnd:
+    """Return the end of a run that has run for some hours; hours left come with the spread of their ln."""
+    (left, sigma), (spent, left_usd) = hours_left, dollars
+    low, high = (float(factor) for factor in display_factors(sigma))
+    late = left * float(confidence_factor(sigma, found.job.confidence))
+    chance: float | None = None
+    if found.run.deadline_hours is not None:
+        room = found.run.deadline_hours - elapsed
+        chance = float(room >= 0) if not left or room <= 0 else None
+        chance = probability_within(room, left, late, found.job.confidence) if chance is None else chance
+    return ProjectedEnd(
+        hours=Spread(expected=elapsed + left, low=elapsed + left * low, high=elapsed + left * high),
+        cost=Spread(expected=spent + left_usd, low=spent + left_usd * low, high=spent + left_usd * high),
+        deadline_probability=chance,
+        left_hours=left,
+    )
+
+
+def _phases(found: RlProgress) -> tuple[PhaseSeconds, ...]:
+    measured, planned = phase_seconds(found.log, found.seen), RlPhases(**found.run.phases)
+    factors = measured_factors(planned, found.seen.seconds, measured, found.run.overlapped)
+    return _compared(planned, measured, factors, found.run.overlapped)
+
+
+def _causes(found: RlProgress, pace: float, end: ProjectedEnd) -> tuple[Cause, ...]:
+    """Return the parts of the difference between projected and planned hours; they add up."""
+    run, seconds = found.run, found.seen.seconds
+    slower = (found.steps * (seconds - run.step_seconds) + found.left * (pace - run.step_seconds)) / HOUR
+    parts = {"slower steps" if slower >= 0 else "faster steps": slower}
+    measured = [phase for phase in _phases(found) if phase.measured is not None and not run.overlapped]
+    if measured and not math.isclose(seconds, run.step_seconds):
+        # each phase has its share of what the steps are slower
+        share = slower / (seconds - run.step_seconds)
+        parts = {RL_PHASE_NAMES[one.phase]: share * ((one.measured or 0.0) - (one.planned or 0.0)) for one in measured}
+        parts["other phases"] = slower - math.fsum(parts.values())
+    parts["steps done again after restarts"] = found.repeated * seconds / HOUR
+    rest = end.hours.expected - run.hours.expected - math.fsum(parts.values())
+    parts["start, warm-up, between the steps"] = rest
+    return tuple(Cause(what=what, hours=hours) for what, hours in parts.items())
+
+
+def _observed(found: RlProgress, elapsed: float, spent: float, is_given: bool) -> ObservedProgress:
+    run, seen = found.run, found.seen
+    tokens = run.sequences * ((seen.prompt or run.input_tokens) + (seen.mean or run.output_tokens))
+    standing = max(0.0, found.run_hours - (found.steps + found.repeated) * seen.seconds / HOUR)
+    return ObservedProgress(
+        steps=found.steps,
+        share_done=found.steps / run.steps,
+        step_seconds=seen.seconds,
+        step_spread=seen.spread,
+        timed_steps=seen.steps,
+        warm_up_steps=seen.warm_up_steps,
+        tokens_per_second=tokens / seen.seconds,
+        elapsed_hours=elapsed,
+        standing_hours=standing if len(attempts_of(found.log)) > 1 else 0.0,
+        restarts=len(attempts_of(found.log)) - 1,
+        repeated_steps=found.repeated,
+        peak_vram_gib=None,
+        peak_kind=None,
+        free_vram_gib=None,
+        gpu_utilisation=None,
+        last_loss=None,
+        spent_usd=spent,
+        spent_is_given=is_given,
+    )
+
+
+def _planned(run: RlRun, job: RlJob, scenario: Scenario) -> PlannedProgress:
+    memory = next(phase for phase in run.memory if phase.phase == "training")
+    late = run.hours.at_confidence
+    chance = probability_within(run.deadline_hours, run.hours.expected, late, job.confidence)
+    return PlannedProgress(
+        steps=run.steps,
+        step_seconds=run.step_seconds,
+        tokens_per_second=run.sequences * (run.input_tokens + run.output_tokens) / run.step_seconds,
+        unit="tokens",
+        hours=run.hours,
+        cost=run.cost,
+        peak_vram_gib=memory.peak,
+        usable_vram_gib=memory.usable,
+        deadline_hours=run.deadline_hours,
+        deadline_probability=chance,
+        confidence=job.confidence,
+        budget_usd=scenario.limits.budget_usd,
+    )
+
+
+# What to do with what is left: stay, or move to machines of the plan of what is left.
+
+
+def _replanned(
+    tracked: Tracking, found: RlProgress, market: Scenario, left_usd: float, options: SolveOptions | None
+) -> Tracking:
+    """Return the tracked run with what could be done now, the best first."""
+    if not found.left:
+        return tracked.model_copy(update={"notes": (*tracked.notes, "all steps are done: nothing is left to plan")})
+    end, passed = tracked.projected, tracked.observed.elapsed_hours
+    stay = Choice(
+        what="stay",
+        **_machines(found.run.pools),
+        cost_usd=left_usd,
+        hours=Spread(**{key: getattr(end.hours, key) - passed for key in Spread.model_fields}),
+        deadline_probability=end.deadline_probability,
+    )
+    plan = solve(_left(tracked, found, market), options)
+    choices: list[tuple[Choice, Plan | None]] = [(stay, None)]
+    notes = list(tracked.notes)
+    for run in plan.reinforcement:
+        is_same = [pool.offer for pool in run.pools] == [pool.offer for pool in found.run.pools]
+        chance = probability_within(
+            run.deadline_hours, run.hours.expected, run.hours.at_confidence, found.job.confidence
+        )
+        move = Choice(
+            what="restart" if is_same and run.training_gpus == found.run.training_gpus else "move",
+            **_machines(run.pools),
+            cost_usd=run.cost_usd,
+            hours=Spread(expected=run.hours.expected, low=run.hours.low, high=run.hours.high),
+            deadline_probability=chance,
+        )
+        choices.append((move, plan))
+    if not plan.reinforcement:
+        notes.append(f"no machines to move to: {plan.status}")
+    tie = market.near_tie_usd(left_usd)
+    choices.sort(key=lambda choice: rank_choice(choice[0], found.job.confidence, tie))
+    if choices[0][1] is None:
+        notes.append("the run stays where it is: there is no new plan")
+    chosen = {"choices": tuple(choice for choice, _ in choices), "replan": choices[0][1]}
+    return tracked.model_copy(update={**chosen, "notes": tuple(notes)})
+
+
+def _machines(pools: Sequence[RlPool]) -> dict[str, Any]:
+    """Return machines and providers of pools, as a choice names them."""
+    return {
+        "machines": " + ".join(f"{pool.gpus} x {pool.gpu}" for pool in pools),
+        "provider": " + ".join(dict.fromkeys(pool.provider for pool in pools)),
+    }
+
+
+def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
+    """Return the scenario of the steps, hours and dollars that are left, with the run as an observed one."""
+    data = scenario_data(market)
+    for key in ("inventory", "now"):
+        data.pop(key, None)
+    one: dict[str, Any] = next(job for job in data["jobs"] if job["name"] == found.run.name)
+    work = {**one["work"], "steps": found.left}
+    mean = found.seen.mean
+    if mean is not None and mean <= found.run.longest_output:
+        work = {key: value for key, value in work.items() if key != "lengths"}
+        work |= {"output_tokens": round_digits(mean), "longest_output": found.run.longest_output}
+        work |= {"output_cv": round_digits(spread_of(found.job.work))}
+    one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.made)]}
+    if found.run.deadline_hours is not None:
+        one["deadline"] = f"{max(LEAST_HOURS, found.run.deadline_hours - tracked.observed.elapsed_hours)}h"
+    data["jobs"] = [one]
+    limits = data.get("limits", {})
+    if limits.get("budget_usd") is not None:
+        limits["budget_usd"] = max(0.01, limits["budget_usd"] - tracked.observed.spent_usd)
+    return read_with_offers(data, list(map(offer_data, market.offers)))
+
+
+# `calibrate`: the entry for `measured`, and what it changes.
+
+
+def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: EvaluatedRl | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of `measured` for a log: the seconds, the work of the run, and how it was set up.
+
+    The rollout of engines on spot is stated without the losses that the plan has.
+    """
+    measured, seconds = phase_seconds(log, seen), seen.seconds
+    if isinstance(run, EvaluatedRl):
+        found = _set_up(run)
+        if (with_losses := measured.get("rollout")) is not None:
+            rollout = with_losses * run.sampling_seconds(run.step) / run.phases.rollout
+            trainer = measured.get("log_probabilities", 0.0) + measured.get("training", 0.0)
+            seconds -= with_losses - (max(rollout, trainer) if run.named.overlapped else rollout)
+            measured["rollout"] = rollout
+    else:
+        found = dict(run)
+    found |= {"step_seconds": round_digits(seconds)}
+    found |= {f"{name}_seconds": round_digits(measured[name]) for name in TIMED_PHASES if name in measured}
+    work = None if job is None else job.work
+    if work is not None:
+        found |= {"prompts": work.prompts, "answers": work.answers, "updates": work.updates}
+        found |= {
+            "input_tokens": work.input_tokens,
+            "output_tokens": work.mean_output,
+            "output_cv": round_digits(spread_of(work)),
+        }
+    found |= {"input_tokens": round_digits(seen.prompt)} if seen.prompt else {}
+    found |= {"output_tokens": round_digits(seen.mean)} if seen.mean else {}
+    longest = (work.cut_at if work is not None else None) or seen.longest
+    if longest is not None and seen.mean is not None:
+        found["longest_output"] = math.ceil(max(longest, seen.mean))
+    return found
+
+
+def _set_up(made: EvaluatedRl) -> dict[str, Any]:
+    """Return how a run of a plan is set up, as an entry of `measured` without what was observed."""
+    named, trainer, engines = made.named, made.trainer, made.engines_pool
+    found: dict[str, Any] = {"gpu": trainer.card.name, "gpus": made.training_gpus}
+    found["tensor_parallel"] = named.gpus_per_engine
+    found |= {name: value for name, value in _machines_of_trainer(made).items() if value is not None}
+    if named.placement != "colocated":
+        found["rollout_gpus"] = named.rollout_gpus
+        found |= {"rollout_gpu": engines.card.name} if engines.card.name != trainer.card.name else {}
+        found |= {"shares_machine": True} if named.placement == "one machine" else {}
+        found |= {"overlapped": True} if named.overlapped else {}
+    if made.rollout is not None and made.step.between:
+        found["weights_gbps"] = round_digits(made.step.between * 8.0 / GB)
+    for name in ("method", "activation_checkpointing", "optimizer", "micro_batch"):
+        found[name] = getattr(named, name)
+    found |= {"sharding": named.sharding} if made.training_gpus > 1 else {}
+    return found | ({"weight_bits": named.weight_bits, "lora_rank": named.lora_rank} if named.method != "full" else {})
+
+
+def _machines_of_trainer(made: EvaluatedRl) -> dict[str, Any]:
+    """Return machines, link and network of the trainer where there are several machines or GPUs."""
+    offer, count = made.trainer.offer, made.named.trainer.instances
+    links = {"nvlink", "nvswitch", "pcie"}
+    return {
+        "instances": count if count > 1 else None,
+        "interconnect": offer.interconnect if offer.gpus > 1 and offer.interconnect in links else None,
+        "network_gbps": offer.network_gbps if count > 1 else None,
+    }
+
+
+def calibrate_rl(
+    logs: Sequence[str], scenario: Scenario, name: str, run: dict[str, Any], options: SolveOptions | None
+) -> CalibrationResult:
+    """Return the entry of `measured` for the logs of a run, and the plan of its job before and after.
+
+    `run` has how the run was set up, in the names of the entry, or a plan under `plan`.
+    Raises `InputError` for logs that say too little, and for a set-up that cannot be estimated.
+    """
+    job = next(each for each in scenario.jobs if each.name == name)
+    assert isinstance(job, RlJob)
+    plan = run.get("plan")
+    planned = None if plan is None else _run_of(plan, scenario, name)[0]
+    log = read_rl_logs(logs)
+    if planned is None and log.waits and "rollout_gpus" not in run:
+        what = "the engines sampled while the trainer worked, on GPUs that the log does not say"
+        raise fault(log.file, 1, what, "give the plan of the run: --plan plan.json")
+    seen = measured_steps(log, job.work.updates)
+    library = read_library([each.architecture for each in scenario.jobs])
+    made = None if planned is None else _evaluated(planned, job, scenario, library)
+    entry = _entry(job, log, seen, run if made is None else made)
+    observed = Source(CALIBRATE_COMMAND).validate(MeasuredRl, dict(entry))
+    architecture = library.architecture(job.architecture)
+    predicted = predicted_phases(job, observed, architecture, library)
+    factors = run_factors(job, observed, architecture, library)
+    notes = _log_notes(log, seen, observed.phase_seconds)
+    whole = predicted.step_seconds(observed.overlapped)
+    if is_implausible_speed(whole, seen.seconds):
+        notes.append(
+            f"a step takes {seen.seconds / whole:.2g} times its estimate: check GPU, number of GPUs and lengths"
+        )
+    mean = job.work.mean_output
+    if seen.mean is not None and not 1 / GROWTH <= seen.mean / mean <= GROWTH:
+        place = f"jobs.{[each.name for each in scenario.jobs].index(name)}.work.output_tokens"
+        notes.append(f"answers have another length than the job says: --set {place}={seen.mean:.0f}")
+    if planned is not None and any(pool.market == "spot" for pool in planned.pools):
+        notes.append("engines are on spot: what the plan loses with them is not counted as rollout")
+    text = ", ".join(f"{key}: {_yaml(value)}" for key, value in entry.items())
+    changed = change_scenario(scenario, [f"jobs.{name}.measured.{len(job.measured)}={{{text}}}"])
+    return CalibrationResult(
+        logs=tuple(f"{file} ({log.kind})" for file in log.file.split(", ")),
+        step_times=_step_times(seen),
+        measured=entry,
+        unit="tokens",
+        scenario=scenario.name,
+        job=name,
+        phases=_compared(predicted, observed.phase_seconds, factors, observed.overlapped),
+        answers=_answers(seen, mean, job.work.cut_at),
+        before=_outcome(plan if plan is not None else solve(scenario, options), name),
+        after=_outcome(solve(changed, options), name),
+        notes=tuple(notes),
+    )
+
+
+def measurements(logs: Sequence[str], run: dict[str, SettingValue]) -> CalibrationResult:
+    """Return the entry of `measured` for the logs of a run without a scenario, which nothing is compared with."""
+    log = read_rl_logs(logs)
+    seen = measured_steps(log)
+    measured = phase_seconds(log, seen)
+    notes = _log_notes(log, seen, measured)
+    notes.append("compared with nothing: give --plan of the run, or --scenario with its job")
+    return CalibrationResult(
+        logs=tuple(f"{file} ({log.kind})" for file in log.file.split(", ")),
+        step_times=_step_times(seen),
+        measured=_entry(None, log, seen, run),
+        unit="tokens",
+        phases=_compared(None, measured, None),
+        answers=_answers(seen, None, None),
+        notes=tuple(notes),
+    )
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _step_times(seen: MeasuredSteps) -> StepTimes:
+    return StepTimes(seconds=seen.seconds, spread=None, steps=seen.steps, dropped=seen.warm_up_steps)
+
+
+def _outcome(plan: Plan, name: str) -> PlanSummary:
+    run = next((run for run in plan.reinforcement if run.name == name), None)
+    if run is None:
+        return PlanSummary(status=plan.status)
+    return PlanSummary(
+        status=plan.status,
+        gpu=" + ".join(dict.fromkeys(pool.gpu for pool in run.pools)),
+        gpus=sum(pool.gpus for pool in run.pools),
+        provider=" + ".join(dict.fromkeys(pool.provider for pool in run.pools)),
+        method=run.method,
+        hours=run.hours.expected,
+        hours_low=run.hours.low,
+        hours_high=run.hours.high,
+        cost_usd=run.cost_usd,
+        tokens_per_second=run.sequences * (run.input_tokens + run.output_tokens) / run.step_seconds,
+    )
