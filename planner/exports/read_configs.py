@@ -207,7 +207,7 @@ def is_known_field(name: str, known: Collection[str]) -> bool:
 
 def _fields(tool: FieldMap) -> Iterator[str]:
     parts = [tool.always, *(value for values in tool.techniques.values() for value in values.values())]
-    for part in (*parts, *(row.write for row in tool.rows), tool.defaults):
+    for part in (*parts, *(row.write for row in tool.rows), tool.last, tool.defaults):
         yield from _flat(part)
 
 
