@@ -53,7 +53,7 @@ ROLLOUTS, ROLLOUTS_TASK, TASK = "rollouts.sh", "rollouts.yaml", "task.yaml"
 SERVER_PORT, RAY_PORT = 8000, 6379
 SAVE_SECONDS = 1800.0
 """Between two checkpoints: a lost engine ends a step, and at most so much is done again."""
-TRIES = 20
+RUN_TRIES = 20
 """Times that a run goes on after the loss of an engine."""
 KL_COEFFICIENT = {"grpo": 0.04, "rloo": 0.05}
 """Weight of the divergence from the reference: arXiv:2402.03300 (4.2), and the default of TRL's RLOOConfig."""
@@ -497,7 +497,7 @@ def _verl_lines(given: GivenRl, facts: dict[str, Any]) -> list[str]:
         wait,
         "tries=0",
         f"until {start}; do",
-        f'  tries=$((tries + 1)); [ "$tries" -lt {TRIES} ] || exit 1',
+        f'  tries=$((tries + 1)); [ "$tries" -lt {RUN_TRIES} ] || exit 1',
         f"  {wait}",
         "done",
         "ray stop",

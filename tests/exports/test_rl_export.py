@@ -17,6 +17,8 @@ from planner.documents.files import data_folder
 from planner.errors import InputError
 from planner.exports.facts import Wishes
 from planner.exports.folder_check import check_folder
+from planner.exports.read_configs import ToolFile, describe
+from planner.exports.rl_configs import read_training_file
 from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_checklist, trl_micro_batch, trl_share
 from planner.results.plan import Plan
 from planner.results.rl_run import RlRun
@@ -266,6 +268,87 @@ def test_the_reward_that_is_written_compares_the_last_number() -> None:
     assert module.compute_score("gsm8k", "the answer is 3", "3", extra_info={}) == 1.0
     with pytest.raises(ValueError, match="no column answer"):
         module.rule_reward(["1"], prompts=["a"])
+
+
+def held(found: ToolFile) -> dict[str, Any]:
+    return {".".join(map(str, place)): one.value for place, one in found.held.items()}
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "rloo"])
+@pytest.mark.parametrize("target", ["trl", "verl"])
+def test_an_exported_file_is_read_back_as_the_same_job(algorithm: str, target: str, tmp_path: Path) -> None:
+    """Model, algorithm, steps, answers, updates, lengths and layout; a file of TRL does not know its GPUs."""
+    plan, scenario = of_algorithm(algorithm)
+    files = export_rl(choose_rl(plan, scenario, "plan", None), [target], WISHES, "plan")
+    name = next(name for name in files if name.endswith(".yaml"))
+    (tmp_path / name).write_text(files[name])
+    found, run = held(read_training_file(tmp_path / name)), run_of(plan)
+    wanted = {"kind": "rl", "algorithm": algorithm, "work.steps": 300, "work.answers": 8, "work.updates": 2}
+    wanted |= {"work.prompts": 32 // run.training_gpus if target == "trl" else 32, "reference": algorithm != "dapo"}
+    wanted |= {"work.longest_output": run.longest_output, "rollout.placement": ["colocated"]}
+    assert wanted.items() <= found.items()
+    job = planner.read_training_config(tmp_path / name).jobs[0]
+    assert job.kind == "rl" and job.architecture == "qwen2.5-1.5b"
+
+
+TRL = "model_name_or_path: Qwen/Qwen2.5-7B\nnum_generations: 4\nmax_completion_length: 1024\n"
+VERL = """
+python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=gae data.train_batch_size=$BATCH actor_rollout_ref.rollout.n=2 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B data.max_response_length=2048 trainer.total_training_steps=50 \\
+    data.train_files=$MISSING
+"""
+NEMO = """
+grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16, max_num_steps: 1000000, use_dynamic_sampling: false,
+  async_grpo: {enabled: true, max_trajectory_age_steps: 2}}
+loss_fn: {reference_policy_kl_penalty: 0}
+policy: {model_name: Qwen/Qwen2.5-1.5B, train_global_batch_size: 128, max_total_sequence_length: 2048,
+  generation: {max_new_tokens: "${policy.max_total_sequence_length}", colocated: {enabled: false}}}
+"""
+OPENRLHF = """
+python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --n_samples_per_prompt 4 \\
+   --train_batch_size 256 --advantage_estimator rloo --generate_max_len 1024 --colocate_all_models --zero_stage 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("a.yaml", TRL + "use_peft: true\nlora_r: 8\nload_in_4bit: true\n", {"lora.rank": 8, "work.prompts": 2}),
+        ("a.yaml", TRL + "generation_batch_size: 256\nvllm_mode: server\n", {"work.prompts": 64}),
+        ("a.yaml", TRL + "beta: 0.04\nnormalize_advantages: true\n", {"algorithm": "rloo", "reference": True}),
+        ("a.sh", "BATCH=512\n" + VERL, {"algorithm": "ppo", "work.prompts": 512, "work.updates": 2, "work.steps": 50}),
+        ("a.yaml", NEMO, {"work.updates": 4, "staleness": 2, "rollout.placement": ["apart"], "reference": False}),
+        ("a.yaml", NEMO, {"work.longest_output": 1536, "work.steps": 100, "algorithm": "grpo"}),
+        ("a.sh", OPENRLHF, {"algorithm": "rloo", "work.updates": 2, "techniques.sharding": ["zero3"]}),
+    ],
+)
+def test_configurations_of_reinforcement_learning_are_jobs_of_kind_rl(
+    name: str, text: str, wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    """Never supervised fine-tuning; means of lengths, which no file has, are said to be assumed."""
+    (tmp_path / name).write_text(text)
+    found = read_training_file(tmp_path / name)
+    assert (wanted | {"kind": "rl"}).items() <= held(found).items()
+    said = "\n".join(describe(found))
+    assert "are assumed" in said and ("$MISSING" not in text or "data.train_files: variables of the shell" in said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TRL + "reward_model_name_or_path: a/b\n", "a reward model on GPUs of its own is not modelled"),
+        (TRL.replace("4", "many", 1), "num_generations: many is not a positive whole number"),
+        ("actor_rollout_ref: {model: {path: a}}\nalgorithm: {adv_estimator: remax}\n", "no algorithm of a plan"),
+    ],
+)
+def test_what_no_plan_has_of_reinforcement_learning_is_refused_by_its_field(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    """With its line, and what to do."""
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_training_file(tmp_path / "a.yaml")
 
 
 @pytest.mark.ecosystem
