@@ -25,6 +25,8 @@ TRAINERS_OF_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
 """What --to takes next to --all."""
 TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS_OF_ALL, "accelerate", "deepspeed")
 """What --to takes; tests compare both with the field maps, which are not read for --help."""
+TARGETS_OF_RL = ("verl",)
+"""What --to takes for jobs of kind rl alone."""
 
 
 @click.command()
@@ -32,7 +34,7 @@ TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS
 @click.option(
     "--to",
     "targets",
-    type=NamesOf(TARGETS),
+    type=NamesOf((*TARGETS, *TARGETS_OF_RL)),
     multiple=True,
     callback=lambda _, __, given: tuple(name for names in given for name in names),
     help="Tool, or several as in axolotl,skypilot; repeatable [the trainer of the plan's framework].",
@@ -213,10 +215,14 @@ def _job_files(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a job by name, and what is left out of a whole folder."""
     from planner.analysis.job_runs import policy_tables
+    from planner.errors import Fault, InputError
     from planner.exports.export import choose_job, default_trainer, export_all
     from planner.exports.export import export as export_files
 
     given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
+    other = next((target for target in targets if target in TARGETS_OF_RL), None)
+    if other is not None:
+        raise InputError([Fault(file, 0, f"jobs.{given.job.name}", f"{other} runs jobs of kind rl alone", "--to trl")])
     if everything:
         policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
         return export_all(given, wishes, file, policy, targets)

@@ -26,7 +26,7 @@ from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError, ScenarioError
 from planner.evaluation.comparison import Violation
 from planner.exports.facts import Wishes
-from planner.exports.read_configs import read_tool_file
+from planner.exports.rl_configs import read_training_file
 from planner.library.reading import CONFIG_WANTED, config_architecture, find_cards, read_library
 from planner.library.schema import Architecture
 from planner.loading.question import Asked as Asked
@@ -277,7 +277,7 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
     >>> read_training_config(file, tokens="10M").jobs[0].architecture
     'mistral-7b'
     """
-    found = read_tool_file(path)
+    found = read_training_file(path)
     held = {
         place: (entry.value, f"{found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
         for place, entry in found.held.items()

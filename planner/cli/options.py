@@ -406,10 +406,11 @@ def refuse_both(question: Any) -> None:
 
 def _load_from(tool_file: str, question: Any, settings: Sequence[str]) -> LoadedScenario:
     """Return the scenario that a configuration of a training tool asks for; the answer starts with what was read."""
-    from planner.exports.read_configs import describe, read_tool_file
+    from planner.exports.read_configs import describe
+    from planner.exports.rl_configs import read_training_file
     from planner.loading.question import Question, load_held
 
-    found = read_tool_file(tool_file)
+    found = read_training_file(tool_file)
     held = {
         place: (entry.value, f"--from {found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
         for place, entry in found.held.items()

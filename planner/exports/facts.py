@@ -120,8 +120,8 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "steps_before": job.steps_before,
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
-        "model_id": wishes.model_id or _repository(card.aliases),
-        "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
+        "model_id": wishes.model_id or repository_of(card.aliases),
+        "needs_token": is_gated(wishes.model_id or repository_of(card.aliases)),
         "result": step,
         "result_remarks": step.remarks() if step is not None else [],
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
@@ -174,7 +174,7 @@ def unknown_values(job: Assignment) -> list[str]:
     return [f"{field} {chosen[field]}" for field in TECHNIQUE_FIELDS if chosen[field] not in table.planned(field)]
 
 
-def _repository(aliases: tuple[str, ...]) -> str | None:
+def repository_of(aliases: tuple[str, ...]) -> str | None:
     """Return the repository of the release that a card describes; None where it names none."""
     return next((alias for alias in aliases if "/" in alias), None)
 

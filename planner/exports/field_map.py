@@ -458,6 +458,13 @@ def field_maps() -> dict[str, FieldMap]:
 
 
 @cache
+def rl_maps() -> dict[str, FieldMap]:
+    """Return the maps of tools that train by reinforcement learning alone, by target."""
+    paths = sorted((data_folder("models") / "exports" / "rl").glob("*.yaml"))
+    return {one.target: one for one in (validated(FieldMap, read_document(path)) for path in paths)}
+
+
+@cache
 def read_maps() -> dict[str, FieldMap]:
     """Return the maps that files are read by: those of the exports, and those of tools that are read alone."""
     found = dict(field_maps())

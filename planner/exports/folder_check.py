@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import Document, file_name, parse_document, read_text
 from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
-from planner.exports.field_map import FieldMap, field_maps, launch_maps
+from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.machine_names import missing_fields
 from planner.exports.read_configs import is_known_field, known_fields
 from planner.records import record
@@ -97,7 +97,7 @@ def _read_list(folder: Path) -> dict[str, Any]:
 
 def _tool_of(name: str) -> FieldMap | None:
     """Return the trainer whose settings a file has by its name."""
-    maps = field_maps().values()
+    maps = (*field_maps().values(), *rl_maps().values())
     tuned = (tool.of({"tuning": tuning}) for tool in maps for tuning in tool.tuning)
     return next((tool for tool in (*maps, *tuned) if tool.file == Path(name).name), None)
 

@@ -372,7 +372,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
-        "run": in_environment(task_name(job), _alone(launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES))),
+        "run": in_environment(task_name(job), _alone(launch_script(trainer, facts, SKYPILOT_TASK_VARIABLES))),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(image_remark)
@@ -426,7 +426,7 @@ def _alone(script: str) -> str:
 
 
 # sed reads all of its input: head ends at the first line, and pipefail takes the signal of the writer for a fault.
-_SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'}
+SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'}
 """Shell variables of a launch command -> how SkyPilot says them."""
 
 

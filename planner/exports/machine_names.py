@@ -135,8 +135,17 @@ def filled(text: str, facts: Facts) -> str:
 def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that a tool needs and a file does not have yet, each with the option that gives it, or why."""
     return {
-        field: option for field, option in tool.needs.items() if not {field, *_ALSO.get(field, ())} & settings.keys()
+        field: option
+        for field, option in tool.needs.items()
+        if not any(_has(settings, name) for name in (field, *_ALSO.get(field, ())))
     }
+
+
+def _has(settings: Mapping[str, Any], field: str) -> bool:
+    """Return whether settings have a field, whose name has dots where it lies in others."""
+    first, _, rest = field.partition(".")
+    inside = settings.get(first)
+    return field in settings or (bool(rest) and isinstance(inside, dict) and _has(inside, rest))
 
 
 _ALSO = {"dataset_name": ("datasets",)}

@@ -118,7 +118,7 @@ def _listed(one: Held) -> str:
 
 NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
-_WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, DeepSpeed or Accelerate"
+_WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, verl, DeepSpeed or Accelerate"
 PLAIN_TRAINING = "give a file of supervised fine-tuning or pretraining"
 _WITHOUT = "to plan without it, take it out of a copy of the file or give it another value"
 _UNLIMITED = (
@@ -149,7 +149,10 @@ _BITS = {"none": 16, "int8": 8}
 
 
 def read_tool_file(path: str | Path) -> ToolFile:
-    """Return what a file of one of the tools says; `InputError` with every fault of the file, each with its line."""
+    """Return what a file of one of the tools says; `InputError` with every fault of the file, each with its line.
+
+    Files of reinforcement learning are read by `rl_configs.read_training_file`, which asks this one for all others.
+    """
     text, file = read_text(path), str(path)
     is_json = file.endswith(".json")
     document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file, takes_last=True)
@@ -164,7 +167,7 @@ LEAST_KNOWN = 0.5
 
 def _tool_of(document: Document | JsonDocument) -> FieldMap:
     """Return the map that knows the largest share of a file's fields; InputError where none knows enough of them."""
-    names = _flat(document.data)
+    names = flattened(document.data)
     meant = next((kind for kind in unread_files() if kind.fits([*names, *document.data])), None)
     if meant is not None:
         raise InputError([Fault(document.file, 1, "", f"is {meant.what}, which is not read here", meant.do or _WANTED)])
@@ -191,7 +194,7 @@ def _shows(tool: FieldMap, names: Collection[str]) -> bool:
     Without a model it has two such fields: files of other programs have a `stage` or a `template`, too.
     """
     shown = set(tool.read.shown_by).intersection(names)
-    of_model = next((name for name, value in _flat(tool.always).items() if value == "$model_id"), None)
+    of_model = next((name for name, value in flattened(tool.always).items() if value == "$model_id"), None)
     return len(shown) > 1 or (bool(shown) and (of_model is None or of_model in {*names, *shown}))
 
 
@@ -207,16 +210,16 @@ def is_known_field(name: str, known: Collection[str]) -> bool:
 
 def _fields(tool: FieldMap) -> Iterator[str]:
     parts = [tool.always, *(value for values in tool.techniques.values() for value in values.values())]
-    for part in (*parts, *(row.write for row in tool.rows), tool.defaults):
-        yield from _flat(part)
+    for part in (*parts, *(row.write for row in tool.rows), tool.last, tool.defaults):
+        yield from flattened(part)
 
 
-def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flattened(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Return the values inside mappings by their dotted names; null says nothing."""
     found: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{before}{key}.")
+            found |= flattened(value, f"{before}{key}.")
         elif value is not None:
             found[f"{before}{key}"] = value
     return found
@@ -259,7 +262,7 @@ class _Reader:
         data = {key: value for key, value in document.data.items() if value is not self.nested or value is None}
         self.written: dict[str, str] = {}
         self.values: dict[str, Any] = {}
-        for name, value in _flat(_merged_lists(_resolved(data, data), found.read.merged)).items():
+        for name, value in flattened(_merged_lists(resolved(data, data), found.read.merged)).items():
             kept = self._renamed(name)
             for part, text in self._parts(kept, value).items():
                 meant = found.read.same.get(part, {}).get(str(text), text)
@@ -299,7 +302,7 @@ class _Reader:
         self._refused()
         self._counts_and_names()
         for row in self.tool.read.rows:
-            if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
+            if all(matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
                 name = next((name for name in row.when if name in self.values), BY_DEFAULT)
                 for place, value in row.hold.items():
                     self._hold(tuple(place.split(".")), value, name)
@@ -358,7 +361,7 @@ class _Reader:
             if name in self.values and self.values[name] not in self.tool.read.same[name].values():
                 self._refuse(name, row)
         for row in self.tool.read.refused:
-            if all(_matches(self._whole(name), wanted) for name, wanted in row.when.items()):
+            if all(matches(self._whole(name), wanted) for name, wanted in row.when.items()):
                 self._refuse(next(iter(row.when)), row)
 
     def _whole(self, name: str) -> Any:
@@ -397,7 +400,7 @@ class _Reader:
 
     def _refuse(self, name: str, row: Refusal) -> None:
         fix = row.fix or (PLAIN_TRAINING if row.another_task else _WITHOUT)
-        self._fault(name, f"{_short(self._whole(name))}: {row.why}", fix)
+        self._fault(name, f"{short_text(self._whole(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""
@@ -462,10 +465,10 @@ class _Reader:
             return
         if names_towers(value) and (reaches_towers(value) or not modules):
             why = "adapters in an encoder of images or sound are not planned"
-            self._fault(name, f"{_short(value)}: {why}", "name the language layers alone")
+            self._fault(name, f"{short_text(value)}: {why}", "name the language layers alone")
             return
         if not modules:
-            self._fault(name, f"{_short(value)} matches no linear layer that is known", "such as '.*(q|v)_proj'")
+            self._fault(name, f"{short_text(value)} matches no linear layer that is known", "such as '.*(q|v)_proj'")
             return
         self._hold(("lora", "targets"), modules if leaves_out or not is_all(modules) else "all-linear", name)
         notes = ["adapters of a plan lie in every layer that has such a module"] if leaves_out else []
@@ -489,13 +492,13 @@ class _Reader:
         read = self.tool.read
         chosen: list[str] = []
         for row in read.targets:
-            if all(_matches(self.values.get(name, read.absent.get(name)), wanted) for name, wanted in row.when.items()):
+            if all(matches(self.values.get(name, read.absent.get(name)), wanted) for name, wanted in row.when.items()):
                 chosen += row.add
             self.left -= set(row.when)
         self.left.discard(read.target_list)
         listed = self.values.get(read.target_list) or []
         if not isinstance(listed, list):
-            self._fault(read.target_list, f"{_short(listed)} is no list", "such as [q_proj, v_proj]")
+            self._fault(read.target_list, f"{short_text(listed)} is no list", "such as [q_proj, v_proj]")
             return
         names = dict.fromkeys(read.target_names.get(str(name), str(name)) for name in (*listed, *chosen))
         if not (read.targets and names):
@@ -536,7 +539,9 @@ class _Reader:
     def _templates(self) -> Iterator[tuple[str, str]]:
         parts = [self.tool.always, *(value for values in self.tool.techniques.values() for value in values.values())]
         for part in (*parts, *(row.write for row in self.tool.rows)):
-            yield from ((key, text) for key, text in _flat(part).items() if isinstance(text, str) and text[:1] == "$")
+            yield from (
+                (key, text) for key, text in flattened(part).items() if isinstance(text, str) and text[:1] == "$"
+            )
 
     def _technique(self, technique: str) -> None:
         """Hold the values of a technique that agree with the file and say the most of it."""
@@ -544,7 +549,7 @@ class _Reader:
         best: list[str] = []
         most, used = -1, set[str]()
         for value, fields in values.items():
-            constants = {name: constant for name, constant in _flat(fields).items() if str(constant)[:1] != "$"}
+            constants = {name: constant for name, constant in flattened(fields).items() if str(constant)[:1] != "$"}
             equal = {
                 name
                 for name, constant in constants.items()
@@ -554,7 +559,7 @@ class _Reader:
             if constants.keys() - equal <= set(read.details) and len(stated) >= most:
                 best = [*best, value] if len(stated) == most else [value]
                 most, used = len(stated), constants.keys() & self.values.keys()
-        mine = {name for fields in values.values() for name in _flat(fields)} & set(self.values)
+        mine = {name for fields in values.values() for name in flattened(fields)} & set(self.values)
         if technique == "quant" and most == 0 and formats_in_name(str(self.facts.get("model_id", ""))):
             return  # the release is quantised: its name says how
         unknown = self._unknown(technique)
@@ -573,7 +578,7 @@ class _Reader:
         values, details = self.tool.techniques[technique].values(), self.tool.read.details
         known: dict[str, list[Any]] = {}
         for fields in values:
-            for name, constant in _flat(fields).items():
+            for name, constant in flattened(fields).items():
                 known.setdefault(name, []).append(_plain(constant))
         return sorted(
             name
@@ -592,10 +597,10 @@ class _Reader:
                 self.answer.unmodelled[self._shown(name)] = why
             return
         for name in names[:1]:
-            written = [_flat(fields).get(name) for fields in values.values()]
+            written = [flattened(fields).get(name) for fields in values.values()]
             known = list(dict.fromkeys(str(text) for text in written if text is not None))
             fix = f"a plan has {', '.join(known)}"
-            self._fault(name, f"{_short(self.values[name])}: no {technique} of a plan is this", fix)
+            self._fault(name, f"{short_text(self.values[name])}: no {technique} of a plan is this", fix)
 
     def _hold_technique(self, technique: str, best: list[str], name: str) -> None:
         if technique == "packing":
@@ -673,7 +678,7 @@ class _Reader:
                 self.answer.unmodelled[self._shown(name)] = why
 
     def _shown(self, name: str) -> str:
-        return f"{self.written[name]} {_short(self.values[name])}"
+        return f"{self.written[name]} {short_text(self.values[name])}"
 
     def _read_nested(self) -> None:
         """Read the configuration of DeepSpeed that the file has or names."""
@@ -756,12 +761,12 @@ def _cached_repository(value: Any) -> Any:
     return f"{found[1]}/{found[2]}" if found and not Path(value).exists() else value
 
 
-def _resolved(value: Any, whole: Mapping[str, Any]) -> Any:
+def resolved(value: Any, whole: Mapping[str, Any]) -> Any:
     """Return a value with each `${a.b}` replaced by what is there, as OmegaConf reads it; others stay."""
     if isinstance(value, dict):
-        return {key: _resolved(item, whole) for key, item in value.items()}
+        return {key: resolved(item, whole) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolved(item, whole) for item in value]
+        return [resolved(item, whole) for item in value]
     meant = re.fullmatch(r"\$\{([\w.]+)\}", value) if isinstance(value, str) else None
     found: Any = whole
     for key in meant[1].split(".") if meant else ():
@@ -780,7 +785,7 @@ def _merged_lists(data: dict[str, Any], names: Collection[str]) -> dict[str, Any
     return found
 
 
-def _matches(value: Any, wanted: tuple[Any, ...]) -> bool:
+def matches(value: Any, wanted: tuple[Any, ...]) -> bool:
     """Return whether a value is one of those wanted; `any` is all but false and empty, `several` a number above one.
 
     A list is one of them where one of its entries is.
@@ -790,7 +795,7 @@ def _matches(value: Any, wanted: tuple[Any, ...]) -> bool:
     if "several" in wanted and isinstance(value, int) and value > 1:
         return True
     if isinstance(value, list) and "any" not in wanted:
-        return any(_matches(entry, wanted) for entry in value)
+        return any(matches(entry, wanted) for entry in value)
     return bool(value) if "any" in wanted else _plain(value) in {_plain(choice) for choice in wanted}
 
 
@@ -800,6 +805,7 @@ def _targets(value: Any) -> Any:
     return "all-linear" if names in (["all"], ["all-linear"]) else names
 
 
-def _short(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """Return a value as a message shows it, in at most 40 characters."""
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -10,10 +10,12 @@ from planner.results.what_if import Better, WhatIf
 from planner.subjects import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from planner.analysis.track_question import Stated
     from planner.evaluation.comparison import Tolerance, Violation
+    from planner.exports.facts import Wishes
+    from planner.exports.launchers import Checklist
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
     from planner.results.run_results import CalibrationResult, Tracking
@@ -89,6 +91,23 @@ class Reinforcement(Subject):
     def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
         """Return the plan as it is: no other job stands next to one of reinforcement learning."""
         return plan, scenario
+
+    def files(
+        self, plan: Plan, scenario: Scenario, file: str, name: str | None, wishes: Wishes, targets: Sequence[str] | None
+    ) -> tuple[dict[str, str], list[str]]:
+        """Return the settings of a trainer, or a folder to launch from."""
+        from planner.exports.rl_export import choose_rl, export_all_rl, export_rl
+
+        given = choose_rl(plan, scenario, file, name)
+        return export_all_rl(given, wishes, file) if targets is None else (export_rl(given, targets, wishes, file), [])
+
+    def checklist(
+        self, plan: Plan, scenario: Scenario, file: str, name: str, wishes: Wishes, files: Collection[str]
+    ) -> Checklist:
+        """Return what the files need, leave to a person, and cost."""
+        from planner.exports.rl_export import choose_rl, rl_checklist
+
+        return rl_checklist(choose_rl(plan, scenario, file, name), wishes, file, files)
 
     not_supported = MappingProxyType(
         {

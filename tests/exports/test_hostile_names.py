@@ -161,7 +161,7 @@ def test_no_export_quotes_for_itself() -> None:
     """One function for each format: what is for a shell goes through `script_parts.py`, YAML through `yaml_text`."""
     folder = Path(next(iter(planner.exports.__path__)))
     for path in folder.rglob("*.py"):
-        if path.name in ("script_parts.py", "generate.py", "spot_policy.py"):
+        if path.name in ("script_parts.py", "generate.py", "spot_policy.py", "rl_configs.py"):  # the last reads
             continue
         tree = ast.parse(path.read_text())
         imported = {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}

@@ -186,6 +186,7 @@ MAY_NAME = {
     "reinforcement/rl_text.py": {"precomputed", "offloaded_model"},  # their words in the text of an estimate
     "candidates/stage_hours.py": {"gptq"},
     "exports/script_parts.py": {"adamw_4bit", "bf16", "gptq"},  # what a compiler is needed for; formats of what leaves
+    "exports/rl_export.py": {"nf4", "bf16_mixed"},  # how trainers of kind rl hold weights
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
     "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
     "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts

@@ -272,11 +272,11 @@ def test_a_question_that_is_not_modelled_is_refused_by_name(question: str) -> No
 
 
 def test_a_command_that_has_no_answer_for_a_plan_is_one_line_and_ends_with_2(tmp_path: Path) -> None:
-    """Files, probe, page and picture: each is refused by name, none with a wrong reason."""
+    """Probe, page and picture: each is refused by name, none with a wrong reason."""
     one, saved = scenario(), tmp_path / "plan.json"
     plan = solved(one)
     saved.write_text(plan.model_dump_json())
-    for words in (("export", "--to", "trl"), ("probe",), ("report", "-o", str(tmp_path / "r.html"))):
+    for words in (("probe",), ("report", "-o", str(tmp_path / "r.html"))):
         name, *others = words
         said = CliRunner().invoke(main, [name, str(saved), *others])
         assert said.exit_code == 2, said.output

@@ -173,8 +173,8 @@ AREA.add(
 )
 AREA.add(
     "SkyPilot: a run outside of its environment",
-    '"run": in_environment(task_name(job), _alone(launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES))),',
-    '"run": launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES),',
+    '"run": in_environment(task_name(job), _alone(launch_script(trainer, facts, SKYPILOT_TASK_VARIABLES))),',
+    '"run": launch_script(trainer, facts, SKYPILOT_TASK_VARIABLES),',
 )
 AREA.add("SkyPilot: the rank of each node is 0", '"$SKYPILOT_NODE_RANK"', "0")
 AREA.add(

@@ -1,0 +1,377 @@
+"""Jobs of kind rl as files: TRL with vLLM, verl, tasks of two pools; and configurations of these tools as scenarios."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import planner
+from planner.cli import main
+from planner.documents.files import data_folder
+from planner.errors import InputError
+from planner.exports.facts import Wishes
+from planner.exports.folder_check import check_folder
+from planner.exports.read_configs import ToolFile, describe
+from planner.exports.rl_configs import read_training_file
+from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_checklist, trl_micro_batch, trl_share
+from planner.results.plan import Plan
+from planner.results.rl_run import RlRun
+from planner.scenario.scenario import Scenario
+
+OFFERS: list[dict[str, Any]] = [
+    {
+        **{"provider": "aws", "region": "us-east-1", "gpu": "H100-80GB", "gpus": 4, "usd_per_hour": 12.0},
+        **{"interconnect": "nvlink", "ram_gb": 800},
+    },
+    {
+        **{"provider": "gcp", "region": "us-central1", "gpu": "L40S", "gpus": 2, "usd_per_hour": 1.6, "ram_gb": 400},
+        "spot_usd_per_hour": 0.7,
+    },
+]
+WISHES = Wishes(None, "math.parquet")
+
+
+@cache
+def solved(placement: str = "colocated", staleness: int = 0) -> tuple[Plan, Scenario]:
+    """Return the plan of a small job and its scenario."""
+    job = {
+        **{"name": "math", "kind": "rl", "architecture": "qwen2.5-1.5b", "staleness": staleness},
+        "rollout": {"placement": placement, "tensor_parallel": [1]},
+        "techniques": {"sharding": ["zero3"]},
+        "work": {
+            **{"steps": 300, "prompts": 32, "answers": 8, "input_tokens": 300, "output_tokens": 600, "updates": 2},
+            "sampled_per_kept": 1,
+        },
+    }
+    scenario = planner.build_scenario(schema=2, name="small", jobs=[job], offers=OFFERS, limits={"max_gpus": 8})
+    return planner.solve(scenario), scenario
+
+
+def of_algorithm(algorithm: str) -> tuple[Plan, Scenario]:
+    """Return the same with another algorithm."""
+    plan, scenario = solved()
+    (job,) = scenario.jobs
+    other = scenario.model_copy(update={"jobs": (job.model_copy(update={"algorithm": algorithm}),)})
+    return changed(plan, algorithm=algorithm), other
+
+
+def changed(plan: Plan, **update: Any) -> Plan:
+    """Return the plan with figures of its run changed."""
+    (run,) = plan.reinforcement
+    return plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
+
+
+def settings(plan: Plan, scenario: Scenario, target: str, wishes: Wishes = WISHES) -> dict[str, Any]:
+    """Return the settings that a trainer gets."""
+    files = export_rl(choose_rl(plan, scenario, "plan", None), [target], wishes, "plan")
+    name = next(name for name in files if name.endswith(".yaml"))
+    found: dict[str, Any] = yaml.safe_load(files[name])
+    return found
+
+
+def run_of(plan: Plan) -> RlRun:
+    (run,) = plan.reinforcement
+    return run
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "rloo"])
+def test_trl_gets_the_batches_lengths_and_engines_of_the_plan(algorithm: str) -> None:
+    """Answers of a step, an update and a pass are those of the plan, counted as TRL does."""
+    plan, scenario = of_algorithm(algorithm)
+    run, found = run_of(plan), settings(plan, scenario, "trl")
+    step = found["per_device_train_batch_size"] * run.training_gpus * found["steps_per_generation"]
+    update = found["per_device_train_batch_size"] * run.training_gpus * found["gradient_accumulation_steps"]
+    assert (step, update) == (run.sequences, run.sequences // 2) and found["max_steps"] == 2 * run.steps
+    assert found["num_generations"] == 8 and found["max_completion_length"] == run.longest_output
+    assert found["vllm_mode"] == "colocate" and found["vllm_tensor_parallel_size"] == run.gpus_per_engine
+    assert found.get("loss_type") == {"grpo": "grpo", "dapo": "dapo", "rloo": None}[algorithm]
+    assert (found["beta"] > 0) == (algorithm != "dapo") and ("epsilon_high" in found) == (algorithm == "dapo")
+
+
+def test_trl_leaves_the_engine_what_the_states_of_the_trainer_leave() -> None:
+    """TRL does not move them to host memory, as the plan does: fewer answers at a time, which a note says."""
+    plan, scenario = solved()
+    run = run_of(plan)
+    given = choose_rl(changed(plan, offloads=True, host_gb=20.0), scenario, "plan", None)
+    share, seats = trl_share(given)
+    alone, all_seats = trl_share(choose_rl(changed(plan, offloads=False), scenario, "plan", None))
+    assert share < alone and seats < all_seats == run.seats
+    files = export_rl(given, ["trl"], WISHES, "plan")
+    assert f"room for {seats:,} answers at a time" in files["grpo.yaml"].replace("\n#   ", " ")
+    crowded = choose_rl(changed(plan, offloads=True, host_gb=10_000.0), scenario, "plan", None)
+    with pytest.raises(InputError, match="no engine has room: export with --to verl"):
+        export_rl(crowded, ["trl"], WISHES, "plan")
+
+
+def test_a_pass_has_answers_that_divide_an_update() -> None:
+    """As many as the plan has, or fewer."""
+    run = run_of(solved()[0])
+    for micro, sequences, gpus, updates, wanted in (
+        (8, 256, 4, 2, 8),
+        (6, 256, 4, 2, 4),
+        (8, 96, 4, 2, 6),
+        (4, 10, 4, 1, 0),
+    ):
+        one = run.model_copy(update={"micro_batch": micro, "sequences": sequences, "training_gpus": gpus})
+        assert trl_micro_batch(one, updates) == wanted
+
+
+def keys(data: dict[str, Any], before: str = "") -> set[str]:
+    """Return the dotted names of the values."""
+    found = set[str]()
+    for key, value in data.items():
+        found |= keys(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}"}
+    return found
+
+
+_OF_VERL = """
+algorithm.adv_estimator algorithm.use_kl_in_reward algorithm.rollout_correction.bypass_mode data.train_files
+data.val_files data.train_batch_size data.max_prompt_length data.max_response_length data.filter_overlong_prompts
+actor_rollout_ref.hybrid_engine actor_rollout_ref.model.path actor_rollout_ref.model.use_remove_padding
+actor_rollout_ref.model.enable_gradient_checkpointing actor_rollout_ref.model.enable_activation_offload
+actor_rollout_ref.model.lora_rank actor_rollout_ref.model.lora_alpha actor_rollout_ref.model.target_modules
+actor_rollout_ref.actor.strategy actor_rollout_ref.actor.ppo_mini_batch_size actor_rollout_ref.actor.use_dynamic_bsz
+actor_rollout_ref.actor.ppo_max_token_len_per_gpu actor_rollout_ref.actor.use_kl_loss
+actor_rollout_ref.actor.clip_ratio_low actor_rollout_ref.actor.clip_ratio_high actor_rollout_ref.actor.loss_agg_mode
+actor_rollout_ref.actor.fsdp_config.param_offload actor_rollout_ref.actor.fsdp_config.optimizer_offload
+actor_rollout_ref.actor.fsdp_config.reshard_after_forward actor_rollout_ref.actor.fsdp_config.fsdp_size
+actor_rollout_ref.ref.fsdp_config.param_offload actor_rollout_ref.rollout.name actor_rollout_ref.rollout.n
+actor_rollout_ref.rollout.tensor_model_parallel_size actor_rollout_ref.rollout.gpu_memory_utilization
+actor_rollout_ref.rollout.max_num_seqs actor_rollout_ref.rollout.free_cache_engine
+actor_rollout_ref.rollout.load_format actor_rollout_ref.rollout.calculate_log_probs critic.strategy critic.model.path
+critic.model.enable_gradient_checkpointing critic.model.fsdp_config.param_offload
+critic.model.fsdp_config.optimizer_offload critic.ppo_max_token_len_per_gpu custom_reward_function.path
+custom_reward_function.name trainer.nnodes trainer.n_gpus_per_node trainer.total_training_steps trainer.total_epochs
+trainer.save_freq trainer.test_freq trainer.val_before_train trainer.default_local_dir
+trainer.max_actor_ckpt_to_keep trainer.logger
+"""
+VERL_KEYS = set(_OF_VERL.split())
+"""Keys of verl/trainer/config/_generated_ppo_trainer.yaml of volcengine/verl, commit b178a3cd, that are written."""
+ONE_STEP_OFF = {"rollout.nnodes", "rollout.n_gpus_per_node"}
+"""Further keys of verl/experimental/one_step_off_policy/config/one_step_off_ppo_trainer.yaml of that commit."""
+OF_HYDRA = {"hydra.searchpath", "defaults"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "estimator"),
+    [("grpo", "grpo"), ("dapo", "grpo"), ("rloo", "rloo"), ("ppo", "gae"), ("reinforce++", "reinforce_plus_plus")],
+)
+def test_verl_gets_keys_that_it_has_and_the_work_of_the_plan(algorithm: str, estimator: str) -> None:
+    """Of each algorithm; a step is counted in prompts, a pass in tokens."""
+    plan, scenario = of_algorithm(algorithm)
+    run, found = run_of(plan), settings(plan, scenario, "verl")
+    assert keys(found) <= VERL_KEYS | OF_HYDRA
+    actor, rollout = found["actor_rollout_ref"]["actor"], found["actor_rollout_ref"]["rollout"]
+    assert found["algorithm"]["adv_estimator"] == estimator and ("critic" in found) == (algorithm == "ppo")
+    assert found["data"]["train_batch_size"] * rollout["n"] == run.sequences and actor["ppo_mini_batch_size"] == 16
+    assert actor["ppo_max_token_len_per_gpu"] >= run.micro_batch * (300 + run.longest_output)
+    assert actor["fsdp_config"]["optimizer_offload"] == run.offloads and found["trainer"]["total_training_steps"] == 300
+    assert found["trainer"]["nnodes"] * found["trainer"]["n_gpus_per_node"] == run.training_gpus
+
+
+def test_engines_one_step_ahead_are_those_of_verl_and_have_machines_of_their_own() -> None:
+    """Two tasks: the trainer on demand and the engines on their market, each with its GPUs."""
+    plan, scenario = solved("apart", 1)
+    run, found = run_of(plan), settings(plan, scenario, "verl")
+    assert keys(found) <= VERL_KEYS | ONE_STEP_OFF | OF_HYDRA and not found["actor_rollout_ref"]["hybrid_engine"]
+    assert found["rollout"]["nnodes"] * found["rollout"]["n_gpus_per_node"] == run.rollout_gpus
+    with pytest.raises(InputError, match=r"--to verl; plan with --set jobs\.math\.staleness=0"):
+        settings(plan, scenario, "trl")
+    files, left_out = export_all_rl(choose_rl(plan, scenario, "plan", None), WISHES, "plan")
+    assert not left_out and len(run.pools) == 2, "the cheapest way of this scenario has two pools"
+    tasks = {name: yaml.safe_load(files[name]) for name in ("task.yaml", "rollouts.yaml")}
+    for pool, task in zip(run.pools, tasks.values(), strict=True):
+        assert list(task["resources"]["accelerators"].split(":"))[1] == str(pool.gpus_per_instance)
+        assert task["resources"]["use_spot"] == (pool.market == "spot") and task["num_nodes"] == pool.instances
+    assert "one_step_off_policy" in tasks["task.yaml"]["run"] and "ray start --address" in tasks["rollouts.yaml"]["run"]
+
+
+def test_engines_that_wait_for_the_trainer_are_a_server_of_trl() -> None:
+    """On GPUs of the same machine, or on another machine; verl has no such layout and says so."""
+    plan, scenario = solved("apart")
+    run = run_of(plan)
+    assert run.placement == "one machine"
+    with pytest.raises(InputError, match="that wait for the trainer; plan with staleness 1"):
+        settings(plan, scenario, "verl")
+    script = export_all_rl(choose_rl(plan, scenario, "plan", None), WISHES, "plan")[0]["run.sh"]
+    devices = ",".join(str(gpu) for gpu in range(run.training_gpus, run.training_gpus + run.rollout_gpus))
+    assert f"CUDA_VISIBLE_DEVICES={devices} trl vllm-serve" in script
+    assert '--vllm_server_host "$ROLLOUT_HOST"' in script and f"--data_parallel_size {run.engines} " in script
+    (pool,) = run.pools
+    two = tuple(pool.model_copy(update={"role": role}) for role in ("training", "rollout"))
+    files, _ = export_all_rl(
+        choose_rl(changed(plan, placement="apart", pools=two), scenario, "plan", None), WISHES, "p"
+    )
+    assert "trl vllm-serve" in files["rollouts.sh"] and "trl vllm-serve" not in files["run.sh"]
+    assert yaml.safe_load(files["grpo.yaml"])["vllm_mode"] == "server"
+
+
+@pytest.mark.parametrize(
+    ("update", "target", "said"),
+    [
+        ({"algorithm": "ppo"}, "trl", "TRL has no trainer of ppo: export with --to verl"),
+        ({"weight_bits": 8, "method": "lora"}, "trl", "8-bit weights of bitsandbytes"),
+        ({"weight_bits": 4, "method": "lora"}, "verl", r"verl has no quant nf4; plan with .*weight_bits=\[16\]"),
+        ({"sampled": 768}, "verl", "verl drops no groups .*sampled_per_kept=1"),
+        ({"sequences": 250, "sampled": 250}, "trl", "cannot divide 250 answers among"),
+        ({"engine": "sglang"}, "trl", "samples with vLLM, and the plan with sglang"),
+        ({"optimizer": "adamw_8bit"}, "verl", "verl has no optimizer adamw_8bit"),
+        ({}, "axolotl", "axolotl does not run kind rl; --to trl, verl, skypilot"),
+    ],
+)
+def test_what_a_tool_cannot_express_is_refused_by_its_name(update: dict[str, Any], target: str, said: str) -> None:
+    """One line, with the setting or the tool that can."""
+    plan, scenario = solved()
+    with pytest.raises(InputError, match=said):
+        settings(changed(plan, **update), scenario, target)
+
+
+def test_a_folder_is_whole_and_its_checklist_names_what_is_left(tmp_path: Path) -> None:
+    """By the command; the check finds no fault, a field that is changed is one."""
+    plan, scenario = solved()
+    path, folder = tmp_path / "plan.json", tmp_path / "run"
+    path.write_text(plan.model_dump_json())
+    words = ["export", str(path), "--all", "--dataset", "math.parquet", "-o", str(folder)]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "reward.py: the rule compares the last number" in result.stderr and "$" in result.stderr
+    assert not check_folder(str(folder), planner.read_plan(path)).unchecked
+    settings_file = next(name for name in ("grpo.yaml", "verl.yaml") if (folder / name).exists())
+    text = (folder / settings_file).read_text()
+    (folder / settings_file).write_text(text.replace("n: 8\n", "n: 4\n").replace("generations: 8", "generations: 4"))
+    with pytest.raises(InputError, match="the plan counts with 8"):
+        check_folder(str(folder))
+    given = choose_rl(plan, scenario, "plan", None)
+    judged = given.asked.model_copy(update={"reward": "judge"})
+    rewarded = type(given)(given.plan, given.scenario, given.run, judged, given.card)
+    assert any("judge by API" in line for line in rl_checklist(rewarded, WISHES, "plan", ["grpo.yaml"]).see_to)
+    refused = CliRunner().invoke(main, ["export", str(path), "--to", "axolotl"])
+    assert refused.exit_code == 2 and len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_the_reward_that_is_written_compares_the_last_number() -> None:
+    """As TRL and as verl call it; without the expected answers it says which column is missing."""
+    path = data_folder("models") / "exports" / "reward.py"
+    spec = importlib.util.spec_from_file_location("written_reward", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    texts = ["so it is 1,024.", "\\boxed{7} of 9", "12", "no number"]
+    assert module.rule_reward(texts, answer=["1024", "7.0", "13", "none"]) == [1.0, 1.0, 0.0, 0.0]
+    assert module.rule_reward([[{"role": "assistant", "content": "= 5"}]], answer=[5]) == [1.0]
+    assert module.compute_score("gsm8k", "the answer is 3", "3", extra_info={}) == 1.0
+    with pytest.raises(ValueError, match="no column answer"):
+        module.rule_reward(["1"], prompts=["a"])
+
+
+def held(found: ToolFile) -> dict[str, Any]:
+    return {".".join(map(str, place)): one.value for place, one in found.held.items()}
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "rloo"])
+@pytest.mark.parametrize("target", ["trl", "verl"])
+def test_an_exported_file_is_read_back_as_the_same_job(algorithm: str, target: str, tmp_path: Path) -> None:
+    """Model, algorithm, steps, answers, updates, lengths and layout; a file of TRL does not know its GPUs."""
+    plan, scenario = of_algorithm(algorithm)
+    files = export_rl(choose_rl(plan, scenario, "plan", None), [target], WISHES, "plan")
+    name = next(name for name in files if name.endswith(".yaml"))
+    (tmp_path / name).write_text(files[name])
+    found, run = held(read_training_file(tmp_path / name)), run_of(plan)
+    wanted = {"kind": "rl", "algorithm": algorithm, "work.steps": 300, "work.answers": 8, "work.updates": 2}
+    wanted |= {"work.prompts": 32 // run.training_gpus if target == "trl" else 32, "reference": algorithm != "dapo"}
+    wanted |= {"work.longest_output": run.longest_output, "rollout.placement": ["colocated"]}
+    assert wanted.items() <= found.items()
+    job = planner.read_training_config(tmp_path / name).jobs[0]
+    assert job.kind == "rl" and job.architecture == "qwen2.5-1.5b"
+
+
+TRL = "model_name_or_path: Qwen/Qwen2.5-7B\nnum_generations: 4\nmax_completion_length: 1024\n"
+VERL = """
+python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=gae data.train_batch_size=$BATCH actor_rollout_ref.rollout.n=2 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B data.max_response_length=2048 trainer.total_training_steps=50 \\
+    data.train_files=$MISSING
+"""
+NEMO = """
+grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16, max_num_steps: 1000000, use_dynamic_sampling: false,
+  async_grpo: {enabled: true, max_trajectory_age_steps: 2}}
+loss_fn: {reference_policy_kl_penalty: 0}
+policy: {model_name: Qwen/Qwen2.5-1.5B, train_global_batch_size: 128, max_total_sequence_length: 2048,
+  generation: {max_new_tokens: "${policy.max_total_sequence_length}", colocated: {enabled: false}}}
+"""
+OPENRLHF = """
+python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --n_samples_per_prompt 4 \\
+   --train_batch_size 256 --advantage_estimator rloo --generate_max_len 1024 --colocate_all_models --zero_stage 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("a.yaml", TRL + "use_peft: true\nlora_r: 8\nload_in_4bit: true\n", {"lora.rank": 8, "work.prompts": 2}),
+        ("a.yaml", TRL + "generation_batch_size: 256\nvllm_mode: server\n", {"work.prompts": 64}),
+        ("a.yaml", TRL + "beta: 0.04\nnormalize_advantages: true\n", {"algorithm": "rloo", "reference": True}),
+        ("a.sh", "BATCH=512\n" + VERL, {"algorithm": "ppo", "work.prompts": 512, "work.updates": 2, "work.steps": 50}),
+        ("a.yaml", NEMO, {"work.updates": 4, "staleness": 2, "rollout.placement": ["apart"], "reference": False}),
+        ("a.yaml", NEMO, {"work.longest_output": 1536, "work.steps": 100, "algorithm": "grpo"}),
+        ("a.sh", OPENRLHF, {"algorithm": "rloo", "work.updates": 2, "techniques.sharding": ["zero3"]}),
+    ],
+)
+def test_configurations_of_reinforcement_learning_are_jobs_of_kind_rl(
+    name: str, text: str, wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    """Never supervised fine-tuning; means of lengths, which no file has, are said to be assumed."""
+    (tmp_path / name).write_text(text)
+    found = read_training_file(tmp_path / name)
+    assert (wanted | {"kind": "rl"}).items() <= held(found).items()
+    said = "\n".join(describe(found))
+    assert "are assumed" in said and ("$MISSING" not in text or "data.train_files: variables of the shell" in said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TRL + "reward_model_name_or_path: a/b\n", "a reward model on GPUs of its own is not modelled"),
+        (TRL.replace("4", "many", 1), "num_generations: many is not a positive whole number"),
+        ("actor_rollout_ref: {model: {path: a}}\nalgorithm: {adv_estimator: remax}\n", "no algorithm of a plan"),
+    ],
+)
+def test_what_no_plan_has_of_reinforcement_learning_is_refused_by_its_field(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    """With its line, and what to do."""
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_training_file(tmp_path / "a.yaml")
+
+
+@pytest.mark.ecosystem
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "rloo"])
+@pytest.mark.parametrize("update", [{}, {"method": "lora", "lora_rank": 32}, {"method": "lora", "weight_bits": 4}])
+def test_trl_parses_every_field_of_reinforcement_learning(
+    algorithm: str, update: dict[str, Any], tmp_path: Path
+) -> None:
+    """Checked with trl 1.16.0; unknown keys are errors of its parser, and it derives the batch of a step itself."""
+    trl = pytest.importorskip("trl")
+    scripts = pytest.importorskip(f"trl.scripts.{'rloo' if algorithm == 'rloo' else 'grpo'}")
+    plan, scenario = of_algorithm(algorithm)
+    plan = changed(plan, **update)
+    files = export_rl(choose_rl(plan, scenario, "plan", None), ["trl"], WISHES, "plan")
+    name = next(name for name in files if name.endswith(".yaml"))
+    (tmp_path / name).write_text(files[name])
+    kind, arguments = ("RLOO", trl.RLOOConfig) if algorithm == "rloo" else ("GRPO", trl.GRPOConfig)
+    kinds = (getattr(scripts, f"{kind}ScriptArguments"), arguments, trl.ModelConfig, trl.DatasetMixtureConfig)
+    parsed = trl.TrlParser(kinds).parse_args_and_config(args=["--config", str(tmp_path / name), "--use_cpu", "true"])
+    run, read = run_of(plan), parsed[1]
+    assert read.generation_batch_size * run.training_gpus == run.sequences, "one process parses, all train"
+    assert (
+        read.num_generations == 8 and read.vllm_mode == "colocate" and parsed[0].reward_funcs == ["reward.rule_reward"]
+    )
+    peft = trl.get_peft_config(parsed[2])
+    assert (peft.r if peft is not None else 0) == (run.lora_rank if run.method == "lora" else 0)
