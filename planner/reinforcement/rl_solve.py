@@ -63,7 +63,7 @@ from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
-from planner.results.rl_run import RlAlternative, RlRun
+from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
 from planner.scenario.limits import given_peaks, latest_finish_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
@@ -274,7 +274,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
 # Ways: columns over all of them.
 
 
-PLACEMENTS = ("colocated", "one machine", "apart")
+PLACEMENTS: tuple[Placement, ...] = ("colocated", "one machine", "apart")
 
 
 @record(frozen=True)
@@ -332,7 +332,7 @@ class RlSearch:
         recipe = self.trainers.recipes[row]
         own = NamedPool(labels[int(rollout.offer[way])], int(rollout.instances[way]), bool(rollout.is_spot[way]))
         return NamedRl(
-            placement=placement,  # type: ignore[arg-type]
+            placement=placement,
             trainer=NamedPool(labels[int(ways.trainer.offer[way])], int(ways.trainer.instances[way])),
             rollout=own if placement == "apart" else None,
             rollout_gpus=int(rollout.gpus[way]),
@@ -672,18 +672,18 @@ def solve_rl(
         "scenario": scenario.name,
         "solver": options.solver,
         "as_of": as_of.isoformat(),
-        "candidates": _counts(search),
+        "candidates": count_ways(search),
         "budget_usd": scenario.limits.budget_usd,
     }
     if not fits.any():
-        found = _infeasible(search, kept) if explains else None
+        found = explain_infeasible(search, kept) if explains else None
         return Plan(
             **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
             cost=None, hours=None, infeasible=found,
         )  # fmt: skip
     objective = np.where(fits, objective_of(search), math.inf)
     way = int(np.argmin(objective))
-    made = _evaluated(search, way)
+    made = evaluated_way(search, way)
     run = _told(search, made, report_rl(made, as_of), way, fits, explains)
     value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
     value = run.hours.at_confidence if scenario.objective_kind == "time" else value
@@ -695,7 +695,7 @@ def solve_rl(
     )  # fmt: skip
 
 
-def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
+def evaluated_way(search: RlSearch, way: int) -> EvaluatedRl:
     """Return a way evaluated by itself; AuditError where the arrays of the search say something else."""
     offers = dict(zip(search.market.market.labels, search.market.market.offers, strict=True))
     made = evaluate_rl(search.named(way), search.job, search.scenario, offers, search.library)
@@ -712,7 +712,7 @@ def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
 
 def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
     """Return the run with other ways, changes, what was assumed, and notes."""
-    update: dict[str, Any] = {"assumed": _assumed(search), "notes": _notes(search, made)}
+    update: dict[str, Any] = {"assumed": _assumed(search), "notes": run_notes(search, made)}
     if explains:
         update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made)}
     return run.model_copy(update=update)
@@ -769,18 +769,11 @@ def _machines_words(search: RlSearch, way: int) -> str:
     """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
     ways, offers = search.ways, search.market.market.offers
     trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
-    placement, gpus = PLACEMENTS[int(ways.placement[way])], int(ways.trainer.instances[way]) * trainer.gpus
-    more = int(ways.rollout.gpus[way])
-    if placement == "colocated":
-        return f"{gpus} x {trainer.card} {trainer.provider}"
-    if placement == "one machine":
-        return f"{gpus - more} + {more} x {trainer.card} {trainer.provider}"
-    market = " spot" if ways.rollout.is_spot[way] else ""
-    if rollout.card == trainer.card and rollout.provider == trainer.provider:
-        return f"{gpus} + {more}{market} x {trainer.card} {trainer.provider}"
-    if rollout.provider == trainer.provider:
-        return f"{gpus} x {trainer.card} + {more} x {rollout.card}{market} {trainer.provider}"
-    return f"{gpus} x {trainer.card} {trainer.provider} + {more} x {rollout.card} {rollout.provider}{market}"
+    placement, more = PLACEMENTS[int(ways.placement[way])], int(ways.rollout.gpus[way])
+    gpus = int(ways.trainer.instances[way]) * trainer.gpus
+    left = gpus - more if placement == "one machine" else gpus
+    sides = (left, trainer.card, trainer.provider), (more, rollout.card, rollout.provider)
+    return machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
 
 
 def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
@@ -803,7 +796,8 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
     return tuple(words for name, words in said.items() if name not in given | from_log)
 
 
-def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
+def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
+    """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [SPEED_RISK, *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
@@ -829,7 +823,7 @@ def network_risk(made: EvaluatedRl) -> list[str]:
     return [f"{NETWORK_RISK}: {assumed:g} Gbit/s assumed, {at}new weights take {seconds:,.0f} s a step"]
 
 
-def _counts(search: RlSearch) -> CandidateCounts:
+def count_ways(search: RlSearch) -> CandidateCounts:
     """Return how many ways there were, and why others are none."""
     offers = search.market.market.offers
     return CandidateCounts(
@@ -842,7 +836,7 @@ def _counts(search: RlSearch) -> CandidateCounts:
     )
 
 
-def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
+def explain_infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
     """Return the least change of each limit alone that makes a plan possible."""
     found, ways, index = (
         list[Relaxation](),

@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
+    from planner.results.frontier import Frontier, GroupBy
     from planner.scenario.scenario import Scenario, SolveOptions
 
 _FIX = "use solve, check or what-if"
+
+
+def _library_of(scenario: Scenario) -> Library:
+    """Return the library with the models of a scenario."""
+    from planner.library.reading import read_library
+    from planner.scenario.scenario import architectures_of
+
+    return read_library([name for job in scenario.jobs for name in architectures_of(job)])
 
 
 class Reinforcement(Subject):
@@ -29,13 +38,20 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
         """Return the plan of the only job."""
-        from planner.library.reading import read_library
         from planner.reinforcement.rl_solve import solve_rl
-        from planner.scenario.scenario import architectures_of
         from planner.solving.solve import audited
 
-        library = library or read_library([name for job in scenario.jobs for name in architectures_of(job)])
+        library = library or _library_of(scenario)
         return audited(solve_rl(scenario, library, options, started, explains), scenario, library, options)
+
+    def frontier(
+        self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
+    ) -> Frontier:
+        """Return the cost for every deadline."""
+        from planner.reinforcement.rl_questions import frontier_of_rl
+
+        del points  # of a single job every breakpoint is given
+        return frontier_of_rl(scenario, options, library or _library_of(scenario), by)
 
     def what_if(
         self,
