@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +47,7 @@ from planner.reinforcement.evaluated_rl import (
     states_network,
 )
 from planner.reinforcement.rl_estimate import FIXED_SECONDS
+from planner.reinforcement.rl_limits import limits_of, within
 from planner.reinforcement.rl_search import (
     Engines,
     RlQuantities,
@@ -62,9 +64,9 @@ from planner.reinforcement.rl_search import (
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK
 from planner.results.plan import Plan
-from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
+from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
-from planner.scenario.limits import given_peaks, latest_finish_hours
+from planner.scenario.limits import given_peaks
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
 from planner.solvers.registry import solver_versions
@@ -73,12 +75,20 @@ from planner.units import GB, GIB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.analysis.why_not_query import WhyNotQuery
+
+COUNTED = ("gpus", "training_gpus", "rollout_gpus")
+"""Keys of a query that count GPUs: of all machines, of each side."""
 MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
+MOST_RL_GPUS = 16 * MOST_POOL_GPUS
+"""GPUs of a pool, whatever is allowed."""
 SLOW_NETWORK_GBPS = 1.0
 """Gbit/s for which a plan that assumes more says what new weights would take."""
 RL_SEARCH_TOLERANCE = 1e-6
 """Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
+SAME_OBJECTIVE = 1e-9
+"""Relative difference of the objective below which two ways cost the same."""
 PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
 NOT_FOR_RL = "not modelled for kind rl"
 
@@ -176,8 +186,8 @@ class RlMarket:
     rejected: Counter[str]
 
     @classmethod
-    def of(cls, scenario: Scenario, job: RlJob, library: Library) -> RlMarket:
-        """Return the market of a scenario as the job sees it."""
+    def of(cls, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlMarket:
+        """Return the market of a scenario as the job sees it, or the part of it that a query names."""
         market = build_market(scenario, library)
         architecture, limits = library.architecture(job.architecture), scenario.limits
         known, permitted, rejected = market.is_known(limits), market.permitted(limits), Counter[str]()
@@ -185,6 +195,8 @@ class RlMarket:
         for index, offer in enumerate(market.offers):
             card = market.cards[index]
             if card is None or not permitted[index] or market.is_outdated[index] or not known[index]:
+                continue
+            if asked is not None and not asked.permits(offer, market.labels[index]):
                 continue
             if offer.block or offer.commitment or offer.committed_hours or offer.buy or offer.available:
                 rejected[PAID_OTHERWISE] += 1
@@ -295,6 +307,11 @@ class RlWays:
     def __len__(self) -> int:
         return len(self.usd)
 
+    @property
+    def is_apart(self) -> Flags:
+        """Whether engines have machines of their own (n,)."""
+        return np.asarray(self.placement == PLACEMENTS.index("apart"))
+
 
 def joined_ways(several: Sequence[RlWays]) -> RlWays:
     """Return the ways one after another."""
@@ -324,6 +341,27 @@ class RlSearch:
     ways: RlWays
     rejected: Counter[str]
 
+    @cached_property
+    def rent(self) -> Floats:
+        """Dollars per hour (n,) of all machines while they are there."""
+        ways = self.ways
+        there = np.where(ways.rollout.is_spot, self.market.availability[ways.rollout.offer], 1.0)
+        return np.asarray(ways.trainer.machine_usd + ways.rollout.machine_usd / there)
+
+    @cached_property
+    def objective(self) -> Floats:
+        """What is minimised (n,)."""
+        scenario, ways = self.scenario, self.ways
+        hours = np.maximum(ways.trainer.start_hours, ways.rollout.start_hours) + ways.run_hours
+        if scenario.objective_kind == "time":
+            return np.asarray(ways.late_hours)
+        return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
+
+    def used_at_once(self, each: Floats) -> Floats:
+        """Return what all machines of a way (n,) use, of what one machine of each offer (offers,) uses."""
+        trainer, rollout = (each[pool.offer] * pool.instances for pool in (self.ways.trainer, self.ways.rollout))
+        return np.asarray(trainer + np.where(self.ways.is_apart, rollout, 0.0))
+
     def named(self, way: int) -> NamedRl:
         """Return the names of a way."""
         ways, labels = self.ways, self.market.market.labels
@@ -352,11 +390,12 @@ class RlSearch:
 class _Search:
     """Makes the ways of one scenario."""
 
-    def __init__(self, scenario: Scenario, job: RlJob, library: Library) -> None:
+    def __init__(self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None) -> None:
         self.scenario, self.job, self.library = scenario, job, library
         self.architecture = library.architecture(job.architecture)
-        self.one, self.market = RlQuantities.of(job, self.architecture), RlMarket.of(scenario, job, library)
-        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, 16 * MOST_POOL_GPUS)
+        self.one, self.market = RlQuantities.of(job, self.architecture), RlMarket.of(scenario, job, library, asked)
+        self.counts: dict[str, Any] = {} if asked is None else {key: asked.given.get(key) for key in COUNTED}
+        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, MOST_RL_GPUS)
         self.offers = self.market.market.offers
         self.rejected = self.market.rejected
         self.whole = {
@@ -496,9 +535,19 @@ class _Search:
 
     def _apart(self) -> RlWays:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
-        rows = [(at, n, int(self.fastest[self.machine[at, n]])) for at, n in self.whole]
+        trains, samples = (self.counts.get(key) for key in ("training_gpus", "rollout_gpus"))
+        rows = [
+            (at, n, int(self.fastest[self.machine[at, n]]))
+            for at, n in self.whole
+            if trains in (None, n * self.offers[at].gpus)
+        ]
         trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
-        sizes = [(at, n) for at in self.market.allowed for n in range(1, self._most_instances(at, self.most) + 1)]
+        sizes = [
+            (at, n)
+            for at in self.market.allowed
+            for n in range(1, self._most_instances(at, self.most) + 1)
+            if samples in (None, n * self.offers[at].gpus)
+        ]
         asked = [(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes]
         best = self._rollouts(asked, is_in_turn=False)
         sells = [
@@ -509,7 +558,7 @@ class _Search:
         ]
         rollout = self._pools(sells)
         trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
-        first, second = (grid.ravel() for grid in np.indices((len(trainer.offer), len(rollout.offer))))
+        first, second = self._pairs(trainer, rollout)
         trainer, rollout = trainer.rows(first), rollout.rows(second)
         one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
         inside = np.minimum(one.network[trainer.offer], one.network[rollout.offer])
@@ -520,6 +569,15 @@ class _Search:
         gb = self.one.weight_bytes / GB * self.job.work.steps
         moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
         return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
+
+    def _pairs(self, trainer: Pools, rollout: Pools) -> tuple[Integers, Integers]:
+        """Return the rows of both sides of all pairs, or of those with the GPUs in all that are asked for."""
+        gpus = np.asarray([offer.gpus for offer in self.offers])
+        mine, others = (pools.instances * gpus[pools.offer] for pools in (trainer, rollout))
+        most = self.counts.get("gpus")
+        together = mine[:, None] + others[None, :]
+        first, second = np.nonzero((together == most) if most is not None else (together >= 0))
+        return first, second
 
     def _sold(self, at: int) -> list[bool]:
         """Return whether engines may rent an offer on demand, and on spot."""
@@ -544,11 +602,13 @@ class _Search:
         worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
         if any(self.offers[at].stock is not None for at in one.allowed):
             worse.append(np.asarray([float(at) if self.offers[at].stock is not None else -1.0 for at in pools.offer]))
-        if limits.quota:
+        if limits.quota or self.counts.get("gpus") is not None:
             worse.append(pools.instances * np.asarray([self.offers[at].gpus for at in pools.offer], dtype=float))
         points, keep = np.stack(worse, 1), list[int]()
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for index, key in enumerate(zip(one.place[pools.offer].tolist(), pools.is_spot.tolist(), strict=True)):
+        groups: dict[tuple[int, bool, float], list[int]] = {}
+        gpus = worse[-1] if self.counts.get("gpus") is not None else np.zeros(len(pools.offer))
+        keys = one.place[pools.offer].tolist(), pools.is_spot.tolist(), gpus.tolist()
+        for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
             order = np.asarray(members)[np.lexsort(points[members].T[::-1])]
@@ -601,57 +661,20 @@ def _use(limit: Any, market: Market, pools: Pools) -> Floats:
 # The choice: limits, the least way, other ways, why there is none.
 
 
-def keeps_limits(search: RlSearch) -> dict[str, Flags]:
-    """Return for each limit that is given the ways (n,) that keep it."""
-    ways, scenario, job = search.ways, search.scenario, search.job
-    limits, offers = scenario.limits, search.market.market.offers
-    own = ways.placement == PLACEMENTS.index("apart")
-    found = {
-        "deadline": ways.late_hours <= latest_finish_hours(job, limits),
-        "limits.budget_usd": ways.late_usd <= (math.inf if limits.budget_usd is None else limits.budget_usd),
-    }
-    for limit, most in given_peaks(limits):
-        if limit.is_of_dollars:
-            used = _rent(search)
-        else:
-            used = _use(limit, search.market.market, ways.trainer) + own * _use(
-                limit, search.market.market, ways.rollout
-            )
-        found[limit.path] = used <= most * (1.0 + 1e-9)
-    if limits.quota:
-        names = np.asarray([limits.quota.get(offer.provider, math.inf) for offer in offers])
-        gpus = np.asarray([offer.gpus for offer in offers])
-        providers = list(dict.fromkeys(offer.provider for offer in offers))
-        provider = np.asarray([providers.index(offer.provider) for offer in offers])
-        mine, others = (pool.instances * gpus[pool.offer] for pool in (ways.trainer, ways.rollout))
-        together = own & (provider[ways.trainer.offer] == provider[ways.rollout.offer])
-        found["limits.quota"] = mine + together * others <= names[ways.trainer.offer]
-        found["limits.quota"] &= ~own | (others <= names[ways.rollout.offer])
-    stock = np.asarray([math.inf if offer.stock is None else offer.stock for offer in offers])
-    both = own & (ways.trainer.offer == ways.rollout.offer)
-    used = ways.trainer.instances + both * ways.rollout.instances
-    return found | {"stock": used <= stock[ways.trainer.offer]}
+def best_way(search: RlSearch, able: Flags) -> int:
+    """Return of some ways (n,) that of least objective; of equal ones the one that ends first, then the cheapest."""
+    objective = np.where(able, search.objective, math.inf)
+    least = np.flatnonzero(objective <= objective.min() * (1.0 + SAME_OBJECTIVE))
+    order = np.lexsort((search.ways.usd[least], search.ways.late_hours[least]))
+    return int(least[order[0]])
 
 
-def _rent(search: RlSearch) -> Floats:
-    """Return the dollars per hour (n,) of all machines while they are there."""
-    ways = search.ways
-    there = np.where(ways.rollout.is_spot, search.market.availability[ways.rollout.offer], 1.0)
-    return ways.trainer.machine_usd + ways.rollout.machine_usd / there
+def search_rl(scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlSearch:
+    """Return every way to run the job of a scenario that nothing dominates, with what it costs.
 
-
-def objective_of(search: RlSearch) -> Floats:
-    """Return what is minimised (n,)."""
-    scenario, ways = search.scenario, search.ways
-    hours = np.maximum(ways.trainer.start_hours, ways.rollout.start_hours) + ways.run_hours
-    if scenario.objective_kind == "time":
-        return np.asarray(ways.late_hours)
-    return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
-
-
-def search_rl(scenario: Scenario, job: RlJob, library: Library) -> RlSearch:
-    """Return every way to run the job of a scenario that nothing dominates, with what it costs."""
-    return _Search(scenario, job, library).run()
+    `asked`: those alone on offers and with numbers of GPUs that a query names; dominated is a way by these only.
+    """
+    return _Search(scenario, job, library, asked).run()
 
 
 def solve_rl(
@@ -665,8 +688,7 @@ def solve_rl(
     assert job is not None
     check_rl(scenario, job, library)
     search = search_rl(scenario, job, library)
-    kept = keeps_limits(search)
-    fits = np.logical_and.reduce(list(kept.values())) if len(search.ways) else np.zeros(0, dtype=bool)
+    fits = within(limits_of(search), len(search.ways))
     as_of = options.as_of or datetime.date.today()
     facts: dict[str, Any] = {
         "scenario": scenario.name,
@@ -676,13 +698,11 @@ def solve_rl(
         "budget_usd": scenario.limits.budget_usd,
     }
     if not fits.any():
-        found = explain_infeasible(search, kept) if explains else None
         return Plan(
             **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
-            cost=None, hours=None, infeasible=found,
+            cost=None, hours=None,
         )  # fmt: skip
-    objective = np.where(fits, objective_of(search), math.inf)
-    way = int(np.argmin(objective))
+    way = best_way(search, fits)
     made = evaluated_way(search, way)
     run = _told(search, made, report_rl(made, as_of), way, fits, explains)
     value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
@@ -738,16 +758,18 @@ def _categories(search: RlSearch) -> dict[str, Flags]:
 
 
 MOST_RL_WAYS = 6
+NEARLY_FASTEST = 1.01
+"""Of the ways that end within one percent of the fastest the cheapest is shown."""
 
 
 def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
     """Return the plan and the best way of each kind, the cheapest first."""
     ways, found = search.ways, {way: "plan"}
+    soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
     for label, members in _categories(search).items():
-        value = ways.late_hours if label == "faster" else ways.usd
-        able = members & fits
+        able = members & fits & (soon if label == "faster" else True)
         if able.any():
-            found.setdefault(int(np.argmin(np.where(able, value, math.inf))), label)
+            found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
     rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
 
@@ -756,8 +778,8 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
     ways, named = search.ways, search.named(way)
     return RlAlternative(
         label=label,
-        machines=_machines_words(search, way),
-        usd_per_hour=float(_rent(search)[way]),
+        machines=way_words(search, way),
+        usd_per_hour=float(search.rent[way]),
         cost_usd=float(ways.usd[way]),
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
@@ -765,7 +787,7 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
     )
 
 
-def _machines_words(search: RlSearch, way: int) -> str:
+def way_words(search: RlSearch, way: int) -> str:
     """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
     ways, offers = search.ways, search.market.market.offers
     trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
@@ -834,31 +856,3 @@ def count_ways(search: RlSearch) -> CandidateCounts:
         outdated_offers=int(search.market.market.is_outdated.sum()),
         reasons=dict(search.rejected.most_common()),
     )
-
-
-def explain_infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
-    """Return the least change of each limit alone that makes a plan possible."""
-    found, ways, index = (
-        list[Relaxation](),
-        search.ways,
-        [each.name for each in search.scenario.jobs].index(search.job.name),
-    )
-    for name in ("deadline", "limits.budget_usd", "limits.max_gpus"):
-        others = [flags for other, flags in kept.items() if other != name]
-        able = np.logical_and.reduce(others) if len(ways) else np.zeros(0, dtype=bool)
-        if name not in kept or not able.any() or (name == "limits.max_gpus"):
-            continue
-        value = ways.late_hours if name == "deadline" else ways.late_usd
-        way = int(np.argmin(np.where(able, value, math.inf)))
-        limit = f"jobs.{search.job.name}.deadline" if name == "deadline" else name
-        most = math.ceil(value[way] * 10 + 1e-9) / 10 if name == "deadline" else float(math.ceil(value[way]))
-        way = int(np.argmin(np.where(able & (value <= most), objective_of(search), math.inf)))
-        old = search.job.deadline_hours if name == "deadline" else search.scenario.limits.budget_usd
-        setting = f"jobs.{index}.deadline={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
-        found.append(
-            Relaxation(
-                limit=limit, **{"from": old, "to": most}, then=f"{_machines_words(search, way)}, ${ways.usd[way]:,.2f}",
-                way=len(found) + 1, setting=setting, cost_usd=float(ways.usd[way]), hours=float(ways.late_hours[way]),
-            )
-        )  # fmt: skip
-    return Infeasible(relax=tuple(found))

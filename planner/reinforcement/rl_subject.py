@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
+    from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
     from planner.scenario.scenario import Scenario, SolveOptions
 
@@ -38,11 +39,15 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
         """Return the plan of the only job."""
+        from planner.reinforcement.rl_questions import diagnose_rl, searched
         from planner.reinforcement.rl_solve import solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
-        return audited(solve_rl(scenario, library, options, started, explains), scenario, library, options)
+        plan = solve_rl(scenario, library, options, started, explains)
+        if plan.status == "infeasible" and explains:
+            return plan.model_copy(update={"infeasible": diagnose_rl(searched(scenario, library))})
+        return audited(plan, scenario, library, options)
 
     def frontier(
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
@@ -69,6 +74,15 @@ class Reinforcement(Subject):
         better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
         figures: dict[str, Any] = {"before": before, "after": after, "delta": difference(before, after)}
         return WhatIf(scenario=scenario.name, settings=settings, better=better, **figures)
+
+    def explain(
+        self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
+    ) -> Explanation:
+        """Return what binds the plan and what limits are worth, or why not what is asked for."""
+        from planner.reinforcement.rl_reasons import explain_rl
+
+        del options  # no solver runs: every way is priced
+        return explain_rl(scenario, why_not, library or _library_of(scenario))
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
         """Return every disagreement between the run of a plan and what follows from scenario and library."""
