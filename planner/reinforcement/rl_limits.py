@@ -43,7 +43,11 @@ class RlLimit:
 
     def value_for(self, used: float) -> float:
         """Return the least value that can be typed and that allows so much."""
-        return round_up(used, self.step) if self.step < 1.0 else float(math.ceil(used - 1e-6))
+        if self.step >= 1.0:
+            return float(math.ceil(used - 1e-6))
+        if self.tolerance:  # what a value allows up to the tolerance needs no larger one
+            return round(math.ceil(used / self.step * (1.0 - self.tolerance)) * self.step, 6)
+        return round_up(used, self.step)
 
     def change(self, used: float, scenario: Scenario) -> LimitChange:
         """Return the change of a scenario that allows so much."""
@@ -101,5 +105,5 @@ def least_change(
     if not moved.settable or not able.any():
         return None
     change = moved.change(float(moved.used[able].min()), search.scenario)
-    allowed = within(limits, len(search.ways), moved.path) & (moved.used <= float(change.new))
+    allowed = within(limits, len(search.ways), moved.path) & (moved.used <= float(change.new) * (1.0 + moved.tolerance))
     return change, int(np.argmin(np.where(allowed, search.objective, math.inf)))
