@@ -53,11 +53,11 @@ SERVED_KEYS = ("engine", "weight_bits", "weight_format", "kv_bits")
 FLEET_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
 SIDES = ("training_gpus", "rollout_gpus", "gpus_per_engine")
-COUNTS = ("gpus", *SIDES)
+COUNT_KEYS = ("gpus", *SIDES)
 """Keys whose values are numbers of GPUs."""
 RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
-RL_KEYS = ("job", *OFFER_KEYS, *COUNTS, "market", "placement", *RL_TECHNIQUES)
+RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", *RL_TECHNIQUES)
 """Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
@@ -154,7 +154,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
-        if key in (*COUNTS, *TIME_KEYS):
+        if key in (*COUNT_KEYS, *TIME_KEYS):
             number = _number(key, value, fault)
             if number is not None:
                 values[key] = number
@@ -177,7 +177,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:3])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
-    settled |= {key: values[key] for key in (*COUNTS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
+    settled |= {
+        key: values[key] for key in (*COUNT_KEYS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values
+    }
     if "gpu" in settled and settled["gpu"] not in groups:
         settled["gpu"] = library.gpu(settled["gpu"]).name
     return WhyNotQuery(text, job, settled, groups)
@@ -185,7 +187,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
 
 def _number(key: str, value: str, fault: Any) -> float | None:
     """Return a count of GPUs or a time in hours; None after a fault."""
-    if key in COUNTS:
+    if key in COUNT_KEYS:
         if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
             return int(value)
         fault(key, f"{format_value(value)} is not a count", f"give the total number of GPUs, at most {MAX_INTEGER:,}")

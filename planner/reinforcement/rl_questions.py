@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner import generation
 from planner.analysis.frontier_question import NOTICEABLE_USD, ignored_objectives
 from planner.analysis.frontier_trace import with_knee
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.evaluated_rl import report_rl
-from planner.reinforcement.rl_limits import RlLimit, least_change, limits_of, within
 from planner.reinforcement.rl_solve import (
     MOST_POOL_GPUS,
     MOST_RL_GPUS,
+    RlLimit,
     RlSearch,
     best_way,
     check_rl,
     count_ways,
     evaluated_way,
+    least_change,
+    limits_of,
     run_notes,
     search_rl,
     way_words,
+    within,
 )
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
@@ -35,7 +39,7 @@ from planner.solving.infeasibility.relaxations import LimitChange, extend_list, 
 from planner.solving.infeasibility.relaxed_candidates import MAX_PRICE_AGE, CandidateFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from planner.arrays import Flags, Integers
     from planner.library.schema import Library
@@ -151,17 +155,15 @@ def _hidden(search: RlSearch, limits: list[RlLimit]) -> tuple[HiddenByLimit, ...
 # What a limit forbids: the scenario without it, and what of it a way needs.
 
 
-LISTS = {
+OFFER_LISTS: dict[str, Callable[[Offer], Any]] = {
     "providers": lambda offer: offer.provider,
     "gpus": lambda offer: offer.card,
     "regions": lambda offer: offer.region,
     "tiers": lambda offer: offer.tier,
 }
 """Lists of limits, and what of an offer they name."""
-ALL_BITS = (16, 8, 4)
-"""Bits of the weights below adapters."""
 FREE_LIMITS: dict[str, dict[str, Any]] = {
-    **{f"limits.{name}": {name: AllowForbid()} for name in LISTS},
+    **{f"limits.{name}": {name: AllowForbid()} for name in OFFER_LISTS},
     "limits.spot": {"spot": None, "spot_share": SpotShare()},
     "limits.max_price_age": {"max_price_age_hours": None},
     "limits.stock_status": {"stock_status": None},
@@ -194,12 +196,12 @@ BOTH = "method and weight_bits"
 def with_choices(job: RlJob) -> dict[str, RlJob]:
     """Return the job with one choice more left open, by what is opened; what is open already is left out."""
     techniques, rollout = job.techniques, job.rollout
-    every: dict[str, tuple[Any, ...]] = {"method": ("full", "lora"), "weight_bits": ALL_BITS}
+    every: dict[str, tuple[Any, ...]] = {"method": ("full", "lora"), "weight_bits": generation.ALL_BITS}
     opened: dict[str, dict[str, Any]] = {}
     if set(techniques.method) < set(every["method"]):
         opened |= {"method": {"method": every["method"]}, BOTH: every}
-    if "lora" in techniques.method and set(techniques.weight_bits or (16,)) < set(ALL_BITS):
-        opened["weight_bits"] = {"weight_bits": ALL_BITS}
+    if "lora" in techniques.method and set(techniques.weight_bits or (16,)) < set(generation.ALL_BITS):
+        opened["weight_bits"] = {"weight_bits": generation.ALL_BITS}
     if techniques.sharding is not None:
         opened["sharding"] = {"sharding": None}
     found = {
@@ -231,7 +233,7 @@ def _offers(search: RlSearch, way: int) -> list[Offer]:
 
 def _lists_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[LimitChange]:
     limits, offers = base.limits, _offers(search, way)
-    for name, named in LISTS.items():
+    for name, named in OFFER_LISTS.items():
         missing = dict.fromkeys(named(offer) for offer in offers if not getattr(limits, name).permits(named(offer)))
         if missing:
             yield extend_list(f"limits.{name}", [CandidateFilter(f"limits.{name}", one) for one in missing], base)
@@ -383,7 +385,7 @@ def _lists_broken(base: Scenario, wide: RlSearch) -> Integers:
         ways.trainer.row
     ]
     found = found.astype(np.int64)
-    for name, named in LISTS.items():
+    for name, named in OFFER_LISTS.items():
         allowed = np.asarray([getattr(limits, name).permits(named(offer) or "") for offer in offers])
         found += ~(allowed[ways.trainer.offer] & allowed[ways.rollout.offer])
     return found + (ways.rollout.is_spot & (limits.spot_share.max <= 0))

@@ -10,7 +10,6 @@ import numpy as np
 
 from planner.analysis.limit_sensitivity import UNITS
 from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
-from planner.reinforcement.rl_limits import RlLimit, least_change, limits_of, within
 from planner.reinforcement.rl_questions import (
     BOTH,
     OF_POOLS,
@@ -23,7 +22,19 @@ from planner.reinforcement.rl_questions import (
     with_job,
     without_lists,
 )
-from planner.reinforcement.rl_solve import MOST_POOL_GPUS, PLACEMENTS, RlSearch, best_way, search_rl, way_words
+from planner.reinforcement.rl_search import DEFAULT_CHECKPOINTING, USUAL_OPTIMIZER
+from planner.reinforcement.rl_solve import (
+    MOST_POOL_GPUS,
+    PLACEMENTS,
+    RlLimit,
+    RlSearch,
+    best_way,
+    least_change,
+    limits_of,
+    search_rl,
+    way_words,
+    within,
+)
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.scenario.rl_job import RlJob
@@ -193,7 +204,7 @@ def _stale_answers(scenario: Scenario, job: RlJob) -> LimitChange:
 # The best way of each provider, kind of GPU and method.
 
 
-METHODS: tuple[tuple[str, str, int], ...] = (("full", "full", 16), ("LoRA", "lora", 16), ("QLoRA", "lora", 4))
+RL_METHODS: tuple[tuple[str, str, int], ...] = (("full", "full", 16), ("LoRA", "lora", 16), ("QLoRA", "lora", 4))
 """Names of methods, and what they are."""
 
 
@@ -207,7 +218,7 @@ def _alternatives(plan: Chosen) -> Iterator[Alternative]:
     tables: list[tuple[Literal["provider", "gpu", "method"], list[tuple[str, Chosen | None, bool]]]] = [
         ("provider", [(str(name), _of(search, able & same & (here == name)), True) for name in dict.fromkeys(here)]),
         ("gpu", [(gpu, _only(search, {"gpu": gpu}), True) for gpu in _gpus(search)]),
-        ("method", [_by_method(search, *method) for method in METHODS]),
+        ("method", [_by_method(search, *method) for method in RL_METHODS]),
     ]
     for by, rows in tables:
         found = [(name, other, allowed) for name, other, allowed in rows if other is not None]
@@ -325,8 +336,8 @@ def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[s
         "method": asked.method,
         "weight_bits": (asked.weight_bits or (16,)) if "full" not in pinned.techniques.method else None,
         "sharding": asked.sharding,
-        "activation_checkpointing": asked.activation_checkpointing or ("full",),
-        "optimizer": asked.optimizer or ("adamw",),
+        "activation_checkpointing": asked.activation_checkpointing or (DEFAULT_CHECKPOINTING,),
+        "optimizer": asked.optimizer or (USUAL_OPTIMIZER,),
         "gpus_per_engine": job.rollout.tensor_parallel,
     }
     found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]

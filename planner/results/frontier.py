@@ -314,7 +314,7 @@ def select_points(points: Sequence[Point], most: int) -> list[int]:
     return kept
 
 
-def _hardware(point: Point) -> tuple[tuple[str, str], ...]:
+def _hardware(point: Point) -> tuple[tuple[str, ...], ...]:
     return tuple(
         job.hardware if isinstance(job, RlRun) else (job.gpu, method_name(job.techniques)) for job in point.planned
     )
