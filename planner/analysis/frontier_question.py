@@ -111,7 +111,7 @@ def frontier_of_jobs(
         budget_usd=scenario.limits.budget_usd,
         infeasible=why,
         keeps_typical_stock=main.keeps_typical,
-        notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
+        notes=(*ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
         cut=find_cut_samples(prepared),
     )
 
@@ -263,7 +263,7 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
             )
 
 
-def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
+def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
     """Return notes on what the scenario's objective counts and the frontier does not."""
     ignored = {
         "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),

@@ -52,6 +52,13 @@ KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TIME_KEYS, *RECIPE_KEYS)
 SERVED_KEYS = ("engine", "weight_bits", "weight_format", "kv_bits")
 FLEET_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
+SIDES = ("training_gpus", "rollout_gpus", "gpus_per_engine")
+COUNT_KEYS = ("gpus", *SIDES)
+"""Keys whose values are numbers of GPUs."""
+RL_PLACEMENTS = ("colocated", "one machine", "apart")
+RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
+RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", *RL_TECHNIQUES)
+"""Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
@@ -116,6 +123,8 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
 
     serves = any(not job.ends for job in scenario.jobs)
     keys, aliases = (FLEET_KEYS, FLEET_ALIASES) if serves else (KEYS, ALIASES)
+    if is_rl := any(job.subject == "rl" for job in scenario.jobs):
+        keys = RL_KEYS
     given: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -125,7 +134,8 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
         elif key not in keys:
             close = suggest_names(key, keys)
             fix = f"did you mean {close}?" if close and key not in KEYS else f"known: {', '.join(keys)}"
-            fault(key, f"is not a key of --why-not{' for a service' if serves else ''}", fix)
+            whose = " for a service" if serves else " for kind rl" if is_rl else ""
+            fault(key, f"is not a key of --why-not{whose}", fix)
         elif key in given:
             fault(key, "is given twice", "keep one")
         else:
@@ -144,7 +154,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
-        if key in ("gpus", *TIME_KEYS):
+        if key in (*COUNT_KEYS, *TIME_KEYS):
             number = _number(key, value, fault)
             if number is not None:
                 values[key] = number
@@ -167,7 +177,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:3])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
-    settled |= {key: values[key] for key in ("gpus", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
+    settled |= {
+        key: values[key] for key in (*COUNT_KEYS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values
+    }
     if "gpu" in settled and settled["gpu"] not in groups:
         settled["gpu"] = library.gpu(settled["gpu"]).name
     return WhyNotQuery(text, job, settled, groups)
@@ -175,7 +187,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
 
 def _number(key: str, value: str, fault: Any) -> float | None:
     """Return a count of GPUs or a time in hours; None after a fault."""
-    if key == "gpus":
+    if key in COUNT_KEYS:
         if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
             return int(value)
         fault(key, f"{format_value(value)} is not a count", f"give the total number of GPUs, at most {MAX_INTEGER:,}")
@@ -197,6 +209,7 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": [label for label, _ in scenario.labelled_offers()],
         "market": [market for market in MARKET_SHARES if market],
+        "placement": list(RL_PLACEMENTS),
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }
     known["method"] = [*known["method"], QLORA]

@@ -209,7 +209,12 @@ def frontier(
 
         render = render_result
     output.write(found, render, draw_answer if found.points else None, color=True)
-    if not output.as_json and isinstance(found, Frontier) and found.knee is not None and len(found.points[0].jobs) == 1:
+    if (
+        not output.as_json
+        and isinstance(found, Frontier)
+        and found.knee is not None
+        and len(found.points[0].planned) == 1
+    ):
         asked, hours = asked_again("solve", OF_FRONTIER), math.ceil(100 * found.points[found.knee].hours) / 100
         show_next(asked and f"{asked} --set jobs.0.deadline={hours:g}h")
     context.exit(EXIT_CODES[found.status])

@@ -54,7 +54,7 @@ from planner.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
+USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
 TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
 
@@ -135,7 +135,7 @@ def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
     for method in asked.method:
         for bits in (asked.weight_bits or (16,)) if method != "full" else (16,):
             for checkpointing in asked.activation_checkpointing or (USUAL_CHECKPOINTING,):
-                for optimizer in asked.optimizer or (_USUAL_OPTIMIZER,):
+                for optimizer in asked.optimizer or (USUAL_OPTIMIZER,):
                     for rank in job.lora.rank if method != "full" else job.lora.rank[:1]:
                         own = trainer_settings(job, method, bits, checkpointing)
                         yield own | {"optimizer": optimizer, "lora_rank": rank}

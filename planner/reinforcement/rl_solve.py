@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,23 +63,32 @@ from planner.reinforcement.rl_search import (
 from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
-from planner.results.plan_parts import CandidateCounts, Infeasible, Relaxation
-from planner.results.rl_run import RlAlternative, RlRun
-from planner.scenario.limits import given_peaks, latest_finish_hours
+from planner.results.plan_parts import CandidateCounts
+from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
+from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
 from planner.solvers.registry import solver_versions
+from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up, setting_path
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.analysis.why_not_query import WhyNotQuery
+
+ASKED_COUNTS = ("gpus", "training_gpus", "rollout_gpus")
+"""Keys of a query that count GPUs: of all machines, of each side."""
 MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
+MOST_RL_GPUS = 16 * MOST_POOL_GPUS
+"""GPUs of a pool, whatever is allowed."""
 SLOW_NETWORK_GBPS = 1.0
 """Gbit/s for which a plan that assumes more says what new weights would take."""
 RL_SEARCH_TOLERANCE = 1e-6
 """Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
+SAME_OBJECTIVE = 1e-9
+"""Relative difference of the objective below which two ways cost the same."""
 PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
 NOT_FOR_RL = "not modelled for kind rl"
 
@@ -176,8 +186,8 @@ class RlMarket:
     rejected: Counter[str]
 
     @classmethod
-    def of(cls, scenario: Scenario, job: RlJob, library: Library) -> RlMarket:
-        """Return the market of a scenario as the job sees it."""
+    def of(cls, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlMarket:
+        """Return the market of a scenario as the job sees it, or the part of it that a query names."""
         market = build_market(scenario, library)
         architecture, limits = library.architecture(job.architecture), scenario.limits
         known, permitted, rejected = market.is_known(limits), market.permitted(limits), Counter[str]()
@@ -185,6 +195,8 @@ class RlMarket:
         for index, offer in enumerate(market.offers):
             card = market.cards[index]
             if card is None or not permitted[index] or market.is_outdated[index] or not known[index]:
+                continue
+            if asked is not None and not asked.permits(offer, market.labels[index]):
                 continue
             if offer.block or offer.commitment or offer.committed_hours or offer.buy or offer.available:
                 rejected[PAID_OTHERWISE] += 1
@@ -274,7 +286,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
 # Ways: columns over all of them.
 
 
-PLACEMENTS = ("colocated", "one machine", "apart")
+PLACEMENTS: tuple[Placement, ...] = ("colocated", "one machine", "apart")
 
 
 @record(frozen=True)
@@ -294,6 +306,11 @@ class RlWays:
 
     def __len__(self) -> int:
         return len(self.usd)
+
+    @property
+    def is_apart(self) -> Flags:
+        """Whether engines have machines of their own (n,)."""
+        return np.asarray(self.placement == PLACEMENTS.index("apart"))
 
 
 def joined_ways(several: Sequence[RlWays]) -> RlWays:
@@ -324,6 +341,27 @@ class RlSearch:
     ways: RlWays
     rejected: Counter[str]
 
+    @cached_property
+    def rent(self) -> Floats:
+        """Dollars per hour (n,) of all machines while they are there."""
+        ways = self.ways
+        there = np.where(ways.rollout.is_spot, self.market.availability[ways.rollout.offer], 1.0)
+        return np.asarray(ways.trainer.machine_usd + ways.rollout.machine_usd / there)
+
+    @cached_property
+    def objective(self) -> Floats:
+        """What is minimised (n,)."""
+        scenario, ways = self.scenario, self.ways
+        hours = np.maximum(ways.trainer.start_hours, ways.rollout.start_hours) + ways.run_hours
+        if scenario.objective_kind == "time":
+            return np.asarray(ways.late_hours)
+        return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
+
+    def used_at_once(self, each: Floats) -> Floats:
+        """Return what all machines of a way (n,) use, of what one machine of each offer (offers,) uses."""
+        trainer, rollout = (each[pool.offer] * pool.instances for pool in (self.ways.trainer, self.ways.rollout))
+        return np.asarray(trainer + np.where(self.ways.is_apart, rollout, 0.0))
+
     def named(self, way: int) -> NamedRl:
         """Return the names of a way."""
         ways, labels = self.ways, self.market.market.labels
@@ -332,7 +370,7 @@ class RlSearch:
         recipe = self.trainers.recipes[row]
         own = NamedPool(labels[int(rollout.offer[way])], int(rollout.instances[way]), bool(rollout.is_spot[way]))
         return NamedRl(
-            placement=placement,  # type: ignore[arg-type]
+            placement=placement,
             trainer=NamedPool(labels[int(ways.trainer.offer[way])], int(ways.trainer.instances[way])),
             rollout=own if placement == "apart" else None,
             rollout_gpus=int(rollout.gpus[way]),
@@ -352,11 +390,13 @@ class RlSearch:
 class _Search:
     """Makes the ways of one scenario."""
 
-    def __init__(self, scenario: Scenario, job: RlJob, library: Library) -> None:
+    def __init__(self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None) -> None:
         self.scenario, self.job, self.library = scenario, job, library
         self.architecture = library.architecture(job.architecture)
-        self.one, self.market = RlQuantities.of(job, self.architecture, library), RlMarket.of(scenario, job, library)
-        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, 16 * MOST_POOL_GPUS)
+        self.one = RlQuantities.of(job, self.architecture, library)
+        self.market = RlMarket.of(scenario, job, library, asked)
+        self.counts: dict[str, Any] = {} if asked is None else {key: asked.given.get(key) for key in ASKED_COUNTS}
+        self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, MOST_RL_GPUS)
         self.offers = self.market.market.offers
         self.rejected = self.market.rejected
         self.whole = {
@@ -496,9 +536,19 @@ class _Search:
 
     def _apart(self) -> RlWays:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
-        rows = [(at, n, int(self.fastest[self.machine[at, n]])) for at, n in self.whole]
+        trains, samples = (self.counts.get(key) for key in ("training_gpus", "rollout_gpus"))
+        rows = [
+            (at, n, int(self.fastest[self.machine[at, n]]))
+            for at, n in self.whole
+            if trains in (None, n * self.offers[at].gpus)
+        ]
         trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
-        sizes = [(at, n) for at in self.market.allowed for n in range(1, self._most_instances(at, self.most) + 1)]
+        sizes = [
+            (at, n)
+            for at in self.market.allowed
+            for n in range(1, self._most_instances(at, self.most) + 1)
+            if samples in (None, n * self.offers[at].gpus)
+        ]
         asked = [(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes]
         best = self._rollouts(asked, is_in_turn=False)
         sells = [
@@ -509,7 +559,7 @@ class _Search:
         ]
         rollout = self._pools(sells)
         trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
-        first, second = (grid.ravel() for grid in np.indices((len(trainer.offer), len(rollout.offer))))
+        first, second = self._pairs(trainer, rollout)
         trainer, rollout = trainer.rows(first), rollout.rows(second)
         one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
         inside = np.minimum(one.network[trainer.offer], one.network[rollout.offer])
@@ -520,6 +570,15 @@ class _Search:
         gb = self.one.weight_bytes / GB * self.job.work.steps
         moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
         return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
+
+    def _pairs(self, trainer: Pools, rollout: Pools) -> tuple[Integers, Integers]:
+        """Return the rows of both sides of all pairs, or of those with the GPUs in all that are asked for."""
+        gpus = np.asarray([offer.gpus for offer in self.offers])
+        mine, others = (pools.instances * gpus[pools.offer] for pools in (trainer, rollout))
+        most = self.counts.get("gpus")
+        together = mine[:, None] + others[None, :]
+        first, second = np.nonzero((together == most) if most is not None else (together >= 0))
+        return first, second
 
     def _sold(self, at: int) -> list[bool]:
         """Return whether engines may rent an offer on demand, and on spot."""
@@ -544,11 +603,13 @@ class _Search:
         worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
         if any(self.offers[at].stock is not None for at in one.allowed):
             worse.append(np.asarray([float(at) if self.offers[at].stock is not None else -1.0 for at in pools.offer]))
-        if limits.quota:
+        if limits.quota or self.counts.get("gpus") is not None:
             worse.append(pools.instances * np.asarray([self.offers[at].gpus for at in pools.offer], dtype=float))
         points, keep = np.stack(worse, 1), list[int]()
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for index, key in enumerate(zip(one.place[pools.offer].tolist(), pools.is_spot.tolist(), strict=True)):
+        groups: dict[tuple[int, bool, float], list[int]] = {}
+        gpus = worse[-1] if self.counts.get("gpus") is not None else np.zeros(len(pools.offer))
+        keys = one.place[pools.offer].tolist(), pools.is_spot.tolist(), gpus.tolist()
+        for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
             order = np.asarray(members)[np.lexsort(points[members].T[::-1])]
@@ -599,60 +660,114 @@ def _use(limit: Any, market: Market, pools: Pools) -> Floats:
     return np.asarray(market.use_of(limit)[pools.offer] * pools.instances)
 
 
-# The choice: limits, the least way, other ways, why there is none.
+# Limits in numbers: what each way uses of them, which keep them, the least change of one.
 
 
-def keeps_limits(search: RlSearch) -> dict[str, Flags]:
-    """Return for each limit that is given the ways (n,) that keep it."""
-    ways, scenario, job = search.ways, search.scenario, search.job
-    limits, offers = scenario.limits, search.market.market.offers
-    own = ways.placement == PLACEMENTS.index("apart")
-    found = {
-        "deadline": ways.late_hours <= latest_finish_hours(job, limits),
-        "limits.budget_usd": ways.late_usd <= (math.inf if limits.budget_usd is None else limits.budget_usd),
-    }
+@record(frozen=True)
+class RlLimit:
+    """A limit in numbers, and what each way (n,) uses of it."""
+
+    path: str
+    most: float
+    """What the scenario gives, or the default."""
+    used: Floats
+    step: float
+    """A new value is rounded up to a multiple of it."""
+    unit: str = ""
+    tolerance: float = 0.0
+    settable: bool = True
+    """Whether a setting of the scenario moves it: the stock of an offer has none."""
+
+    @property
+    def kept(self) -> Flags:
+        """Return the ways (n,) that keep it."""
+        return np.asarray(self.used <= self.most * (1.0 + self.tolerance))
+
+    def value_for(self, used: float) -> float:
+        """Return the least value that can be typed and that allows so much."""
+        if self.step >= 1.0:
+            return float(math.ceil(used - 1e-6))
+        if self.tolerance:  # what a value allows up to the tolerance needs no larger one
+            return round(math.ceil(used / self.step * (1.0 - self.tolerance)) * self.step, 6)
+        return round_up(used, self.step)
+
+    def change(self, used: float, scenario: Scenario) -> LimitChange:
+        """Return the change of a scenario that allows so much."""
+        new = self.value_for(used)
+        setting = f"{setting_path(self.path, scenario)}={new:.10g}{self.unit}"
+        return LimitChange(self.path, self.most, new, setting)
+
+
+def limits_of(search: RlSearch, limits: Limits | None = None) -> list[RlLimit]:
+    """Return the limits of the scenario, or of others than the search was made with; with the longest run's default."""
+    ways, job = search.ways, search.job
+    limits = search.scenario.limits if limits is None else limits
+    longest = max_run_hours(job, limits)
+    found = [RlLimit("limits.max_hours", longest, ways.late_hours, HOURS_STEP)]
+    if job.deadline_hours is not None and job.planned_deadline_hours is not None:
+        kept_back = job.deadline_hours - job.planned_deadline_hours
+        used = ways.late_hours + kept_back
+        found.append(RlLimit(f"jobs.{job.name}.deadline", job.deadline_hours, used, HOURS_STEP, "h", PEAK_TOLERANCE))
+    if limits.budget_usd is not None:
+        found.append(RlLimit(BUDGET, limits.budget_usd, ways.late_usd, USD_STEP))
     for limit, most in given_peaks(limits):
-        if limit.is_of_dollars:
-            used = _rent(search)
-        else:
-            used = _use(limit, search.market.market, ways.trainer) + own * _use(
-                limit, search.market.market, ways.rollout
-            )
-        found[limit.path] = used <= most * (1.0 + 1e-9)
-    if limits.quota:
-        names = np.asarray([limits.quota.get(offer.provider, math.inf) for offer in offers])
-        gpus = np.asarray([offer.gpus for offer in offers])
-        providers = list(dict.fromkeys(offer.provider for offer in offers))
-        provider = np.asarray([providers.index(offer.provider) for offer in offers])
-        mine, others = (pool.instances * gpus[pool.offer] for pool in (ways.trainer, ways.rollout))
-        together = own & (provider[ways.trainer.offer] == provider[ways.rollout.offer])
-        found["limits.quota"] = mine + together * others <= names[ways.trainer.offer]
-        found["limits.quota"] &= ~own | (others <= names[ways.rollout.offer])
-    stock = np.asarray([math.inf if offer.stock is None else offer.stock for offer in offers])
-    both = own & (ways.trainer.offer == ways.rollout.offer)
-    used = ways.trainer.instances + both * ways.rollout.instances
-    return found | {"stock": used <= stock[ways.trainer.offer]}
+        used = search.rent if limit.is_of_dollars else search.used_at_once(search.market.market.use_of(limit))
+        step = USD_STEP if limit.is_of_dollars else limit.step or 1.0
+        found.append(RlLimit(limit.path, most, used, step, tolerance=PEAK_TOLERANCE))
+    offers = search.market.market.offers
+    for provider, quota in limits.quota.items():
+        gpus = np.asarray([offer.gpus if offer.provider == provider else 0.0 for offer in offers])
+        found.append(RlLimit(f"limits.quota.{provider}", quota, search.used_at_once(gpus), 1.0))
+    return [*found, RlLimit("stock", 0.0, _beyond_stock(search), 1.0, settable=False)]
 
 
-def _rent(search: RlSearch) -> Floats:
-    """Return the dollars per hour (n,) of all machines while they are there."""
+def _beyond_stock(search: RlSearch) -> Floats:
+    """Return the machines (n,) of a way that its offers do not have."""
     ways = search.ways
-    there = np.where(ways.rollout.is_spot, search.market.availability[ways.rollout.offer], 1.0)
-    return ways.trainer.machine_usd + ways.rollout.machine_usd / there
+    stock = np.asarray([math.inf if offer.stock is None else offer.stock for offer in search.market.market.offers])
+    both = ways.is_apart & (ways.trainer.offer == ways.rollout.offer)
+    used = ways.trainer.instances + both * ways.rollout.instances
+    return np.asarray(np.maximum(used - stock[ways.trainer.offer], 0.0))
 
 
-def objective_of(search: RlSearch) -> Floats:
-    """Return what is minimised (n,)."""
-    scenario, ways = search.scenario, search.ways
-    hours = np.maximum(ways.trainer.start_hours, ways.rollout.start_hours) + ways.run_hours
-    if scenario.objective_kind == "time":
-        return np.asarray(ways.late_hours)
-    return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
+def within(limits: list[RlLimit], count: int, *without: str) -> Flags:
+    """Return the ways (count,) that keep all limits but those named."""
+    flags = [limit.kept for limit in limits if limit.path not in without]
+    return np.asarray(np.logical_and.reduce(flags)) if count else np.zeros(0, dtype=bool)
 
 
-def search_rl(scenario: Scenario, job: RlJob, library: Library) -> RlSearch:
-    """Return every way to run the job of a scenario that nothing dominates, with what it costs."""
-    return _Search(scenario, job, library).run()
+def least_change(
+    search: RlSearch, limits: list[RlLimit], moved: RlLimit, goal: float
+) -> tuple[LimitChange, int] | None:
+    """Return the least change of one limit at which a way reaches a goal of the objective, and the best way then.
+
+    All other limits hold; None where no way reaches it at any value. A goal of infinity: any way.
+    """
+    able = within(limits, len(search.ways), moved.path) & (search.objective <= goal)
+    if not moved.settable or not able.any():
+        return None
+    change = moved.change(float(moved.used[able].min()), search.scenario)
+    allowed = within(limits, len(search.ways), moved.path) & (moved.used <= float(change.new) * (1.0 + moved.tolerance))
+    return change, int(np.argmin(np.where(allowed, search.objective, math.inf)))
+
+
+# The choice: the least way, other ways.
+
+
+def best_way(search: RlSearch, able: Flags) -> int:
+    """Return of some ways (n,) that of least objective; of equal ones the one that ends first, then the cheapest."""
+    objective = np.where(able, search.objective, math.inf)
+    least = np.flatnonzero(objective <= objective.min() * (1.0 + SAME_OBJECTIVE))
+    order = np.lexsort((search.ways.usd[least], search.ways.late_hours[least]))
+    return int(least[order[0]])
+
+
+def search_rl(scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlSearch:
+    """Return every way to run the job of a scenario that nothing dominates, with what it costs.
+
+    `asked`: those alone on offers and with numbers of GPUs that a query names; dominated is a way by these only.
+    """
+    return _Search(scenario, job, library, asked).run()
 
 
 def solve_rl(
@@ -666,25 +781,22 @@ def solve_rl(
     assert job is not None
     check_rl(scenario, job, library)
     search = search_rl(scenario, job, library)
-    kept = keeps_limits(search)
-    fits = np.logical_and.reduce(list(kept.values())) if len(search.ways) else np.zeros(0, dtype=bool)
+    fits = within(limits_of(search), len(search.ways))
     as_of = options.as_of or datetime.date.today()
     facts: dict[str, Any] = {
         "scenario": scenario.name,
         "solver": options.solver,
         "as_of": as_of.isoformat(),
-        "candidates": _counts(search),
+        "candidates": count_ways(search),
         "budget_usd": scenario.limits.budget_usd,
     }
     if not fits.any():
-        found = _infeasible(search, kept) if explains else None
         return Plan(
             **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
-            cost=None, hours=None, infeasible=found,
+            cost=None, hours=None,
         )  # fmt: skip
-    objective = np.where(fits, objective_of(search), math.inf)
-    way = int(np.argmin(objective))
-    made = _evaluated(search, way)
+    way = best_way(search, fits)
+    made = evaluated_way(search, way)
     run = _told(search, made, report_rl(made, as_of), way, fits, explains)
     value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
     value = run.hours.at_confidence if scenario.objective_kind == "time" else value
@@ -696,7 +808,7 @@ def solve_rl(
     )  # fmt: skip
 
 
-def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
+def evaluated_way(search: RlSearch, way: int) -> EvaluatedRl:
     """Return a way evaluated by itself; AuditError where the arrays of the search say something else."""
     offers = dict(zip(search.market.market.labels, search.market.market.offers, strict=True))
     made = evaluate_rl(search.named(way), search.job, search.scenario, offers, search.library)
@@ -713,7 +825,7 @@ def _evaluated(search: RlSearch, way: int) -> EvaluatedRl:
 
 def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
     """Return the run with other ways, changes, what was assumed, and notes."""
-    update: dict[str, Any] = {"assumed": _assumed(search), "notes": _notes(search, made)}
+    update: dict[str, Any] = {"assumed": _assumed(search), "notes": run_notes(search, made)}
     if explains:
         update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made)}
     return run.model_copy(update=update)
@@ -739,16 +851,18 @@ def _categories(search: RlSearch) -> dict[str, Flags]:
 
 
 MOST_RL_WAYS = 6
+NEARLY_FASTEST = 1.01
+"""Of the ways that end within one percent of the fastest the cheapest is shown."""
 
 
 def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
     """Return the plan and the best way of each kind, the cheapest first."""
     ways, found = search.ways, {way: "plan"}
+    soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
     for label, members in _categories(search).items():
-        value = ways.late_hours if label == "faster" else ways.usd
-        able = members & fits
+        able = members & fits & (soon if label == "faster" else True)
         if able.any():
-            found.setdefault(int(np.argmin(np.where(able, value, math.inf))), label)
+            found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
     rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
 
@@ -757,8 +871,8 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
     ways, named = search.ways, search.named(way)
     return RlAlternative(
         label=label,
-        machines=_machines_words(search, way),
-        usd_per_hour=float(_rent(search)[way]),
+        machines=way_words(search, way),
+        usd_per_hour=float(search.rent[way]),
         cost_usd=float(ways.usd[way]),
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
@@ -766,22 +880,15 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
     )
 
 
-def _machines_words(search: RlSearch, way: int) -> str:
+def way_words(search: RlSearch, way: int) -> str:
     """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
     ways, offers = search.ways, search.market.market.offers
     trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
-    placement, gpus = PLACEMENTS[int(ways.placement[way])], int(ways.trainer.instances[way]) * trainer.gpus
-    more = int(ways.rollout.gpus[way])
-    if placement == "colocated":
-        return f"{gpus} x {trainer.card} {trainer.provider}"
-    if placement == "one machine":
-        return f"{gpus - more} + {more} x {trainer.card} {trainer.provider}"
-    market = " spot" if ways.rollout.is_spot[way] else ""
-    if rollout.card == trainer.card and rollout.provider == trainer.provider:
-        return f"{gpus} + {more}{market} x {trainer.card} {trainer.provider}"
-    if rollout.provider == trainer.provider:
-        return f"{gpus} x {trainer.card} + {more} x {rollout.card}{market} {trainer.provider}"
-    return f"{gpus} x {trainer.card} {trainer.provider} + {more} x {rollout.card} {rollout.provider}{market}"
+    placement, more = PLACEMENTS[int(ways.placement[way])], int(ways.rollout.gpus[way])
+    gpus = int(ways.trainer.instances[way]) * trainer.gpus
+    left = gpus - more if placement == "one machine" else gpus
+    sides = (left, trainer.card, trainer.provider), (more, rollout.card, rollout.provider)
+    return machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
 
 
 def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
@@ -804,7 +911,8 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
     return tuple(words for name, words in said.items() if name not in given | from_log)
 
 
-def _notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
+def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
+    """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
@@ -830,7 +938,7 @@ def network_risk(made: EvaluatedRl) -> list[str]:
     return [f"{NETWORK_RISK}: {assumed:g} Gbit/s assumed, {at}new weights take {seconds:,.0f} s a step"]
 
 
-def _counts(search: RlSearch) -> CandidateCounts:
+def count_ways(search: RlSearch) -> CandidateCounts:
     """Return how many ways there were, and why others are none."""
     offers = search.market.market.offers
     return CandidateCounts(
@@ -841,31 +949,3 @@ def _counts(search: RlSearch) -> CandidateCounts:
         outdated_offers=int(search.market.market.is_outdated.sum()),
         reasons=dict(search.rejected.most_common()),
     )
-
-
-def _infeasible(search: RlSearch, kept: dict[str, Flags]) -> Infeasible:
-    """Return the least change of each limit alone that makes a plan possible."""
-    found, ways, index = (
-        list[Relaxation](),
-        search.ways,
-        [each.name for each in search.scenario.jobs].index(search.job.name),
-    )
-    for name in ("deadline", "limits.budget_usd", "limits.max_gpus"):
-        others = [flags for other, flags in kept.items() if other != name]
-        able = np.logical_and.reduce(others) if len(ways) else np.zeros(0, dtype=bool)
-        if name not in kept or not able.any() or (name == "limits.max_gpus"):
-            continue
-        value = ways.late_hours if name == "deadline" else ways.late_usd
-        way = int(np.argmin(np.where(able, value, math.inf)))
-        limit = f"jobs.{search.job.name}.deadline" if name == "deadline" else name
-        most = math.ceil(value[way] * 10 + 1e-9) / 10 if name == "deadline" else float(math.ceil(value[way]))
-        way = int(np.argmin(np.where(able & (value <= most), objective_of(search), math.inf)))
-        old = search.job.deadline_hours if name == "deadline" else search.scenario.limits.budget_usd
-        setting = f"jobs.{index}.deadline={most:g}h" if name == "deadline" else f"{limit}={most:.0f}"
-        found.append(
-            Relaxation(
-                limit=limit, **{"from": old, "to": most}, then=f"{_machines_words(search, way)}, ${ways.usd[way]:,.2f}",
-                way=len(found) + 1, setting=setting, cost_usd=float(ways.usd[way]), hours=float(ways.late_hours[way]),
-            )
-        )  # fmt: skip
-    return Infeasible(relax=tuple(found))

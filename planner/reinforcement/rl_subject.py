@@ -18,10 +18,20 @@ if TYPE_CHECKING:
     from planner.exports.launchers import Checklist
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
+    from planner.results.explanation import Explanation
+    from planner.results.frontier import Frontier, GroupBy
     from planner.results.run_results import CalibrationResult, Tracking
     from planner.scenario.scenario import Scenario, SolveOptions
 
-_FIX = "use solve, check, what-if, track or calibrate"
+_FIX = "use solve, check, frontier, explain, what-if, export, track or calibrate"
+
+
+def _library_of(scenario: Scenario) -> Library:
+    """Return the library with the models of a scenario."""
+    from planner.library.reading import read_library
+    from planner.scenario.scenario import architectures_of
+
+    return read_library([name for job in scenario.jobs for name in architectures_of(job)])
 
 
 class Reinforcement(Subject):
@@ -34,13 +44,24 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
         """Return the plan of the only job."""
-        from planner.library.reading import read_library
+        from planner.reinforcement.rl_questions import diagnose_rl, searched
         from planner.reinforcement.rl_solve import solve_rl
-        from planner.scenario.scenario import architectures_of
         from planner.solving.solve import audited
 
-        library = library or read_library([name for job in scenario.jobs for name in architectures_of(job)])
-        return audited(solve_rl(scenario, library, options, started, explains), scenario, library, options)
+        library = library or _library_of(scenario)
+        plan = solve_rl(scenario, library, options, started, explains)
+        if plan.status == "infeasible" and explains:
+            return plan.model_copy(update={"infeasible": diagnose_rl(searched(scenario, library))})
+        return audited(plan, scenario, library, options)
+
+    def frontier(
+        self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
+    ) -> Frontier:
+        """Return the cost for every deadline."""
+        from planner.reinforcement.rl_questions import frontier_of_rl
+
+        del points  # of a single job every breakpoint is given
+        return frontier_of_rl(scenario, options, library or _library_of(scenario), by)
 
     def what_if(
         self,
@@ -58,6 +79,15 @@ class Reinforcement(Subject):
         better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
         figures: dict[str, Any] = {"before": before, "after": after, "delta": difference(before, after)}
         return WhatIf(scenario=scenario.name, settings=settings, better=better, **figures)
+
+    def explain(
+        self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
+    ) -> Explanation:
+        """Return what binds the plan and what limits are worth, or why not what is asked for."""
+        from planner.reinforcement.rl_reasons import explain_rl
+
+        del options  # no solver runs: every way is priced
+        return explain_rl(scenario, why_not, library or _library_of(scenario))
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
         """Return every disagreement between the run of a plan and what follows from scenario and library."""

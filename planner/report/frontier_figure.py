@@ -44,6 +44,7 @@ from planner.report.sweep_text import axis_name, describe_hardware, format_axis_
 from planner.results.explanation import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
 from planner.results.plan import Assignment, Plan
+from planner.results.rl_run import RlRun
 from planner.results.service_results import month_items
 from planner.results.what_if import Axis as Varied
 from planner.results.what_if import Cell, Sweep, Tornado, WhatIf
@@ -74,7 +75,9 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     for above, here in zip([None, *shown], shown, strict=False):
         point = found.points[here]
         change = (
-            words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs)) if above is not None else ""
+            words.sanitise(describe_job_differences(found.points[above].planned, point.planned))
+            if above is not None
+            else ""
         )
         rows.append((f"{format_hours(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
@@ -97,7 +100,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
 
 def _plan(point: Point) -> str:
     alone = " (spot only: no guarantee)" if point.spot_only else ""
-    return words.sanitise("; ".join(map(describe_assignment, point.jobs))) + alone
+    return words.sanitise("; ".join(map(describe_assignment, point.planned))) + alone
 
 
 def _draw(found: Frontier, deadline: float | None, caption: Caption, width: float) -> Scene:
@@ -159,8 +162,12 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
 
 
 def _label(point: Point, is_knee: bool) -> str:
-    machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
-    text = f"{machines}, {method_name(point.jobs[0].techniques)}" if len(point.jobs) == 1 else machines
+    first, *others = point.planned
+    if isinstance(first, RlRun):
+        text = first.described
+    else:
+        text = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in (first, *others[:1]))
+        text = text if others else f"{text}, {method_name(first.techniques)}"
     return words.sanitise(f"{BEST_LABEL}{text}" if is_knee else text)
 
 
@@ -184,10 +191,10 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
     texts: list[dict[str, Any]] = []
     bills: dict[tuple[float, ...], int] = {}
 
-    def plan_of(jobs: Sequence[Assignment]) -> int:
+    def plan_of(jobs: Sequence[Assignment | RlRun]) -> int:
         return _store(plans, texts, [{"name": words.sanitise(job.name), "facts": _facts(job)} for job in jobs])
 
-    def bill_of(jobs: Sequence[Assignment], reserved: float) -> int:
+    def bill_of(jobs: Sequence[Assignment | RlRun], reserved: float) -> int:
         sums: dict[str, float] = {"reserved": reserved} if reserved else {}
         for job in jobs:
             for line in job.bill:
@@ -205,9 +212,9 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
                 "h": round(point.hours, 6),
                 "e": round(point.expected_hours, 4),
                 "u": round(point.cost_usd, 6),
-                "p": plan_of(point.jobs),
-                "b": bill_of(point.jobs, reserved),
-                "s": [round(job.spot_share, 3) for job in point.jobs],
+                "p": plan_of(point.planned),
+                "b": bill_of(point.planned, reserved),
+                "s": [0.0 if isinstance(job, RlRun) else round(job.spot_share, 3) for job in point.planned],
             }
         )
     slopes = [
@@ -259,8 +266,12 @@ def _short_facts(job: SegmentJob) -> dict[str, Any]:
     return {"name": words.sanitise(job.name), "facts": [("machines", words.sanitise(machines)), ("method", job.method)]}
 
 
-def _facts(job: Assignment) -> list[tuple[str, str]]:
+def _facts(job: Assignment | RlRun) -> list[tuple[str, str]]:
     """Return what of a configuration does not change along a slope."""
+    if isinstance(job, RlRun):
+        how = f"{job.method_name}, {job.sharding}, {'overlapped' if job.overlapped else 'in turn'}"
+        facts = [("machines", job.described), ("training", how), ("step", f"{words.significant(job.step_seconds)} s")]
+        return [(name, words.sanitise(text)) for name, text in facts]
     vram = job.vram_gib
     facts = [
         ("machines", f"{format_place(job)}, {job.interconnect}" if job.gpus > 1 else format_place(job)),

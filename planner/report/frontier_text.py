@@ -86,19 +86,19 @@ def describe_hardware(point: Point, room: int | None = None) -> list[str]:
     Neighbours on equal machines are counted.
     """
     room = words.width() if room is None else room
-    if len(point.jobs) > 1:
-        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
+    if len(point.planned) > 1:
+        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.planned)
         equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
         *cards, last = (f"{card} each ({count} jobs)" if count > 1 else card for card, count in equal)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
-    return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
+    return words.wrap_lines(describe_assignment(point.planned[0]), room, 3)
 
 
 def describe_change(found: Frontier, above: int | None, here: int) -> str:
     """Return the differences from the row above (not always the previous breakpoint), and the slope up to this row."""
     text, point = "", found.points[here]
     if above is not None:
-        text = words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs))
+        text = words.sanitise(describe_job_differences(found.points[above].planned, point.planned))
         # Without such a segment the cost falls in one step.
         along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
@@ -132,7 +132,9 @@ def _table(found: Frontier, every: bool) -> list[str]:
         columns.append(_column("bound", [words.usd(usd) for usd in floors]))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
-    needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(text) for text in changes)))
+    needed = min(
+        CHANGES if len(points[0].planned) > 1 else CHANGE, max(len("change"), *(len(text) for text in changes))
+    )
     wide = min(
         words.width() - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point))
     )

@@ -15,6 +15,7 @@ from pydantic import Field
 from planner.results.plan import Assignment, DataPath, Status
 from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Techniques, Vram, dollars, html_table
 from planner.results.result_tables import Result
+from planner.results.rl_run import RlRun
 from planner.units import count_text
 
 
@@ -327,8 +328,12 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
     return ", ".join(_format_difference(difference, "chip" if has_chips else "GPU") for difference in important[:most])
 
 
-def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
+def describe_job_differences(before: Sequence[Assignment | RlRun], after: Sequence[Assignment | RlRun]) -> str:
     """Return the differences in words; of several jobs the most important of each: `chat, code: other GPU`."""
+    if (run := after[0] if after else None) and isinstance(run, RlRun):
+        earlier = next((one for one in before if isinstance(one, RlRun)), None)
+        return ", ".join(run.differences_from(earlier)[:MAX_DIFFERENCES]) if earlier else ""
+    before, after = ([one for one in side if not isinstance(one, RlRun)] for side in (before, after))
     if len(after) == 1:
         if not before:
             return ""

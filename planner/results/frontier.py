@@ -25,6 +25,7 @@ from planner.results.plan_parts import (
     html_table,
 )
 from planner.results.result_tables import Row, Table, TabledResult, infeasible_html
+from planner.results.rl_run import RlRun
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -94,6 +95,13 @@ class Point(Part):
     """Whether more than half of the expected hours of the last job are machine start."""
     spot_only: bool = False
     """Whether a job runs on an offer without on-demand price: without fallback there is no guarantee."""
+    reinforcement: tuple[RlRun, ...] = Field(default=(), exclude_if=lambda runs: not runs)
+    """Jobs of reinforcement learning."""
+
+    @property
+    def planned(self) -> tuple[Assignment | RlRun, ...]:
+        """Whatever runs: jobs of training and generation, jobs of reinforcement learning."""
+        return (*self.jobs, *self.reinforcement)
 
 
 def hidden_usd(points: Sequence[Point], segments: Sequence[Segment]) -> float:
@@ -197,8 +205,8 @@ class Frontier(TabledResult):
                 "cost_usd": point.cost_usd,
                 "bound_usd": point.bound,
                 "saves_usd_per_hour": slopes.get(point.hours, 0.0),
-                "plan": "; ".join(map(describe_assignment, point.jobs)),
-                "gpus": sum(job.gpus * job.runs_at_once for job in point.jobs),
+                "plan": "; ".join(map(describe_assignment, point.planned)),
+                "gpus": sum(job.gpus * job.runs_at_once for job in point.planned),
                 "guaranteed": not point.spot_only,
                 "knee": index == knee,
                 "change": point.change,
@@ -219,7 +227,7 @@ class Frontier(TabledResult):
                 f"{point.hours:.1f}",
                 f"{point.expected_hours:.1f}",
                 f"${point.cost_usd:,.2f}",
-                "; ".join(map(describe_assignment, point.jobs)) + (_NO_GUARANTEE if point.spot_only else ""),
+                "; ".join(map(describe_assignment, point.planned)) + (_NO_GUARANTEE if point.spot_only else ""),
                 point.change,
                 point.knee,
             )
@@ -263,16 +271,18 @@ class Frontier(TabledResult):
                 "least_cost_usd": point.cost_usd,
                 "budget_usd": self.budget_usd,
                 "budget_probability": point.budget_probability,
-                "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),
+                "warnings": tuple(dict.fromkeys(note for job in point.planned for note in job.notes)),
                 "keeps_typical_stock": self.keeps_typical_stock,
-                **plan_figures(point.jobs, point.reservations),
+                **plan_figures(point.jobs, point.reservations, runs=point.reinforcement),
             }
         same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible", "cut")
         return Plan(status=status, **{key: getattr(self, key) for key in same}, **figures)
 
 
-def describe_assignment(job: Assignment) -> str:
+def describe_assignment(job: Assignment | RlRun) -> str:
     """Return a configuration in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
+    if isinstance(job, RlRun):
+        return f"{job.described}, {job.method_name}"
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
     machines = describe_machines(job.gpus, job.gpu, job.runs_at_once)
     return f"{machines}, {job.provider}, {method_name(job.techniques)}{spot}"
@@ -304,5 +314,7 @@ def select_points(points: Sequence[Point], most: int) -> list[int]:
     return kept
 
 
-def _hardware(point: Point) -> tuple[tuple[str, str], ...]:
-    return tuple((job.gpu, method_name(job.techniques)) for job in point.jobs)
+def _hardware(point: Point) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        job.hardware if isinstance(job, RlRun) else (job.gpu, method_name(job.techniques)) for job in point.planned
+    )

@@ -316,25 +316,30 @@ SAME_MOMENT_HOURS = 1e-6
 
 
 def plan_figures(
-    jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = (), budget_confidence: float | None = None
+    jobs: tuple[Assignment, ...],
+    reservations: tuple[Reservation, ...] = (),
+    budget_confidence: float | None = None,
+    runs: tuple[RlRun, ...] = (),
 ) -> dict[str, Any]:
     """Return the fields of a plan that follow from its jobs: costs add up, the last job to end sets the hours.
 
-    Dollars at the confidence of several jobs are those of their sum where it is given, else the sum of theirs.
+    Dollars at the confidence of several jobs are those of their sum where it is given, else the sum of theirs. `runs`
+    are jobs of reinforcement learning.
     """
-    paid = math.fsum(reservation.usd for reservation in reservations)
-    late = paid + math.fsum(job.cost_at_confidence for job in jobs)
+    paid, planned = math.fsum(reservation.usd for reservation in reservations), (*jobs, *runs)
+    late = paid + math.fsum(job.cost_at_confidence for job in planned)
     if budget_confidence is not None:
         late = joint_late_usd(jobs, budget_confidence, paid)
-    cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
-    hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
+    cost = {key: paid + math.fsum(getattr(job.cost, key) for job in planned) for key in Spread.model_fields}
+    hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in planned) for key in Hours.model_fields}
     return {
         "cost": Spread(**cost),
         "cost_at_confidence": late,
         "outlay_usd": outlay_of(jobs, reservations),
         "hours": Hours(**hours),
-        "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
+        "price_age_days": max((job.price_age_days for job in planned if job.price_age_days is not None), default=None),
         "jobs": jobs,
+        **({"reinforcement": runs} if runs else {}),
         "reservations": reservations,
         "at_one_time": (together := needed_at_once(jobs)),
         "most_of_each": () if (each := most_of_each(jobs)) == together else each,

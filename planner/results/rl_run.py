@@ -19,6 +19,24 @@ RL_PHASE_NAMES = {
 """Phases of a step in their order, and how they are called."""
 
 
+def machines_words(
+    placement: Placement, trainer: tuple[int, str, str], rollout: tuple[int, str, str], is_spot: bool
+) -> str:
+    """Return GPUs with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`; of each side GPUs, kind, provider.
+
+    On one machine the GPUs of the trainer are those that are left to it.
+    """
+    (gpus, gpu, provider), (more, other_gpu, other_provider) = trainer, rollout
+    spot = " spot" if is_spot else ""
+    if placement == "colocated":
+        return f"{gpus} x {gpu} {provider}"
+    if (gpu, provider) == (other_gpu, other_provider):
+        return f"{gpus} + {more}{spot} x {gpu} {provider}"
+    if provider == other_provider:
+        return f"{gpus} x {gpu} + {more} x {other_gpu}{spot} {provider}"
+    return f"{gpus} x {gpu} {provider} + {more} x {other_gpu} {other_provider}{spot}"
+
+
 class PhaseMemory(Part):
     """GiB of one GPU in one phase; `parts` sum to `peak`."""
 
@@ -158,6 +176,60 @@ class RlRun(Part):
     def gpu(self) -> str:
         """The GPU that trains."""
         return self.pools[0].gpu
+
+    @property
+    def described(self) -> str:
+        """Its GPUs with their place: `6 + 2 x H100-80GB vast`."""
+        first, last = self.pools[0], self.pools[-1]
+        own = last.market == "spot" and len(self.pools) > 1
+        sides = [
+            (gpus, pool.gpu, pool.provider) for gpus, pool in ((self.training_gpus, first), (self.rollout_gpus, last))
+        ]
+        return machines_words(self.placement, sides[0], sides[1], own)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that are rented in all."""
+        return sum(pool.gpus for pool in self.pools)
+
+    @property
+    def delay_hours(self) -> float:
+        """Nothing: it starts at once."""
+        return 0.0
+
+    @property
+    def runs_at_once(self) -> int:
+        """One: it has no node groups of its own."""
+        return 1
+
+    @property
+    def method_name(self) -> str:
+        """`full`, `LoRA` (on 16-bit weights) or `QLoRA`."""
+        return "full" if self.method == "full" else "QLoRA" if self.weight_bits == 4 else "LoRA"
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """How the GPUs are divided, their kinds and the method, without numbers."""
+        return (self.placement, *dict.fromkeys(pool.gpu for pool in self.pools), self.method_name)
+
+    def differences_from(self, before: "RlRun") -> tuple[str, ...]:
+        """Return in a few words what is other than in an earlier run of the job, most important first."""
+        kinds, places = (
+            [[getattr(pool, key) for pool in (run.pools[0], run.pools[-1])] for run in (before, self)]
+            for key in ("gpu", "provider")
+        )
+        on_spot = [run.pools[-1].market == "spot" for run in (before, self)]
+        others = {
+            self.placement: self.placement != before.placement,
+            "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
+            "other GPU": kinds[0] != kinds[1],
+            "other provider": places[0] != places[1],
+            "spot rollout" if on_spot[1] else "all on demand": on_spot[0] != on_spot[1],
+            f"{self.training_gpus} train": self.training_gpus != before.training_gpus,
+            f"{self.rollout_gpus} sample": self.placement != "colocated" and self.rollout_gpus != before.rollout_gpus,
+        }
+        found = tuple(what for what, differs in others.items() if differs)
+        return found or (() if self.described == before.described else ("other machines",))
 
     @property
     def rented(self) -> tuple[RlPool, ...]:

@@ -263,7 +263,7 @@ def test_a_wrong_question_is_one_line_with_its_place(job: dict[str, Any], limits
     assert words in str(fault)
 
 
-@pytest.mark.parametrize("question", ["frontier", "explain", "simulate", "tornado"])
+@pytest.mark.parametrize("question", ["simulate", "tornado"])
 def test_a_question_that_is_not_modelled_is_refused_by_name(question: str) -> None:
     """Never silently wrong: the fault names the kind and the question."""
     said = rf"{question}: (not supported for kind: rl|.* of reinforcement learning is not modelled)"

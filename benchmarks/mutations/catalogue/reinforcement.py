@@ -24,7 +24,7 @@ AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = 
 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
 AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
-AREA.add("a budget allows anything", "ways.late_usd <= (", "ways.late_usd * 0.0 <= (")
+AREA.add("a budget allows anything", "limits.budget_usd, ways.late_usd,", "limits.budget_usd, 0.0 * ways.late_usd,")
 AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()")
 
 AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)

@@ -56,7 +56,7 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
     scenario = prepared.scenario
     filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
     made = [
-        _extend_list(path, list(group), scenario)
+        extend_list(path, list(group), scenario)
         for path, group in groupby(filters, key=lambda candidate_filter: candidate_filter.path)
     ]
     exceeded = (
@@ -277,7 +277,7 @@ def round_up(value: float, step: float) -> float:
     return round(math.ceil(value / step + 1e-6) * step, 2)
 
 
-def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) -> LimitChange:
+def extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) -> LimitChange:
     """Return the change of a list or limit that admits the values of some filters."""
     if path == HEADROOM:
         return LimitChange(path, 0.0, 0.0, f"{HEADROOM}=0")

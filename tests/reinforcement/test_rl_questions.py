@@ -1,0 +1,177 @@
+"""Questions around a plan of kind rl: the frontier against brute force, least changes, why not another way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import planner
+from planner.errors import ScenarioError
+from planner.evaluation.comparison import Tolerance
+from planner.reinforcement.audited_rl import audit_rl
+from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
+from planner.scenario.rl_job import RlJob
+from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, _day, every_way, run_of, scenario, solved
+
+if TYPE_CHECKING:
+    from planner.results.plan_parts import Relaxation
+    from planner.scenario.scenario import Scenario
+
+
+def _least(setting: str, less: float) -> str:
+    """Return a setting of a number with a little less."""
+    path, _, text = setting.partition("=")
+    number = float(text.removesuffix("h"))
+    return f"{path}={number - less:.10g}{'h' if text.endswith('h') else ''}"
+
+
+@pytest.mark.long
+def test_the_frontier_is_that_of_all_ways_evaluated_one_by_one() -> None:
+    """Brute force: of every way within the limits those that no other one beats in hours and dollars."""
+    one = scenario({"max_gpus": 4}, deadline="60h")
+    found = planner.frontier(one, library=LIBRARY)
+    assert isinstance(found, planner.Frontier)
+    plan, offers, (job,) = solved(one), dict(one.labelled_offers()), one.jobs
+    assert isinstance(job, RlJob)
+    made = []
+    ways = list(every_way(one))
+    # All four GPUs in turn are two machines of one offer, which the plan's own brute force leaves out.
+    in_turn = [way for way in ways if way.placement == "colocated"]
+    ways += [replace(way, trainer=replace(way.trainer, instances=2), rollout_gpus=4) for way in in_turn]
+    for named in ways:
+        try:
+            run = report_rl(evaluate_rl(named, job, one, offers, LIBRARY), _day(plan))
+        except ScenarioError:
+            continue
+        stated = plan.model_copy(update={"reinforcement": (run,), "cost": run.cost, "hours": run.hours})
+        if not audit_rl(stated, one, LIBRARY, Tolerance()):
+            made.append((run.hours.at_confidence, run.cost_usd))
+    least, expected = float("inf"), []
+    for hours, usd in sorted(made):
+        if usd < least - 0.005:
+            expected.append((hours, usd))
+            least = usd
+    points = [(point.hours, point.cost_usd) for point in found.points]
+    assert points == [pytest.approx(pair, rel=1e-6) for pair in expected]
+    assert points[-1][1] == pytest.approx(run_of(plan).cost_usd)
+
+
+@pytest.mark.slow
+def test_each_point_is_the_plan_of_its_deadline() -> None:
+    """The plan of a point passes the check, and solve finds its dollars; the text has the last and the first."""
+    one = scenario({"max_gpus": 4})
+    found = planner.frontier(one, library=LIBRARY)
+    assert isinstance(found, planner.Frontier)
+    assert len(found.points) > 2
+    for index in (0, len(found.points) // 2):
+        point = found.points[index]
+        within = planner.change_scenario(one, [f"jobs.0.deadline={point.hours + 1e-6}h"])
+        assert run_of(solved(within)).cost_usd == pytest.approx(point.cost_usd)
+        assert not planner.check(found.plan(index), one)
+    assert f"${found.points[0].cost_usd:,.2f}" in str(found)
+    assert planner.Frontier.from_json(found.to_json()) == found
+    assert [row["gpus"] for row in found.table()] == [point.reinforcement[0].gpus for point in found.points]
+
+
+def test_a_curve_for_each_gpu_is_refused_by_name() -> None:
+    """A way may have two kinds of GPUs."""
+    with pytest.raises(ScenarioError, match="by: curves by gpu are not modelled for kind rl"):
+        planner.frontier(scenario(), library=LIBRARY, by="gpu")
+
+
+def _relaxed(limits: dict[str, Any], **job: Any) -> tuple[Scenario, tuple[Relaxation, ...]]:
+    one = scenario(limits, **job)
+    plan = solved(one)
+    assert plan.status == "infeasible"
+    assert plan.infeasible is not None
+    return one, plan.infeasible.relax
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "job", "limit", "less"),
+    [
+        ({"max_gpus": 4}, {"deadline": "90m"}, "jobs.math.deadline", 0.01),
+        ({"max_gpus": 4, "budget_usd": 2}, {}, "limits.budget_usd", 0.01),
+        ({"max_gpus": 4, "max_usd_per_hour": 1}, {}, "limits.max_usd_per_hour", 0.01),
+        ({"max_gpus": 4, "max_kilowatts": 0.2}, {}, "limits.max_kilowatts", 0.01),
+        ({"max_gpus": 1}, {}, "limits.max_gpus", 1.0),
+        ({"max_gpus": 4, "quota": {"one": 0, "two": 1}}, {}, "limits.quota", 1.0),
+    ],
+)
+def test_each_least_change_gives_a_plan_and_slightly_less_does_not(
+    limits: dict[str, Any], job: dict[str, Any], limit: str, less: float
+) -> None:
+    """The setting gives the plan shown; with one step less there is none."""
+    one, relax = _relaxed(limits, **job)
+    ways = {number: [change for change in relax if change.way == number] for number in {one.way for one in relax}}
+    (change,) = next(changes for changes in ways.values() if changes[0].limit.startswith(limit))
+    assert run_of(solved(planner.change_scenario(one, [change.setting]))).cost_usd == pytest.approx(change.cost_usd)
+    assert solved(planner.change_scenario(one, [_least(change.setting, less)])).status == "infeasible"
+
+
+@pytest.mark.slow
+def test_a_trainer_that_no_pool_holds_names_the_gpus_that_do() -> None:
+    """A 7B with all weights on GPUs of 48 GB that are offered two at a time: more of them, or adapters."""
+    offers = [{**OFFERS[1], "network_gbps": 100, "max_nodes": 16}]
+    one, relax = _relaxed({"max_gpus": 2}, offers=offers, architecture="qwen2.5-7b")
+    change = next(change for change in relax if change.limit == "limits.max_gpus")
+    assert solved(planner.change_scenario(one, [change.setting])).status == "optimal"
+    assert "lora" in next(change.setting for change in relax if change.limit.endswith("techniques.method"))
+
+
+@pytest.mark.slow
+def test_a_forbidden_gpu_is_named_with_the_setting_that_admits_it() -> None:
+    """Only a GPU that nobody offers is allowed: the list is extended by one that is."""
+    one, relax = _relaxed({"max_gpus": 4, "gpus": ["A100-80GB"]})
+    change = next(change for change in relax if change.limit == "limits.gpus")
+    assert solved(planner.change_scenario(one, [change.setting])).status == "optimal"
+
+
+@pytest.mark.slow
+def test_what_binds_is_worth_what_solving_without_it_saves() -> None:
+    """The deadline binds: lifted it saves what is said, and its next step gives the dollars that are said."""
+    one = scenario({"max_gpus": 4}, deadline="4h")
+    plan = run_of(solved(one))
+    found = planner.explain(one, library=LIBRARY)
+    assert found.cost_usd == pytest.approx(plan.cost_usd)
+    (binding,) = (limit for limit in found.binding if limit.limit == "jobs.math.deadline")
+    free = run_of(solved(planner.change_scenario(one, ["jobs.0.deadline=null"])))
+    assert binding.saving_usd == pytest.approx(plan.cost_usd - free.cost_usd)
+    for step in found.next_steps:
+        if step.setting:
+            after = run_of(solved(planner.change_scenario(one, [step.setting])))
+            assert after.cost_usd == pytest.approx(step.cost_usd), step.limit
+    assert {option.by for option in found.alternatives} == {"provider", "gpu", "method"}
+    assert "Binds" in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("gpu=H100-80GB,placement=colocated", "possible"),
+        ("training_gpus=1,rollout_gpus=1", "possible"),
+        ("gpu=H100-80GB,gpus=6", "beyond"),
+        ("method=lora", "beyond"),
+        ("market=spot,gpu=H100-80GB", "impossible"),
+    ],
+)
+def test_why_not_another_way_has_its_price_or_the_limit_that_excludes_it(query: str, status: str) -> None:
+    """Within the limits it costs no less than the plan; beyond them the settings give a plan."""
+    one = scenario({"max_gpus": 4})
+    found = planner.explain(one, query, library=LIBRARY)
+    assert found.why_not is not None
+    assert found.why_not.status == status, found.why_not
+    if status == "possible":
+        assert found.why_not.cost_usd is not None and found.cost_usd is not None
+        assert found.why_not.cost_usd >= found.cost_usd - 1e-9
+    if status == "beyond":
+        settings = [change.setting for change in found.why_not.relax]
+        assert planner.explain(planner.change_scenario(one, settings), query, library=LIBRARY).why_not.status in (
+            "possible",
+            "chosen",
+        )
+    assert query in str(found)
