@@ -23,6 +23,7 @@ from pydantic import (
 from planner.documents.validation import name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import read_engines
+from planner.library.image_tower import ImageTower
 from planner.library.names import (
     find_architecture,
     find_gpu,
@@ -393,6 +394,7 @@ class Architecture(Card):
     tower_parameters: int = Field(default=0, ge=0)
     tower_tokens: int = Field(default=0, ge=0)
     tower_token_pixels: int = Field(default=0, ge=0)
+    tower: ImageTower | None = None  # its shape, and how its processor cuts images
 
     # formats in which weights are published, that of the release first
     published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))
