@@ -7,11 +7,13 @@ The rules restate the image processors of Transformers 5.24.0; tests/library/tes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 MAX_FRAME_TOKENS = 768
 """Tokens of a frame of a video at most, where a job gives no pixels: `VIDEO_MAX_TOKEN_NUM` of qwen-vl-utils 0.0.14,
@@ -86,10 +88,11 @@ class ImageTower(BaseModel):
         """Patches that the projector makes one token of."""
         return self.tile_patches / self.tile_tokens if self.tile_tokens else float(self.merge**2)
 
-    def adapter_weights(self, rank: int) -> int:
-        """Return the weights of adapters on all linear layers of the blocks; the projector has none."""
+    @property
+    def adapter_widths(self) -> int:
+        """Inputs and outputs of all linear layers of the blocks, which adapters of rank 1 have as weights."""
         attention = 6 * self.hidden if self.fused_qkv else 8 * self.hidden
-        return rank * self.layers * (attention + (3 if self.gated else 2) * (self.hidden + self.ffn))
+        return self.layers * (attention + (3 if self.gated else 2) * (self.hidden + self.ffn))
 
     def faults(self, limits: ImageLimits) -> Iterator[tuple[str, str, str]]:
         """Yield key, fault and mend of limits that its processor does not have."""
@@ -106,6 +109,16 @@ class ImageTower(BaseModel):
     @property
     def _other_limit(self) -> str:
         return "" if self.cuts == "rows" else ", or give max_tiles"
+
+    @property
+    def most_patches(self) -> int:
+        """Patches of the largest image that the released processor lets through."""
+        if self.cuts == "resize":
+            return self.max_pixels // self.patch**2
+        if self.cuts == "rows":
+            return (self.longest_edge // self.patch) ** 2
+        tiles = self.max_tiles**2 if self.cuts == "grid" else self.max_tiles
+        return (tiles + 1) * self.tile_patches
 
     def view(self, width: int, height: int, limits: ImageLimits = ImageLimits()) -> ImageView:
         """Return tokens, tiles and patches of one image of so many pixels, or of a video of such frames."""
@@ -163,8 +176,8 @@ def _crops(tower: ImageTower, width: int, height: int, limits: ImageLimits) -> I
 def _canvas(tower: ImageTower, width: int, height: int, limits: ImageLimits) -> ImageView:
     """Return the view of InternVL: the grid of the closest ratio (`get_optimal_tiled_canvas` of GotOcr2).
 
-    Of grids with one ratio the largest whose area is less than twice the image's. More than one tile come with the whole
-    image as one more. Two marks enclose the tokens.
+    Of grids with one ratio the largest whose area is less than twice the image's. More than one tile come with the
+    whole image as one more. Two marks enclose the tokens.
     """
     most, best, least = limits.max_tiles or tower.max_tiles, (1, 1), math.inf
     grids = [(c, r) for c in range(1, most + 1) for r in range(1, most + 1) if c * r <= most]

@@ -294,15 +294,15 @@ def describe_tower(parameters: int, tokens: int = 0, token_pixels: int = 0) -> s
     `tokens`: of an image or of a tile of it, where their number is fixed; `token_pixels`: per side of the square that
     is one token, where it is not; 0: not known.
     """
-    stated = "give `tokens_per_sample` with them"
+    stated = "give `image_input` with their size"
     if tokens:
         stated += f", {tokens:,} an image or tile"
     elif token_pixels:
         shown = round(_SHOWN_PIXELS / token_pixels**2)
         stated += f": an image of {_SHOWN_PIXELS:,} pixels has {shown:,}, one for each {token_pixels} x {token_pixels}"
     return (
-        f"the image tower with its projector ({parameters:,} weights) counts as frozen, whole on each GPU, and the "
-        f"work of images does not count; their tokens count as tokens of samples ({stated})"
+        f"the image tower with its projector ({parameters:,} weights) counts as frozen, whole on each GPU; no image is "
+        f"given, so neither their tokens nor their work count ({stated})"
     )
 
 
