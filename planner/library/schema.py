@@ -306,6 +306,10 @@ def describe_tower(parameters: int, tokens: int = 0, token_pixels: int = 0) -> s
     )
 
 
+SERVED_TOWER = "the image tower lies on the GPUs; give images as input_tokens: encoding them does not count"
+"""What plans of services and generation count of images."""
+
+
 def _kind_of_image(card: object) -> str:
     """Return which of the two a card has: tokens where it says how many pixels one is."""
     has_tokens = "pixels_per_token" in card if isinstance(card, Mapping) else isinstance(card, ImageTokens)

@@ -102,6 +102,8 @@ QUANTITIES = (
         "tokens",
         "steps",
         "images",
+        "size",
+        "max_pixels",
         "requests",
         "count",
         "unique_tokens",
