@@ -363,8 +363,9 @@ TEXT_TOKENS = 256
 
 def _image_input(asked: Configuration) -> ImageInput | None:
     """Return the images next to text that are asked for; `ScenarioError` for settings of images without a size."""
-    found = {"count": asked.images_per_sample, "max_pixels": asked.max_pixels, "max_tiles": asked.max_tiles}
-    found = {key: value for key, value in (found | {"tower": asked.tower}).items() if value is not None}
+    given = {"count": asked.images_per_sample, "max_pixels": asked.max_pixels, "max_tiles": asked.max_tiles}
+    found: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    found |= {"tower": asked.tower} if asked.tower is not None else {}
     if asked.image_size is None:
         if found:
             key = next(iter(found)).replace("count", "images_per_sample")

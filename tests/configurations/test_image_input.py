@@ -86,7 +86,13 @@ def test_adapters_and_weights_of_a_tower_are_trained_weights() -> None:
 
 def test_a_trained_tower_is_sharded_with_the_model() -> None:
     """576 million weights of 16 bytes are 8.6 GiB: on one of 8 GPUs at stage 3 about an eighth of them."""
-    how = {"method": "full", "gpus": 8, "sharding": "zero3", "precision": "bf16_mixed", "micro_batch": 1}
+    how: dict[str, Any] = {
+        "method": "full",
+        "gpus": 8,
+        "sharding": "zero3",
+        "precision": "bf16_mixed",
+        "micro_batch": 1,
+    }
     more = estimated(tower="trained", **how).vram_gib.peak - estimated(**how).vram_gib.peak
     assert more < 4
 
@@ -152,7 +158,12 @@ def test_memory_of_a_trained_tower_is_that_of_a_published_run(batch: int, gib: f
 
     Peaks of its measure_vram.py on an H100: README.md of huggingface/nanoVLM at 4e0c096.
     """
-    text = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+    text: dict[str, Any] = {
+        "hidden_size": 576,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    }
     text |= {"model_type": "llama", "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 8192}
     vision = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
     vision |= {"image_size": 224, "patch_size": 16}

@@ -1,5 +1,7 @@
 """Image towers of served models: their weights, the largest image, and the images of a prompt."""
 
+from typing import Any
+
 import pytest
 
 import planner
@@ -9,7 +11,7 @@ from planner.library.engines import read_engines
 from planner.library.reading import read_library
 
 CARD = read_library(["qwen3-vl-8b"]).architecture("qwen3-vl-8b")
-PROMPT = {"input": 200, "output": 100}
+PROMPT: dict[str, Any] = {"input": 200, "output": 100}
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp8"])

@@ -131,9 +131,8 @@ def test_the_best_fit_is_that_of_transformers() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     llama4 = pytest.importorskip("transformers.models.llama4.image_processing_llama4")
-    from transformers.image_utils import SizeDict
-
-    known = torch.tensor(llama4.find_supported_resolutions(16, SizeDict(height=336, width=336)))
+    image_utils = pytest.importorskip("transformers.image_utils")
+    known = torch.tensor(llama4.find_supported_resolutions(16, image_utils.SizeDict(height=336, width=336)))
     for width, height in sizes():
         high, wide = (int(edge) // 336 for edge in llama4.get_best_fit((height, width), known))
         assert LLAMA.view(width, height).tiles == (1 if high * wide == 1 else high * wide + 1)
