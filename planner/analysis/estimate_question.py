@@ -14,6 +14,7 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
     margin_text,
+    tower_faults,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
 from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
@@ -48,7 +49,7 @@ from planner.records import record
 from planner.results.plan_parts import CutSamples, HostMemory
 from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.job import Job
-from planner.scenario.job_stages import Work
+from planner.scenario.job_stages import ImageInput, Work
 from planner.scenario.techniques import WHERE, Configuration, LoraSettings
 from planner.units import GB, GIB
 
@@ -106,7 +107,9 @@ def possible_runs(
     recipes, assumed = _recipes(asked, architecture, card, machine, library)
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
-    job = _job(asked, architecture)
+    job = _job(asked, architecture, recipes[0].method)
+    if asked.image_size is not None and asked.tokens_per_sample is None:
+        assumed.append(f"{TEXT_TOKENS} tokens of text a sample")
     return PossibleRuns(asked, machine, recipes, assumed, job, shape_of(job, architecture, network))
 
 
@@ -354,11 +357,28 @@ def _shardings(asked: Configuration, machine: Machine, library: Library) -> list
     return [asked.sharding]
 
 
-def _job(asked: Configuration, architecture: Architecture) -> Job:
-    image = architecture.image is not None
+TEXT_TOKENS = 256
+"""Tokens of text of a sample with images where none are given: a question and a short answer. A choice."""
+
+
+def _image_input(asked: Configuration) -> ImageInput | None:
+    """Return the images next to text that are asked for; `ScenarioError` for settings of images without a size."""
+    given = {"count": asked.images_per_sample, "max_pixels": asked.max_pixels, "max_tiles": asked.max_tiles}
+    found: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    found |= {"tower": asked.tower} if asked.tower is not None else {}
+    if asked.image_size is None:
+        if found:
+            key = next(iter(found)).replace("count", "images_per_sample")
+            raise _fault(key, "a setting of images whose size is not given", "add image_size, such as 1280x720")
+        return None
+    return ImageInput(size=asked.image_size, frames=asked.frames, **found)
+
+
+def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
+    image, pictures = architecture.image is not None, _image_input(asked)
     if asked.resolution is not None and not image:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
-    if asked.frames is not None and not (architecture.image and architecture.image.makes_videos):
+    if asked.frames is not None and pictures is None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
     for key, what, fix in architecture.image.faults(asked.resolution, asked.frames) if architecture.image else ():
         raise _fault(key, what, fix)
@@ -372,7 +392,13 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     job = Job(
         name="estimate",
         architecture=architecture.name,
-        work=Work(steps=1, resolution=asked.resolution, frames=asked.frames, tokens_per_sample=asked.tokens_per_sample),
+        work=Work(
+            steps=1,
+            resolution=asked.resolution,
+            frames=None if pictures else asked.frames,
+            tokens_per_sample=asked.tokens_per_sample or (TEXT_TOKENS if pictures else None),
+            image_input=pictures,
+        ),
         sequence_length=asked.sequence_length,
         method=asked.tuning,
         teacher=asked.teacher,
@@ -387,7 +413,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
             experts_16_bit=asked.experts_16_bit,
         ),
     )
-    for fault in length_faults(job, architecture):
+    for fault in (*tower_faults(job, architecture, (method,)), *length_faults(job, architecture)):
         raise _fault(fault.where.rpartition(".")[2], fault.what, fault.fix)
     return job
 
@@ -437,7 +463,7 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
     """Return the tokens per sequence that the GPUs process, padding included."""
     return as_scalar(
         processed_length(
-            *(job.packing, shape.sequence, shape.mean_length, job.length_cv),
+            *(job.packing, shape.sequence, shape.mean_length, shape.length_cv),
             *(float(micro_batch) * job.answers, job.sequence_lengths),
         )
     )
@@ -730,7 +756,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if not row.profiled:
         notes += _profile_notes(resolved, row.unknown)
     card, recipe = library.gpu(machine.gpu), resolved.recipe
-    notes = [*stand_ins(resolved.architecture), *notes]
+    notes = [*stand_ins(resolved.architecture, resolved.job), *notes]
     notes = [*chip_notes(card, recipe.method, recipe.precision, machine.gpus), *notes, *efficiency_notes(card, library)]
     if card.chip and card.chip.estimate_only:
         notes.append(f"no plan uses {card.name}: {card.chip.estimate_only}")

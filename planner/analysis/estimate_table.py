@@ -101,8 +101,9 @@ def estimate_many(
         except InputError as error:
             faults[number] = list(error.faults)
     answers = dict[int, Row]()
-    for name in dict.fromkeys(run.architecture.name for run in found.values()):
-        places = [number for number, run in found.items() if run.architecture.name == name]
+    keys = {number: (run.architecture.name, run.possible.shape.network) for number, run in found.items()}
+    for alike in dict.fromkeys(keys.values()):
+        places = [number for number, key in keys.items() if key == alike]
         _estimate(places, [found[place] for place in places], shared, answers, faults)
     if not keep_faulty:
         raise_faults([_of_row(fault, number) for number in sorted(faults) for fault in faults[number]], ScenarioError)

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
+from planner.configurations.recipe import length_spread, mean_tokens
 from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
@@ -268,14 +269,16 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
     """
     stated = {cut.job: cut for cut in plan.cut}
     for job in scenario.jobs:
-        mean, said = job.tokens_per_sequence, stated.pop(job.name, None)
+        mean = mean_tokens(job, library.architecture(job.architecture)) if job.trains else job.tokens_per_sequence
+        said = stated.pop(job.name, None)
         if mean is None:
             sequence, cut = 0, 0.0
         else:
             sequence = evaluate_work(job, library.architecture(job.architecture)).sequence
             table = job.sequence_lengths
             is_spread = job.packing in VARIABLE or bool(table)
-            held = padded_length(mean, job.length_cv, 1, sequence, table) if is_spread else min(mean, sequence)
+            spread = length_spread(job, library.architecture(job.architecture))
+            held = padded_length(mean, spread, 1, sequence, table) if is_spread else min(mean, sequence)
             cut = max(0.0, 1.0 - float(held) / mean)
         if said is None and cut > NEGLIGIBLE_CUT + _CUT_SLACK:
             yield f"cut of {job.name}", cut, None

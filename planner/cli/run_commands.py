@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
     "packing": (None, "packed|padded|fixed|padding_free", "[packed]"),
+    "tower": (None, "frozen|lora|trained", "The image tower [frozen]"),
     "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
 }
 
@@ -47,7 +48,11 @@ NUMBERS: OptionTable = {
     "context-parallel": (int, None, "GPUs that share each sequence [1]"),
     "expert-parallel": (int, None, "GPUs that share the experts of a mixture [1]"),
     "resolution": (int, None, "Pixels per side, for a diffusion model"),
-    "frames": (int, None, "Frames of a sample, for a model that makes videos"),
+    "frames": (int, None, "Frames of a sample, for a model that makes or reads videos"),
+    "image-size": (str, "WxH", "Pixels of images next to text, such as 1280x720, for a vision-language model"),
+    "images-per-sample": (float, None, "Of these images in a sample, in the mean [1]"),
+    "max-pixels": (str, "N", "Pixels to which its processor shrinks an image [as released]"),
+    "max-tiles": (int, None, "Tiles that its processor cuts at most [as released]"),
     "vram-headroom": (float, None, "Share of memory kept free, instead of the profile's margin"),
 }
 
@@ -156,7 +161,7 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     if stray := sorted(INFERENCE_NAMES & given.keys()):
         raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
     found = _print_answer(as_json, lora_targets, given, estimate_configuration, render_estimate)
-    if not as_json:
+    if not as_json and "image_size" not in given:  # which only a file can ask for
         show_next(_next_command(given["architecture"], found))
 
 
@@ -190,6 +195,10 @@ INFERENCE_ALSO = {
     "interconnect",
     "network_gbps",
     "vram_headroom",
+    "image_size",
+    "images_per_sample",
+    "max_pixels",
+    "max_tiles",
 }
 """Options that training and generation share."""
 

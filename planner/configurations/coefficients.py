@@ -27,6 +27,7 @@ from planner.estimates.inputs import (
     KEYS_BY_HEADS,
     KEYS_GATHERED,
     KEYS_IN_A_RING,
+    TOWER_ADAPTED,
     Activations,
     Hardware,
     Kernels,
@@ -163,12 +164,29 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
         yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
+    yield from tower_faults(job, architecture, job.techniques.method)
     if job.work.frames is not None and (image is None or not image.makes_videos):
         what = f"{architecture.name} makes no videos"
         yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
     elif image is not None:
         for key, what, fix in image.faults(job.work.resolution, job.work.frames):
             yield Fault(job.name, 0, f"{where}.work.{key}", what, fix)
+
+
+def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | None) -> Iterator[Fault]:
+    """Yield what a job asks for images next to text that the model, its processor or its methods do not have."""
+    given, where = job.work.image_input, f"jobs.{job.name}.work.image_input"
+    if given is None:
+        return
+    if architecture.tower is None:
+        what = f"{architecture.name} has no image tower that is known"
+        yield Fault(job.name, 0, where, what, "leave it out, or choose a vision-language model such as qwen3-vl-8b")
+        return
+    for key, what, fix in architecture.tower.faults(given.limits):
+        yield Fault(job.name, 0, f"{where}.{key}", f"{architecture.name}: {what}", fix)
+    if given.tower == "lora" and tuple(methods or ()) != ("lora",):
+        fix = "add techniques.method: lora, or write frozen or trained"
+        yield Fault(job.name, 0, f"{where}.tower", "adapters in the tower of a run that may be full", fix)
 
 
 # From a recipe and an architecture to the plain numbers that the estimates take.
@@ -332,8 +350,9 @@ def _lora_states(
     prepared = _is_kbit_prepared(recipe, framework, table)
     embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable + recipe.dora * count.outputs)
     magnitudes = table.bytes.magnitudes
-    if job.lora.train_embeddings:
-        saved = network.embedding_parameters
+    if network.tower and network.tower.state == TOWER_ADAPTED:
+        trainable += (recipe.lora_rank or job.lora.rank[0]) * network.tower.adapter_widths
+    if saved := job.lora.train_embeddings * network.embedding_parameters + network.trained_tower_parameters:
         adapters = _with_saved_modules(adapters, saved / (trainable + saved), embedding_bytes, optimizer)
         trainable += saved
     return States(
@@ -413,7 +432,8 @@ def _full_training_states(
     deepspeed = _runs_deepspeed(recipe, framework, table)
     if network.experts and sharded and not deepspeed and not framework.compiles_graphs:
         row |= FSDP2_MIXTURE
-    row["embedding_bytes"], row["trainable"] = row["weight_bytes"], network.parameters
+    row["embedding_bytes"] = row["weight_bytes"]
+    row["trainable"] = network.parameters + network.trained_tower_parameters
     return States(frozen=0, quantised=0, **row, **_where_states_are(recipe, framework, table))
 
 
@@ -493,7 +513,7 @@ def _stack(recipe: Recipe, job: Job, network: Network, library: Library, tower_b
     # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context. So is the
     # tower of a multimodal model, which each GPU holds whole.
     frozen_gib = 0.0 if recipe.caches_latents else 2.0 * network.frozen_parameters / GIB
-    frozen_gib += tower_bytes * network.tower_parameters / GIB
+    frozen_gib += tower_bytes * (network.tower_parameters - network.trained_tower_parameters) / GIB
     margin = memory_margin(recipe.framework, job.memory_confidence, library, recipe.offloads)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,

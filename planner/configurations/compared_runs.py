@@ -376,7 +376,7 @@ def _fastest_fit(
     if not possible.any():
         return None
     length = processed_length(
-        *(job.packing, shape.sequence, shape.mean_length, job.length_cv), *(micro * job.answers, job.sequence_lengths)
+        *(job.packing, shape.sequence, shape.mean_length, shape.length_cv), *(micro * job.answers, job.sequence_lengths)
     )
     layout = replace(inputs.layout, micro_batch=micro, accumulation=accumulation, sequence=length)
     setup = replace(inputs, layout=layout)

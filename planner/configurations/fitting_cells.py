@@ -222,7 +222,7 @@ class Grid:
 
         def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
             sequence = processed_length(
-                *(job.packing, shape.sequence, shape.mean_length, job.length_cv),
+                *(job.packing, shape.sequence, shape.mean_length, shape.length_cv),
                 *(batch * job.answers, job.sequence_lengths),
             )
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)

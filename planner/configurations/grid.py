@@ -15,8 +15,30 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, distinct, first_least
 from planner.configurations.coefficients import RecipeCoefficients, hardware_numbers, recipe_coefficients
-from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe, lossiness_of, sequence_of
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
+from planner.configurations.recipe import (
+    HYBRID_ABOVE_GPUS,
+    Recipe,
+    image_view,
+    length_spread,
+    lossiness_of,
+    mean_tokens,
+    sequence_of,
+)
+from planner.estimates.inputs import (
+    TOWER_ADAPTED,
+    TOWER_FROZEN,
+    TOWER_TRAINED,
+    Activations,
+    Hardware,
+    Kernels,
+    Layout,
+    Linear,
+    Network,
+    Stack,
+    States,
+    TimedSetup,
+    Tower,
+)
 from planner.estimates.memory_fit import MemoryLines
 from planner.estimates.memory_terms import MemoryCoefficients, with_host_room
 from planner.estimates.parts import (
@@ -36,6 +58,7 @@ from planner.estimates.stage_seconds import (
 )
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
+from planner.library.image_tower import ImageTower, ImageView
 from planner.library.schema import Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
 from planner.records import record
@@ -80,6 +103,58 @@ def network_of(architecture: Architecture) -> Network:
     )
 
 
+_TOWER_STATES = {"frozen": TOWER_FROZEN, "lora": TOWER_ADAPTED, "trained": TOWER_TRAINED}
+
+
+def with_tower(network: Network, job: Job, architecture: Architecture) -> Network:
+    """Return the network with what its tower does for a sequence of the job; itself where the job has no images.
+
+    A packed sequence has the images of as many samples as fill it.
+    """
+    given, view, mean = job.work.image_input, image_view(job, architecture), mean_tokens(job, architecture)
+    if given is None or view is None or architecture.tower is None or not mean or not job.trains:
+        return network
+    packed = PACKED_FILL * sequence_of(job, architecture) / mean if job.packing == "packed" else 1.0
+    return replace(
+        network,
+        tower=Tower(
+            _tower_network(architecture.tower, architecture.tower_parameters),
+            tiles=packed * given.count * view.tiles,
+            patches=view.patches,
+            state=_TOWER_STATES[given.tower],
+            adapter_widths=float(architecture.tower.adapter_widths),
+        ),
+    )
+
+
+def _tower_network(tower: ImageTower, parameters: int) -> Network:
+    """Return the layers of a tower as a network of patches without a causal mask.
+
+    A patch meets all matrices of the layers, and its part of the projector, which one token of several patches meets.
+    Attention within a tile costs twice what a causal mask leaves of it, within a window as much as one of so many.
+    """
+    met = tower.matrices + max(parameters - tower.matrices, 0) / tower.patches_per_token
+    windowed = max(tower.layers - tower.full_layers, 0) if tower.window else 0
+    full = Attended(2.0 * (tower.layers - windowed) / tower.layers, 0.0)
+    window = Attended(windowed / tower.layers, float(tower.window), masked=False)
+    return Network(
+        parameters=met,
+        active_parameters=met,
+        layers=tower.layers,
+        hidden=tower.hidden,
+        heads=tower.heads,
+        kv_heads=tower.heads,
+        head_dim=tower.hidden // tower.heads,
+        ffn=tower.ffn,
+        vocab=0,
+        tied=True,
+        gated=tower.gated,
+        rope=tower.cuts in ("resize", "rows"),
+        attended=(full, window) if windowed else (full,),
+        uneven_layers=True,
+    )
+
+
 def _attended(architecture: Architecture) -> tuple[Attended, ...]:
     """Return the mixers of tokens at their cost over that of causal attention in every layer.
 
@@ -100,18 +175,33 @@ def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
     return parts_of(Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)}))
 
 
-def stand_ins(architecture: Architecture) -> list[str]:
+def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     """Return what of an architecture the estimates replace by something else, and what its licence forbids."""
     parts = parts_of_card(architecture)
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
-    if architecture.tower_parameters:
+    if view := image_view(job, architecture):
+        said.append(_describe_images(job, view))
+    elif architecture.tower_parameters:
         tower = (architecture.tower_parameters, architecture.tower_tokens, architecture.tower_token_pixels)
         said.append(describe_tower(*tower))
     if architecture.licence:
         said.append(f"licence of {architecture.name}: {architecture.licence}")
     return said
+
+
+def _describe_images(job: Job, view: ImageView) -> str:
+    """Return what is counted of the images next to the text of a job, and what is not."""
+    given = job.work.image_input
+    assert given is not None
+    what = "video" if given.frames else "image"
+    state = "adapted" if given.tower == "lora" else given.tower
+    tiles = f", in {view.tiles} tiles of {view.patches:,} patches" if view.tiles > 1 else f", {view.patches:,} patches"
+    return (
+        f"each {what} of {given.size} has {view.tokens:,} tokens{tiles}; the {state} tower lies whole on each GPU, and "
+        "reading and resizing the files does not count"
+    )
 
 
 def _linears(architecture: Architecture) -> tuple[Linear, ...]:
@@ -171,18 +261,20 @@ class JobShape:
     units_per_token: float  # 1, or images per equivalent token
     unit: str
     cut_share: float = 0.0  # of the tokens of the samples, those beyond the end of a sequence
+    length_cv: float = 0.0  # of padded sequences: standard deviation over mean
 
 
 def shape_of(job: Job, architecture: Architecture, network: Network | None = None) -> JobShape:
     """Return the job's work in tokens, optimizer steps and sequence lengths; `network`: that of the architecture."""
-    network = network or network_of(architecture)
+    network = with_tower(network or network_of(architecture), job, architecture)
     if architecture.image is not None:
         return _shape_of_images(job, architecture, network)
     sequence = sequence_of(job, architecture)
     work = job.work
-    given, lengths = job.tokens_per_sequence, job.sequence_lengths
+    given, lengths = mean_tokens(job, architecture), job.sequence_lengths
     mean = kept_length(given or sequence, sequence, lengths)
-    cut = cut_share(job.packing, given, job.length_cv, sequence, lengths) if given else 0.0
+    spread = length_spread(job, architecture)
+    cut = cut_share(job.packing, given, spread, sequence, lengths) if given else 0.0
     each = job.answers * mean
     per_batch = job.global_batch * job.answers * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
@@ -193,7 +285,7 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
         samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / each
         steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
     longest = longest_length(job.packing, sequence, mean, job.answers)
-    return JobShape(network, sequence, longest, float(mean), float(tokens), float(steps), 1.0, "tokens", cut)
+    return JobShape(network, sequence, longest, float(mean), float(tokens), float(steps), 1.0, "tokens", cut, spread)
 
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
@@ -298,13 +390,11 @@ def row_inputs(
     """Return the inputs of the estimates for single runs of one model, arrays (n,); their figures are those of a grid.
 
     `hardware` is a cache of the speeds of machines, whatever the model. The jobs differ in nothing but their sequences,
-    adapters and resolution.
+    adapters and resolution, and have one network.
     """
     shared: dict[object, dict[object, Any]] = {}
     coefficients = [
-        recipe_coefficients(
-            recipe, job, shape.network, library, shared.setdefault((job.lora, job.work.resolution, job.work.frames), {})
-        )
+        recipe_coefficients(recipe, job, shape.network, library, shared.setdefault(_facts_of(job), {}))
         for job, shape, recipe, _ in runs
     ]
     values = library.techniques.values.precision.values
@@ -332,7 +422,7 @@ def row_inputs(
 
 
 def _facts_of(job: Job) -> tuple[object, ...]:
-    return job.lora, job.work.resolution, job.work.frames
+    return job.lora, job.work.resolution, job.work.frames, job.work.image_input
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

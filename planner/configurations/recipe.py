@@ -16,6 +16,7 @@ from planner.arrays import Integers
 from planner.errors import Fault
 from planner.estimates.work import default_sequence
 from planner.library.engines import read_engines
+from planner.library.image_tower import ImageView
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -27,10 +28,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+def image_view(job: Job, architecture: Architecture) -> ImageView | None:
+    """Return how a model sees each image next to the text of a job; None without images, or without a known tower."""
+    given, tower = job.work.image_input, architecture.tower
+    return None if given is None or tower is None else tower.view(*given.edges, given.limits)
+
+
+def mean_tokens(job: Job, architecture: Architecture) -> float | None:
+    """Return the mean tokens of one sequence, its images among them; None where no length was given.
+
+    200 tokens of text and two images of 1,222 tokens are 2,644. Each answer of a pair has the images of its prompt.
+    """
+    mean, view = job.tokens_per_sequence, image_view(job, architecture)
+    if view is None or job.work.image_input is None:
+        return mean
+    return (mean or 0.0) + job.work.image_input.count * view.tokens
+
+
+def length_spread(job: Job, architecture: Architecture) -> float:
+    """Return the spread of the lengths of sequences: that of the text, as images have the same tokens in each sample.
+
+    256 tokens of text with a spread of 0.8, next to 880 of an image: 0.8 * 256 / 1,136 = 0.18 of the whole.
+    """
+    text, whole = job.tokens_per_sequence, mean_tokens(job, architecture)
+    return job.length_cv * text / whole if text and whole else job.length_cv
+
+
 def sequence_of(job: Job, architecture: Architecture) -> int:
     """Return the tokens of a sequence: as given, else so many that a sample fits in, at most what the model reads."""
-    mean, context = job.tokens_per_sequence, architecture.max_sequence
-    return job.sequence_length or default_sequence(job.packing, mean, job.length_cv, context, job.sequence_lengths)
+    mean, context = mean_tokens(job, architecture), architecture.max_sequence
+    return job.sequence_length or default_sequence(
+        *(job.packing, mean, length_spread(job, architecture), context, job.sequence_lengths)
+    )
 
 
 def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
@@ -51,7 +80,7 @@ def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
         if length is not None and length > context:
             yield Fault(job.name, 0, where, f"a sequence of {length:,} {beyond}", f"at most {context:,}")
     table = job.sequence_lengths
-    mean, key = (max(table)[0], "lengths") if table else (job.tokens_per_sequence, "tokens_per_sample")
+    mean, key = (max(table)[0], "lengths") if table else (mean_tokens(job, architecture), "tokens_per_sample")
     if job.sequence_length is None and mean is not None and mean > context:
         fix = f"give sequence_length {context} to cut the samples, or choose a model that reads more"
         yield Fault(job.name, 0, f"{place}.work.{key}", f"a sample of {mean:,.0f} tokens {beyond}", fix)

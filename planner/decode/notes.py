@@ -17,7 +17,7 @@ from planner.configurations.coefficients import (
 )
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import JobShape, parts_of_card, stand_ins
-from planner.configurations.recipe import framework_of, technique_notes
+from planner.configurations.recipe import framework_of, length_spread, mean_tokens, technique_notes
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.estimates.memory_fit import evaluation_logit_bytes
@@ -26,7 +26,7 @@ from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.library.schema import Architecture, Library
+from planner.library.schema import SERVED_TOWER, Architecture, Library
 from planner.results.fleet import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
@@ -257,6 +257,7 @@ def build_generation_notes(
 ) -> tuple[str, ...]:
     """Return the notes of a job of generation: what is a prior, what is rounded, market, limits."""
     form, notes = made.weight_format, attention_stand_ins(parts_of_card(chosen.candidates.architecture))
+    notes += [SERVED_TOWER] if chosen.candidates.architecture.tower_parameters else []
     if made.priors:
         notes.append(f"no published measurements inform {', '.join(made.priors)}: its speed is a prior")
     if chosen.recipe.weight_bits < 16 and form != chosen.candidates.architecture.published[0]:
@@ -427,7 +428,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     # First, because a plan shows few: an estimate that rests on no run.
     chip = chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus)
     notes = [*technique_notes(recipe, chosen.candidates.architecture.experts, library), *chip, *notes]
-    notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
+    notes = [*stand_ins(library.architecture(chosen.job.architecture), chosen.job), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(
             f"fp8 is measured from a hidden size of {FP8_HIDDEN:,} on: narrower layers gain less than estimated"
@@ -518,7 +519,8 @@ def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSam
     if shape.cut_share < NEGLIGIBLE_CUT:
         return None
     context = architecture.max_sequence
-    whole = default_sequence(job.packing, job.tokens_per_sequence, job.length_cv, context, job.sequence_lengths)
+    mean, spread = mean_tokens(job, architecture), length_spread(job, architecture)
+    whole = default_sequence(job.packing, mean, spread, context, job.sequence_lengths)
     held = whole if whole > shape.sequence else None
     setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
     return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)

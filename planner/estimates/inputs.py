@@ -41,6 +41,8 @@ CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CH
 CHECKPOINT_MEGATRON_SELECTIVE = 5
 CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused attention
 CHECKPOINT_ALL_OFFLOADED = 7  # none: all that the backward pass needs goes to host memory and comes back
+# Codes of `Tower.state`: its weights are frozen, have adapters, or are trained.
+TOWER_FROZEN, TOWER_ADAPTED, TOWER_TRAINED = range(3)
 # Codes of `Activations.attention`.
 ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER, ATTENTION_SPARSE = range(4)
 
@@ -86,6 +88,7 @@ class Network:
     masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
     kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
+    tower: Tower | None = None  # what the tower does for the samples of a job; None: no image is known
 
     @property
     def query_width(self) -> int:
@@ -107,6 +110,25 @@ class Network:
     def embedding_parameters(self) -> float:
         """P_emb: embedding and head (one matrix when tied)."""
         return self.vocab * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def trained_tower_parameters(self) -> float:
+        """Weights of a tower that is trained with the language model; 0 of one that is frozen or has adapters."""
+        return self.tower_parameters if self.tower is not None and self.tower.state == TOWER_TRAINED else 0.0
+
+
+@record(frozen=True)
+class Tower:
+    """What an image tower does for one sequence of the language model; scalars.
+
+    `network` has no vocabulary; its active parameters are the weights that a patch meets, the projector's among them.
+    """
+
+    network: Network
+    tiles: float  # of all images of a sequence
+    patches: int  # of a tile; no patch attends to those of another
+    state: int  # a TOWER_ code
+    adapter_widths: float = 0.0  # inputs and outputs of its linear layers: weights of adapters of rank 1
 
 
 @record(frozen=True)
@@ -332,3 +354,26 @@ class TimedSetup(Setup):
 
     kernels: Kernels
     hardware: Hardware
+
+
+def tower_states(states: States, tower: Tower) -> States:
+    """Return what the layers of a tower keep and train: 16-bit weights, with adapters of their own or none.
+
+    Its gradients and optimizer are counted with the language model's.
+    """
+    linears = 0.0 if tower.state != TOWER_ADAPTED else (7.0 if tower.network.gated else 6.0)
+    widths = 0.0 if not linears else 4.0 * tower.network.hidden + (linears - 4.0) * tower.network.hidden
+    return replace(
+        states,
+        frozen=int(tower.state != TOWER_TRAINED),
+        quantised=0,
+        adapted_linears=linears,
+        adapter_inputs=widths,
+        idle_adapted_linears=0,
+        added_bytes=0,
+        handed_bytes=0,
+        rounded_weight_bytes=0,
+        rounded_input_bytes=0,
+        magnitude_output_bytes=0,
+        magnitude_passing_bytes=0,
+    )

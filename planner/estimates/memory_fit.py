@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Floats
-from planner.estimates.inputs import Numbers, Setup, Stack, TimedSetup
+from planner.estimates.inputs import TOWER_FROZEN, Numbers, Setup, Stack, TimedSetup, Tower
 from planner.estimates.memory_terms import (
     HOST_BUFFERS,
     ActivationTerms,
@@ -21,6 +21,7 @@ from planner.estimates.memory_terms import (
     hosted_states,
     parked_bytes,
     static_terms,
+    tower_terms,
 )
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations
 from planner.records import record
@@ -235,7 +236,7 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
     return MemoryLines(
         known=_known_parts(static),
         held=_held_parts(static, setup.activations.head_gradient_bytes * head / layout.tensor),
-        grown=_grown_parts(moving),
+        grown=_grown_parts(moving, tower_terms(setup, coefficients), network.tower),
         fragments_slope=moving.fragments,
         rho=coefficients.rho,
         stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
@@ -276,17 +277,32 @@ def _held_parts(static: StaticTerms, head_gradient: Numbers) -> tuple[Parts, ...
     )
 
 
-def _grown_parts(moving: ActivationTerms) -> tuple[Parts, ...]:
-    """Return the parts of each phase that grow with the micro-batch."""
+def _grown_parts(moving: ActivationTerms, images: ActivationTerms | None, tower: Tower | None) -> tuple[Parts, ...]:
+    """Return the parts of each phase that grow with the micro-batch; `images`: those of a tower."""
     stored = np.maximum(moving.stored_first, moving.stored_last)
     backward = {"working_set": moving.working_set, "input_gradients": moving.input_gradients}
+    end, start, late = _tower_parts(moving, images, tower)
     return (
-        {"stored_activations": moving.stored_last, "logits": moving.logits},
-        {"stored_activations": stored, **backward},
-        backward,
+        {"stored_activations": moving.stored_last, "logits": moving.logits, **end},
+        {"stored_activations": stored, **backward, **start},
+        {**backward, **late},
         {},
         {},
     )
+
+
+def _tower_parts(moving: ActivationTerms, images: ActivationTerms | None, tower: Tower | None) -> tuple[Parts, ...]:
+    """Return what a tower of images adds to the end of forward, the start and the end of backward.
+
+    A frozen tower has done its work before the language model stores anything: it counts where it needs more than that
+    does at the end. One that is trained stores its activations to the end of the backward pass.
+    """
+    if images is None or tower is None:
+        return {}, {}, {}
+    if tower.state == TOWER_FROZEN:
+        return {"image_tower": np.maximum(images.working_set - moving.stored_last - moving.logits, 0.0)}, {}, {}
+    kept = {"image_tower": images.stored_last}
+    return kept, kept, {"image_tower": images.stored_last + images.working_set}
 
 
 def fit_probability(margin: Numbers, sigma: Numbers, most: Numbers = 1.0) -> Floats:
@@ -393,6 +409,7 @@ PARTS = (
     "working_set",
     "input_gradients",  # of all layers, where FSDP keeps them
     "logits",
+    "image_tower",  # activations of a tower of images; a part where a job has images
 )
 """Parts of `MemoryEstimate.breakdown`."""
 
@@ -459,7 +476,8 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
 
 def _breakdown(lines: MemoryLines, micro_batch: Numbers, phase: NDArray[np.int64]) -> dict[str, Floats]:
     """Return the parts alive in the limiting phase of each element."""
-    found = {name: np.zeros(phase.shape) for name in PARTS}
+    named = {name for side in (lines.known, lines.held, lines.grown) for parts in side for name in parts}
+    found = {name: np.zeros(phase.shape) for name in PARTS if name in named or name != "image_tower"}
     for code, (known, held, grown) in enumerate(zip(lines.known, lines.held, lines.grown, strict=True)):
         alive = {**known, **held, **{name: part * micro_batch for name, part in grown.items()}}
         for name, part in alive.items():

@@ -9,7 +9,7 @@ multiplies them; this gives the largest micro-batch in closed form.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -30,8 +30,10 @@ from planner.estimates.inputs import (
     Layout,
     Network,
     Numbers,
+    Setup,
     States,
     TimedSetup,
+    tower_states,
 )
 from planner.records import record
 
@@ -252,12 +254,13 @@ def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
 def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
     """Return the parameters of one layer, layers of the stage, embedding parameters of the stage.
 
-    With a pipeline the first stage holds the embedding and the last the head: one matrix each.
+    With a pipeline the first stage holds the embedding and the last the head: one matrix each. A tower of images that
+    is trained lies next to the embedding, and is sharded with it.
     """
     per_layer = (network.parameters - network.embedding_parameters) / network.layers
     one_matrix = float(network.vocab * network.hidden)
     embedding = np.where(np.greater(pipeline, 1), one_matrix, float(network.embedding_parameters))
-    return per_layer, stage_layers(network, pipeline), embedding
+    return per_layer, stage_layers(network, pipeline), embedding + network.trained_tower_parameters
 
 
 def _shards(layout: Layout) -> Numbers:
@@ -388,6 +391,22 @@ def activation_terms(
     if np.ndim(activations.scale) == 0 and activations.scale == 1:
         return ActivationTerms(*terms)
     return ActivationTerms(*(np.multiply(activations.scale, term) for term in terms))
+
+
+def tower_terms(setup: Setup, coefficients: MemoryCoefficients) -> ActivationTerms | None:
+    """Return the activation terms of the tower for one sample; None where a job has no images.
+
+    Of a frozen tower nothing is stored; its working set is that of a layer that is recomputed, an upper bound.
+    """
+    tower, layout = setup.network.tower, setup.layout
+    if tower is None:
+        return None
+    alone = replace(layout, longest_sequence=tower.patches, answers=1, tensor=1, pipeline=1, context=1, expert=1)
+    activations = replace(setup.activations, keeps_cache=0, sequence_parallel=0)
+    states = tower_states(setup.states, tower)
+    terms = activation_terms(tower.network, alone, states, activations, coefficients)
+    tiles = np.multiply(tower.tiles, layout.answers)
+    return ActivationTerms(*(np.multiply(tiles, getattr(terms, field.name)) for field in fields(terms)))
 
 
 def parked_bytes(

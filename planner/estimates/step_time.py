@@ -26,14 +26,17 @@ from planner.estimates.device import (
     recompute_shares,
 )
 from planner.estimates.inputs import (
+    CHECKPOINT_NONE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
+    TOWER_FROZEN,
     Hardware,
     Kernels,
     Layout,
     Network,
     States,
     TimedSetup,
+    tower_states,
 )
 from planner.records import record
 
@@ -287,11 +290,11 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
     """
     layout, parts = setup.layout, _micro_batch(setup, coefficients)
     each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
-    further = further_seconds(each, setup, coefficients)
-    seconds, nodes_factor = _assemble_step(parts, each + further, layout, coefficients)
+    further, tower = further_seconds(each, setup, coefficients), tower_seconds(setup, coefficients)
+    seconds, nodes_factor = _assemble_step(parts, each + further + tower, layout, coefficients)
     lost = seconds * (1.0 - 1.0 / nodes_factor)
     whole, visible = (
-        _by_cause(parts, shown, (each, further), lost, layout, coefficients)
+        _by_cause(parts, shown, (each, further, tower), lost, layout, coefficients)
         for shown in (_ALL_VISIBLE, _visible_shares(parts, setup.kernels))
     )
     return StepTime(seconds, whole, visible, tokens_per_step(layout) / seconds)
@@ -301,7 +304,8 @@ def step_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(setup, coefficients)
     each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
-    return _assemble_step(parts, each + further_seconds(each, setup, coefficients), setup.layout, coefficients)[0]
+    others = further_seconds(each, setup, coefficients) + tower_seconds(setup, coefficients)
+    return _assemble_step(parts, each + others, setup.layout, coefficients)[0]
 
 
 def tokens_per_step(layout: Layout) -> Any:
@@ -376,16 +380,16 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
 def _by_cause(
     parts: _MicroBatch,
     shown: _VisibleShares,
-    seconds_each: tuple[Any, Any],
+    seconds_each: tuple[Any, Any, Any],
     node_loss: Any,
     layout: Layout,
     coefficients: TimeCoefficients,
 ) -> dict[str, Any]:
     """Return the seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share.
 
-    `seconds_each` are those of a micro-batch: of training, and of passes without gradients.
+    `seconds_each` are those of a micro-batch: of training, of passes without gradients, and of a tower of images.
     """
-    rounds, (each, further) = layout.accumulation, seconds_each
+    rounds, (each, further, tower) = layout.accumulation, seconds_each
     idle = (layout.pipeline - 1.0) / layout.interleave
     return {
         **{cause: rounds * seconds * shown.device for cause, seconds in parts.device._asdict().items()},
@@ -397,6 +401,7 @@ def _by_cause(
         "pipeline_transfer": rounds * parts.handover,
         "hooks": rounds * parts.hooks,
         **({} if _is_zero(further) else {"further_forwards": (rounds + idle) * further}),
+        **({} if _is_zero(tower) else {"image_tower": (rounds + idle) * tower}),
         "bubble": idle * each,
         "data_parallel": parts.reduction,
         "optimizer": parts.optimizer,
@@ -417,6 +422,46 @@ def further_seconds(each: Any, setup: TimedSetup, coefficients: TimeCoefficients
     share = forward_share(setup.states.frozen, recompute_shares(setup.activations.checkpointing).matmul)
     copied = hosted_copy_bytes(setup) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
     return passes * np.maximum(share * each, copied)
+
+
+_FORWARD_ATTENTION = 1.0 / 3.5
+"""Of the FLOP of attention under autograd: fused kernels compute scores again in the backward pass (`_attention`)."""
+
+
+def tower_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds of one micro-batch that the images of a job take in their tower; 0 without images.
+
+    The formulas are those of the language model, with patches as tokens, each tile a sequence, and no causal mask. A
+    frozen tower runs forward alone. Each GPU runs all of it, for the samples of its own micro-batch. A pass of a
+    reference runs it once more.
+    """
+    tower, layout = setup.network.tower, setup.layout
+    if tower is None:
+        return 0.0
+    alone = {"tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "zero_stage": 0, "answers": 1}
+    tiles = np.multiply(layout.micro_batch, layout.answers) * tower.tiles
+    layout = replace(layout, micro_batch=tiles, sequence=float(tower.patches), accumulation=1, **alone)
+    states = tower_states(setup.states, tower)
+    activations = replace(setup.activations, logit_bytes=0.0, fp32_paths=0)
+    kernels = replace(setup.kernels, naive_experts=0, quantised_bytes=0.0)
+    parts = replace(setup, network=tower.network, layout=layout, states=states, activations=activations)
+    parts = replace(parts, kernels=kernels)
+    plain = replace(parts, activations=replace(activations, checkpointing=CHECKPOINT_NONE))
+    forward = _forward_of(plain, coefficients)
+    passes = setup.activations.further_forwards
+    if tower.state == TOWER_FROZEN:
+        return (1.0 + passes) * forward
+    device, launch = device_time(parts, coefficients).total, launch_seconds(parts, coefficients)
+    return np.cbrt(_cube(device) + _cube(launch)) + hook_seconds(parts) + passes * forward
+
+
+def _forward_of(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds of a pass without gradients, in the shares of training that each part has."""
+    device = device_time(setup, coefficients)
+    share = forward_share(setup.states.frozen, 0.0)
+    work = share * device.matmul + device.elementwise / 3.0 + _FORWARD_ATTENTION * device.attention
+    launch = launch_seconds(setup, coefficients) / 3.0
+    return np.cbrt(_cube(work) + _cube(launch)) + 0.5 * hook_seconds(setup)
 
 
 def hosted_copy_bytes(setup: TimedSetup) -> Any:

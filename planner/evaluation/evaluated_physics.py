@@ -18,8 +18,15 @@ from planner.configurations.compared_runs import (
     learn_correction,
     memory_setting,
 )
-from planner.configurations.grid import Machine
-from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility, sequence_of
+from planner.configurations.grid import Machine, with_tower
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    find_incompatibility,
+    length_spread,
+    mean_tokens,
+    sequence_of,
+)
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Layout, Stack, TimedSetup
 from planner.estimates.memory_fit import PHASES, MemoryEstimate, estimate_memory, host_bytes, memory_lines, with_paging
@@ -118,7 +125,7 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
         steps = float(math.ceil(real / job.global_batch))
     else:
         sequence = sequence_of(job, architecture)
-        mean = kept_length(job.tokens_per_sequence or sequence, sequence, job.sequence_lengths)
+        mean = kept_length(mean_tokens(job, architecture) or sequence, sequence, job.sequence_lengths)
         longest = longest_length(job.packing, sequence, mean, job.answers)
         each = job.answers * (PACKED_FILL * sequence if job.packing == "packed" else mean)
         samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / (job.answers * mean)
@@ -161,7 +168,7 @@ def build_setup(
     """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
     library, work, (micro_batch, accumulation) = context.library, evaluate_work(job, context.architecture), batch
     length = processed_length(
-        *(job.packing, work.sequence, work.mean_length, job.length_cv),
+        *(job.packing, work.sequence, work.mean_length, length_spread(job, context.architecture)),
         *(micro_batch * job.answers, job.sequence_lengths),
     )
     gpu = library.gpu(machine.gpu)
@@ -181,9 +188,10 @@ def build_setup(
         answers=job.answers,
         variable_length=work.mean_length / work.longest if job.packing in VARIABLE else 0.0,
     )
-    parts = recipe_coefficients(recipe, job, context.network, library)
+    network = with_tower(context.network, job, context.architecture)
+    parts = recipe_coefficients(recipe, job, network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
-    inputs = TimedSetup(context.network, layout, parts.states, parts.activations, parts.stack, parts.kernels, hardware)
+    inputs = TimedSetup(network, layout, parts.states, parts.activations, parts.stack, parts.kernels, hardware)
     ram_bytes = math.inf if machine.ram_gb is None else machine.ram_gb * GB
     values = MemoryCoefficients.of(library.calibrations["memory"].values)
     return TrainingSetup(with_host_room(inputs, ram_bytes, values), work, library)

@@ -8,7 +8,7 @@ from dataclasses import field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.configurations.grid import Machine, network_of
+from planner.configurations.grid import Machine, network_of, with_tower
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.inputs import Network
 from planner.estimates.stage_seconds import StageCoefficients
@@ -161,7 +161,7 @@ class RunContext:
     @cached_property
     def network(self) -> Network:
         """Shape of the architecture."""
-        return network_of(self.architecture)
+        return with_tower(network_of(self.architecture), self.job, self.architecture)
 
     @cached_property
     def gpu(self) -> GpuSpec:

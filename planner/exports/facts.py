@@ -81,11 +81,27 @@ def technique_facts(
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
+        **_image_facts(asked, card),
         **_lora_parts(techniques["lora_targets"], card.family),
         **environment_facts(gpu),
         **_dataset(dataset),
     }
     return facts | _engine(facts)
+
+
+def _image_facts(asked: Job, card: Architecture) -> dict[str, Any]:
+    """Return the facts of images next to text: the state of the tower, and the pixels to which a tool shrinks images.
+
+    A tool with a limit of its own must not shrink what the processor lets through, nor the whole image of a tower that
+    cuts tiles.
+    """
+    given = asked.work.image_input
+    if given is None:
+        return {"has_images": False, "tower": None, "has_tiles": False, "has_video": False, "image_max_pixels": None}
+    width, height = given.edges
+    most = given.max_pixels or max(width * height, card.tower.max_pixels if card.tower else 0)
+    tiles, video = given.max_tiles is not None, given.frames is not None
+    return {"has_images": True, "tower": given.tower, "has_tiles": tiles, "has_video": video, "image_max_pixels": most}
 
 
 def _meets_windows(card: Architecture, sequence: int) -> bool:

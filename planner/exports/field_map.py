@@ -258,6 +258,8 @@ class FieldMap(Tool):
     """Written as comments: what the plan does not decide."""
     needs: dict[str, str] = Field(default_factory=dict)
     """Fields without which the tool does not start -> the option that gives them."""
+    images: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """State of a tower -> what it writes for images next to text; empty: no file for such data is written."""
     packages: tuple[str, ...] = ()
     tuning: dict[str, TunedTool] = Field(default_factory=dict)
     """What it does with samples besides supervised fine-tuning."""
@@ -283,6 +285,7 @@ class FieldMap(Tool):
         yield self.always
         yield from (values.get(str(facts[name]), {}) for name, values in self.techniques.items())
         yield from (row.write for row in self.rows if holds(row.when, facts))
+        yield self.images.get(str(facts["tower"]), {})
         yield self.last
 
     def packages_of(self, facts: Facts) -> tuple[str, ...]:
@@ -302,6 +305,10 @@ class FieldMap(Tool):
             return
         if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
             yield "", f"{self.label} has no {facts['tuning']} here", ()
+        if facts["has_images"] and not self.images:
+            yield "", f"{self.label}: no file for images next to text is written, llamafactory has one", ()
+        elif facts["has_images"] and facts["tower"] not in self.images:
+            yield "", f"{self.label}: no file is written for a tower that is {facts['tower']}", ()
         if facts["framework"] not in self.frameworks:
             yield "framework", f"{self.label} does not run {facts['framework']}", self.frameworks
         for name, values in self.of(facts).techniques.items():

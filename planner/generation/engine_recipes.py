@@ -109,6 +109,7 @@ def served_model(
     as_16_bit = 2.0 / weights.bytes if weights.experts_only and a.experts else 1.0
     scale = weights.head / 8.0 / weights.bytes if weights.head else 1.0  # bytes of the head over those of a weight
     extra = 0.0 if a.tied_embeddings else table * scale
+    tower = 2.0 / weights.bytes * a.tower_parameters  # of images: in 16 bit, and read for images alone
     head = table if rounds_head and not a.tied_embeddings else table * scale
     body = as_16_bit * (a.parameters - experts - table * (1 if a.tied_embeddings else 2))
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
@@ -131,7 +132,7 @@ def served_model(
         expert_weights=experts * padded,
         experts=a.experts,
         experts_per_token=a.experts_per_token,
-        stored_weights=body + experts * padded + head + extra,
+        stored_weights=body + experts * padded + head + extra + tower,
         met_weights=met,
     )
 
@@ -373,8 +374,22 @@ def start_bytes(
         return float(bytes_), 0.0
     tokens = limits.offline if start.use == "offline" else limits.server
     forward = float(activation_bytes(a.hidden, widest_values(a), tokens, 0.0, 0.0, serving.tensor))
+    forward = max(forward, largest_image_bytes(a, serving.tensor))
     each = [(max(forward, limits.sequences * a.vocab * row.logit_bytes), row.graph_gib * GIB) for row in releases]
     return max(each, key=math.fsum)
+
+
+def largest_image_bytes(architecture: Architecture, tensor: int) -> float:
+    """Return the bytes of a layer of the tower at work on the largest image, which the engine tries at its start.
+
+    Qwen3-VL lets 16,777,216 pixels through: 65,536 patches of (4 * 1,152 + 2 * 4,304) * 2 bytes are 1.7 GB.
+    Source: vLLM 0.33, `profile_run` of v1/worker/gpu_model_runner.py (embed_multimodal of the largest item).
+    """
+    tower = architecture.tower
+    if tower is None:
+        return 0.0
+    widest = (3 if tower.gated else 2) * tower.ffn
+    return float(activation_bytes(tower.hidden, widest, tower.most_patches, 0.0, 0.0, tensor))
 
 
 def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coefficient], bound: str = "value") -> float:

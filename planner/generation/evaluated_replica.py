@@ -158,6 +158,9 @@ class Replica:
             kind = ".profiled" if self.together == 1 else ".profiled-shared"
             step = activation_bytes(a.hidden, widest, limits.server, 0.0, 0.0, recipe.tensor_parallel)
             step, logits = float(step), limits.sequences * a.vocab
+            if tower := a.tower:  # and the largest image before
+                wide = (3 if tower.gated else 2) * tower.ffn / recipe.tensor_parallel
+                step = max(step, tower.most_patches * (4.0 * tower.hidden + wide) * 2.0)
             starts = [(max(step, logits * row.logit_bytes), row.graph_gib * GIB) for row in engine.releases]
             active, graphs = max(starts, key=math.fsum)
         overhead = library.calibrations["inference"].values.get(f"overhead_bytes{kind}", 0.0) + graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,13 +12,14 @@ from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.grid import parts_of_card
 from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
     ServingStack,
     cycle_seconds,
     decode_step_seconds,
+    encoder_flop,
     kv_bytes_per_token,
     makespan_seconds,
     mean_seen_tokens,
@@ -46,6 +48,7 @@ from planner.generation.engine_recipes import (
 )
 from planner.generation.replica_hours import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
+from planner.library.image_tower import ImageLimits, ImageView
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
@@ -286,6 +289,9 @@ def resolve_replica(
         raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
     asked = Source(WHERE).validate(InferenceRequest, settings)
     network, card, library = resolve_cards(architecture, gpu, library)
+    view = _view_of(asked, network)
+    if view is not None:
+        asked = asked.model_copy(update={"input": asked.input + asked.images_per_sample * view.tokens})
     served = resolve_request(asked, network, card)
     serving = serving_of(
         network, card, library, engine=served.name, weights=served.format_name, kv_bits=asked.kv_bits,
@@ -294,8 +300,36 @@ def resolve_replica(
     calibration = library.calibrations["inference"]
     model, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], calibration.values))
     coefficients = calibration.coefficients
+    if view is not None:
+        stack = replace(stack, request_seconds=stack.request_seconds + _encoder_seconds(asked, network, view, hardware))
     setup = ReplicaSetup(asked, served, network, card, serving, model, hardware, stack, coefficients)
     return setup, library
+
+
+def _view_of(asked: InferenceRequest, architecture: Architecture) -> ImageView | None:
+    """Return how the model sees an image of a prompt; None without one, `ScenarioError` where it reads none."""
+    if asked.image_size is None:
+        return None
+    tower, limits = architecture.tower, ImageLimits(asked.max_pixels, asked.max_tiles)
+    if tower is None:
+        what = f"{architecture.name} has no image tower that is known"
+        raise ScenarioError([Fault(WHERE, 0, "image_size", what, "leave it out, or choose such as qwen3-vl-8b")])
+    raise_faults([Fault(WHERE, 0, key, what, fix) for key, what, fix in tower.faults(limits)], ScenarioError)
+    width, height = map(int, asked.image_size.split("x"))
+    return tower.view(width, height, limits)
+
+
+def _encoder_seconds(
+    asked: InferenceRequest, architecture: Architecture, view: ImageView, hardware: ServingHardware
+) -> Any:
+    """Return the seconds in which an engine runs the images of a prompt through the tower, at the speed of prompts.
+
+    Nothing else runs meanwhile, and no image is cached.
+    """
+    tower = architecture.tower
+    assert tower is not None
+    flop = encoder_flop(tower.matrices, view.patches, view.tiles, tower.layers, tower.hidden)
+    return asked.images_per_sample * flop / (hardware.flops * hardware.tensor)
 
 
 def _link(asked: InferenceRequest, served: Served, gpu: GpuSpec) -> str | Network | None:
@@ -471,6 +505,11 @@ def _notes(
 ) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = attention_stand_ins(parts_of_card(setup.architecture))
+    if view := _view_of(asked, setup.architecture):
+        what = f"{asked.images_per_sample} x {asked.image_size} in a prompt are {view.tokens:,} tokens each"
+        notes.append(f"{what}, next to those of the text; no image is cached, and decoding and resizing do not count")
+    elif setup.architecture.tower:
+        notes.append("the image tower lies on the GPU; prompts have no image: give --image-size")
     notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
     most, states = served.engine.limits_on(setup.gpu).sequences, memory.state_sequences
     if states is not None and states < most:

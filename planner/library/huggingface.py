@@ -23,6 +23,7 @@ from planner.library.decoder_keys import KEY_NAMES, MAX_DIMENSION, MAX_PARAMETER
 from planner.library.decoder_parts import families, family, read_decoder, read_stated, stated_family
 from planner.library.diffusers_config import diffusion_card, evaluate_expression, is_diffusion
 from planner.library.engines import read_engines
+from planner.library.image_tower import ImageTower
 from planner.library.model_ladder import formats_of_config
 from planner.library.schema import Architecture, describe_tower
 
@@ -221,7 +222,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     }
 
 
-def _tower(config: Config, name: str, text: int) -> dict[str, int]:
+def _tower(config: Config, name: str, text: int) -> dict[str, Any]:
     """Return the keys of a card that describe the image tower of a multimodal model; none where it is not known.
 
     `text` is the width of the language model, to which the projector leads. Qwen2.5-VL-7B has 676,550,144 weights in
@@ -240,8 +241,11 @@ def _tower(config: Config, name: str, text: int) -> dict[str, int]:
                 what = f"{key}: {format_value(words[key])} is no number of 0 to {MAX_DIMENSION:,}"
                 raise _fault(name, "vision_config", what, "correct it")
     try:
-        return {key: round(evaluate_expression(row[term], words)) for key, term in _TOWER_KEYS.items() if term in row}
-    except (ArithmeticError, LookupError, TypeError) as wrong:
+        counts = {key: round(evaluate_expression(row[term], words)) for key, term in _TOWER_KEYS.items() if term in row}
+        shape = {key: round(evaluate_expression(str(term), words)) for key, term in row["tower"].items()}
+        tower = ImageTower.model_validate({"cuts": row["cuts"], **shape, **row["limits"]})
+        return {**counts, "tower": tower.model_dump(exclude_defaults=True)}
+    except (ArithmeticError, LookupError, TypeError, ValueError) as wrong:
         what = "a patch has no pixels, or a list stands where a number is read"
         raise _fault(name, "vision_config", what, "give the config.json as it was released") from wrong
 
@@ -249,7 +253,9 @@ def _tower(config: Config, name: str, text: int) -> dict[str, int]:
 def _is_as_in(row: Mapping[str, Any], config: Config, vision: Config) -> bool:
     """Return whether the tower is of the class of its row, and gives the projector one of its layers."""
     stated, layers = vision.get("model_type"), config.get("vision_feature_layer")
-    return stated in (None, row.get("class", stated)) and not (isinstance(layers, list) and len(layers) > 1)
+    known = row.get("class", stated)
+    usual = (known,) if row.get("states_class") else (None, known)
+    return stated in usual and not (isinstance(layers, list) and len(layers) > 1)
 
 
 def _is_width(given: object) -> bool:
@@ -506,7 +512,7 @@ _REFUSED: dict[str, str] = {
 
 _SAYS_NO_SHAPE = {
     *("name", "aliases", "parameters_basis", "published", "published_source", "base", "named_only", "image", "source"),
-    *("notes", "licence", *_TOWER_KEYS),
+    *("notes", "licence", "tower", *_TOWER_KEYS),
 }
 """Keys of a card that do not say what network it is."""
 

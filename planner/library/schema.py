@@ -23,6 +23,7 @@ from pydantic import (
 from planner.documents.validation import name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import read_engines
+from planner.library.image_tower import ImageTower
 from planner.library.names import (
     find_architecture,
     find_gpu,
@@ -293,16 +294,20 @@ def describe_tower(parameters: int, tokens: int = 0, token_pixels: int = 0) -> s
     `tokens`: of an image or of a tile of it, where their number is fixed; `token_pixels`: per side of the square that
     is one token, where it is not; 0: not known.
     """
-    stated = "give `tokens_per_sample` with them"
+    stated = "give `image_input` with their size"
     if tokens:
         stated += f", {tokens:,} an image or tile"
     elif token_pixels:
         shown = round(_SHOWN_PIXELS / token_pixels**2)
         stated += f": an image of {_SHOWN_PIXELS:,} pixels has {shown:,}, one for each {token_pixels} x {token_pixels}"
     return (
-        f"the image tower with its projector ({parameters:,} weights) counts as frozen, whole on each GPU, and the "
-        f"work of images does not count; their tokens count as tokens of samples ({stated})"
+        f"the image tower with its projector ({parameters:,} weights) counts as frozen, whole on each GPU; no image is "
+        f"given, so neither their tokens nor their work count ({stated})"
     )
+
+
+SERVED_TOWER = "the image tower lies on the GPUs; give images as input_tokens: encoding them does not count"
+"""What plans of services and generation count of images."""
 
 
 def _kind_of_image(card: object) -> str:
@@ -393,6 +398,7 @@ class Architecture(Card):
     tower_parameters: int = Field(default=0, ge=0)
     tower_tokens: int = Field(default=0, ge=0)
     tower_token_pixels: int = Field(default=0, ge=0)
+    tower: ImageTower | None = None  # its shape, and how its processor cuts images
 
     # formats in which weights are published, that of the release first
     published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))

@@ -349,6 +349,7 @@ PART_NAMES = {
     "fixed": "loader and logging",
     "node_loss": "loss across machines",
     "further_forwards": "passes without gradients",
+    "image_tower": "image tower",
 }
 
 

@@ -20,7 +20,7 @@ from planner.documents.quantities import Count as Amount
 from planner.errors import format_value
 from planner.library.engines import read_engines
 from planner.scenario.job import Bits, Engine, Job, ServedRun, Tokens, WeightFormatName
-from planner.scenario.job_stages import Export, Stages, Work
+from planner.scenario.job_stages import Export, ImageEdges, Stages, Work
 from planner.scenario.techniques import FewIntegers, Targets, Techniques
 
 MAX_CLASSES = 2000
@@ -40,6 +40,14 @@ class InferenceRequest(BaseModel):
     """Tokens of an answer."""
     prefix: Tokens = 0
     """Tokens at the beginning that all prompts share."""
+    image_size: ImageEdges | None = None
+    """Width and height in pixels of the images of a prompt; `input` counts the text then."""
+    images_per_sample: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Images of a prompt, where a size is given."""
+    max_pixels: Count | None = None
+    """Pixels to which the processor shrinks an image (Qwen)."""
+    max_tiles: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Tiles that the processor cuts at most."""
     engine: Text = "vllm"
     """Engine that serves, such as `vllm`."""
     weight_bits: int | None = None
@@ -107,6 +115,7 @@ class InferenceWork(Work):
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
         frames: ClassVar[None] = None
+        image_input: ClassVar[None] = None
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:

@@ -1,6 +1,7 @@
 """How much a job computes, and what it does besides training: trials, data, evaluation, export."""
 
 import math
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -22,6 +23,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.errors import format_value
+from planner.library.image_tower import ImageLimits
 
 # How much is to be computed: samples, tokens, steps or images.
 
@@ -60,6 +62,61 @@ def gather_lengths(counts: dict[int, int], most: int = MAX_SAMPLE_CLASSES) -> li
     return [(tokens / count, count) for tokens, count in means] + [(float(longest[0]), longest[1])]
 
 
+_SIZE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})")
+
+
+def _image_size(value: Any) -> Any:
+    """Return width and height as `1280x720`; a number is the edge of a square."""
+    text = f"{value}x{value}" if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (found := _SIZE.fullmatch(text)):
+        what = f"{format_value(value)} is no size of an image"
+        raise validation_error(what, "write width x height, such as 1280x720")
+    if max(edges := [int(edge) for edge in found.groups()]) > MAX_ASPECT * min(edges):
+        raise validation_error(f"{text} is too narrow for image processors", f"a ratio of {MAX_ASPECT} at most")
+    return text
+
+
+MAX_ASPECT = 200
+"""Ratio of the edges of an image that `smart_resize` of Qwen takes."""
+
+
+ImageEdges = Annotated[str, BeforeValidator(_image_size, json_schema_input_type=int | str)]
+"""Width and height in pixels, such as `1280x720`; a number is the edge of a square."""
+TowerState = Literal["frozen", "lora", "trained"]
+"""What happens to an image tower: nothing, adapters of its own, or all its weights are trained."""
+
+
+class ImageInput(StrictModel):
+    """Images that samples of a vision-language model have next to their text.
+
+    Tokens follow from the size by the rule of the model's image processor (`models/towers.yaml`).
+    """
+
+    size: ImageEdges
+    """Mean width and height in pixels, such as `1280x720`; a number is the edge of a square."""
+    count: Annotated[Positive, Field(le=10_000)] = 1.0
+    """Images, or videos, of a sample in the mean."""
+    max_pixels: Count | None = None
+    """Pixels to which the processor shrinks an image, of Qwen; None: as released."""
+    max_tiles: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Tiles that the processor cuts at most, of models with tiles; None: as released."""
+    frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Frames of each, which is a video then."""
+    tower: TowerState = "frozen"
+    """What happens to the image tower: nothing, adapters of its own, or all its weights are trained."""
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        width, height = map(int, self.size.split("x"))
+        return width, height
+
+    @property
+    def limits(self) -> ImageLimits:
+        """What it says of the processor."""
+        return ImageLimits(self.max_pixels, self.max_tiles, self.frames)
+
+
 class Work(StrictModel):
     """How much is to be computed, said in one of four ways.
 
@@ -89,6 +146,8 @@ class Work(StrictModel):
     """Pixels of an edge of an image."""
     frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Frames of each sample, which is a video then; `images` counts the videos."""
+    image_input: ImageInput | None = None
+    """Images next to the text of samples; `tokens_per_sample` are those of the text then."""
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -138,12 +197,25 @@ class Work(StrictModel):
         if self.steps_before and way != "steps":
             fix = "give the steps that are left"
             raise validation_error(f"steps_before cannot be combined with {way}", fix, "steps_before")
+        self._check_image_input(way)
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
         for key in ("resolution", "frames"):
             if getattr(self, key) is not None and way in ("samples", "tokens"):
                 raise validation_error(f"{key} cannot be combined with {way}", "give it with images only", key)
         return self
+
+    def _check_image_input(self, way: str) -> None:
+        """Raise where images next to text have no text, or come with what counts other images or tokens."""
+        if self.image_input is None:
+            return
+        if way == "images":
+            what = "images of a diffusion network have no other images next to them"
+            raise validation_error(what, "leave image_input out", "image_input")
+        if self.lengths:
+            raise validation_error("a table of lengths has its images in it", "leave one of the two out", "image_input")
+        if self.tokens_per_sample is None:
+            raise validation_error("text of unknown length", "add tokens_per_sample, without the images", "image_input")
 
 
 # What a job does besides training: trials, and the stages from data on a disk somewhere to an exported network.

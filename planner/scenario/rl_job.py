@@ -77,6 +77,7 @@ class RlWork(Work):
         steps_before: ClassVar[int] = 0
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
+        image_input: ClassVar[None] = None
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:

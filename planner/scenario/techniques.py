@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetC
 from pydantic_core import CoreSchema, core_schema
 
 from planner.documents.quantities import (
+    Count,
     NotNegative,
     OneOrMany,
     Positive,
@@ -18,12 +19,13 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     TokenMean,
+    WholeNumber,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.technique_tables import read_techniques
-from planner.scenario.job_stages import Resolution
+from planner.scenario.job_stages import ImageEdges, Resolution, TowerState
 
 # What of a job may be chosen: the values of each technique, and the settings of adapters.
 
@@ -284,7 +286,17 @@ class Configuration(RunSettings):
     resolution: Resolution | None = None
     """Pixels of an edge of an image, of diffusion networks."""
     frames: PositiveInteger | None = None
-    """Frames of a sample, of networks that make videos."""
+    """Frames of a sample, of networks that make videos; with `image_size` of each image next to text."""
+    image_size: ImageEdges | None = None
+    """Width and height in pixels of images next to text, of vision-language models, such as `1280x720`."""
+    images_per_sample: Positive | None = None
+    """Images of a sample in the mean, where a size is given."""
+    max_pixels: Count | None = None
+    """Pixels to which the processor shrinks an image (Qwen)."""
+    max_tiles: WholeNumber | None = None
+    """Tiles that the processor cuts at most (InternVL, Llama 4, Gemma 3, SmolVLM)."""
+    tower: TowerState | None = None
+    """What happens to the image tower: `frozen`, `lora` or `trained`."""
     tuning: Tuning = "sft"
     """What is done with samples: `sft`, or preference tuning such as `dpo`, whose samples are pairs."""
     reference: Reference | None = None
@@ -321,7 +333,7 @@ class Configuration(RunSettings):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        if self.packing == "padded" and self.tokens_per_sample is None:
+        if self.packing == "padded" and self.tokens_per_sample is None and self.image_size is None:
             raise validation_error("padding of unknown lengths", "add tokens_per_sample (the mean)", "packing")
         self.check_quantisation()
         return self

@@ -50,6 +50,7 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("estimate", "--optimizer"): (ESTIMATE, "AdamW 8bit"),
     ("estimate", "--interconnect"): (ESTIMATE, "PCIe"),
     ("estimate", "--packing"): ((*ESTIMATE, "--tokens-per-sample", "500"), "Padded"),
+    ("estimate", "--tower"): (("estimate", "qwen3-vl-2b", "H100-80GB", "--image-size", "448"), "Frozen"),
     ("estimate", "--sharding"): ((*ESTIMATE, "--gpus", "2"), "ZeRO-2"),
     ("estimate", "--lora-targets"): (ESTIMATE, "Attention"),
     ("architectures list", "--family"): (("architectures", "list"), "LLAMA"),
@@ -133,6 +134,7 @@ NO_NAME = {
     ),
     *("--answers", "--longest-output", "--pairs", "--prompts", "--steps"),
     *("--tokens", "--tokens-per-sample", "--trace", "--vary", "--max-gpus", "--input", "--prefix", "--requests"),
+    *("--image-size", "--max-pixels"),
     *("FILE", "FILES", "LOGS", "PLAN_FILE", "TRACES", "WORDS"),
 }
 NAMING = {("prices check", "--provider"), ("offers import", "--provider"), ("architectures import", "MODEL")}

@@ -53,7 +53,7 @@ def test_repositories_and_fine_tunes_lead_to_their_base(repository: str, name: s
     [
         "openai-community/gpt2-medium",
         "microsoft/Phi-4-mini-instruct",
-        "Qwen/Qwen2.5-VL-7B-Instruct",
+        "Qwen/Qwen2-VL-7B-Instruct",
         "HuggingFaceH4/zephyr-7b-beta",
         "nvidia/Llama-3.1-Minitron-4B-Width-Base",
         "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",  # untied, unlike Qwen2.5-1.5B

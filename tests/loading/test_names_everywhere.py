@@ -107,6 +107,8 @@ QUANTITIES = (
         "tokens",
         "steps",
         "images",
+        "size",
+        "max_pixels",
         "requests",
         "count",
         "unique_tokens",
