@@ -26,7 +26,7 @@ from planner.errors import PlannerError
 
 EXAMPLES = Path(__file__).with_name("diffusion_examples.yaml")
 CHECKPOINTING = {"none": "none", "layer": "full", "full (default)": "full"}
-"""Modes of SimpleTuner that the estimates have, by their names of it; its segments of two blocks are none of them."""
+"""Modes of SimpleTuner that are the same for all classes, by its names of them; `segments` of the examples has the rest."""
 WEIGHTS = {"bf16": {}, "int8-sdnq-hadamard": {"weight_bits": 8}, "fp8wo-torchao": {"weight_bits": 8}}
 """Formats of the frozen weights; dynamic fp8 of torchao, which rounds activations, too, is not modelled."""
 
@@ -67,29 +67,30 @@ def judge(table: Path, examples: Path, folder: Path) -> tuple[list[Judged], list
         if model not in known["examples"]:
             refused.append((row["id"], f"{model}: {known['left_out'].get(model, 'its example is not known')}"))
             continue
+        modes = {**CHECKPOINTING, **known["segments"].get(model, {})}
         missing = [
             f"{row[key]} is not modelled"
-            for key, table_of in (("activation_checkpointing", CHECKPOINTING), ("weight_format", WEIGHTS))
+            for key, table_of in (("activation_checkpointing", modes), ("weight_format", WEIGHTS))
             if row[key] not in table_of
         ]
         if missing:
             refused.append((row["id"], missing[0]))
             continue
         try:
-            judged.append(Judged(row, _estimate(row, dict(known["examples"][model]), folder)))
+            judged.append(Judged(row, _estimate(row, modes, dict(known["examples"][model]), folder)))
         except PlannerError as error:
             refused.append((row["id"], str(error)))
     return judged, refused
 
 
-def _estimate(row: dict[str, str], example: dict[str, Any], folder: Path) -> planner.Estimate:
+def _estimate(row: dict[str, str], modes: dict[str, str], example: dict[str, Any], folder: Path) -> planner.Estimate:
     card = example.pop("card", None)
     if card is None:
         path = folder / f"{row['model'].replace(' ', '-')}.json"
         path.write_text(json.dumps({"_class_name": example.pop("class"), **example.pop("keys")}), encoding="utf-8")
         card = str(path)
     gpu = row["gpu"]
-    settings = {"activation_checkpointing": CHECKPOINTING[row["activation_checkpointing"]], "latents": "cached"}
+    settings = {"activation_checkpointing": modes[row["activation_checkpointing"]], "latents": "cached"}
     return planner.estimate(card, gpu, method="lora", **WEIGHTS[row["weight_format"]], **settings, **example)
 
 

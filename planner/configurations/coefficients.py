@@ -18,11 +18,13 @@ from planner.estimates.inputs import (
     ATTENTION_MEM_EFFICIENT,
     ATTENTION_SPARSE,
     CHECKPOINT_ALL_OFFLOADED,
+    CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
     CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
+    CHECKPOINT_SEGMENTS,
     CHECKPOINT_SELECTIVE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
@@ -176,6 +178,7 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
 # This is the one place where names become coefficients; candidates and audit both come through here.
 
 
+_CHECKPOINT_CODES = {"none": CHECKPOINT_NONE, "every_2nd": CHECKPOINT_EVERY_2ND, "segments": CHECKPOINT_SEGMENTS}
 _SELECTIVE_CODES = {
     "operators": CHECKPOINT_SELECTIVE,
     "attention": CHECKPOINT_KEEP_ATTENTION,
@@ -470,8 +473,8 @@ def head_gradient_bytes(states: States, zero_stage: int) -> float:
 
 
 def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
-    if recipe.activation_checkpointing == "none":
-        return CHECKPOINT_NONE
+    if recipe.activation_checkpointing in _CHECKPOINT_CODES:
+        return _CHECKPOINT_CODES[recipe.activation_checkpointing]
     if recipe.keeps_activations:
         return CHECKPOINT_ALL_OFFLOADED
     if recipe.activation_checkpointing == "selective":

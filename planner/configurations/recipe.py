@@ -18,7 +18,7 @@ from planner.estimates.work import default_sequence
 from planner.library.engines import read_engines
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
 from planner.library.reading import read_library
-from planner.library.schema import Architecture, GpuSpec, Library
+from planner.library.schema import Architecture, GpuSpec, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.records import record
 from planner.scenario.job import Job
@@ -304,10 +304,18 @@ def incompatibilities(
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
         fault = fault or (head_refusal(architecture) if recipe.adapt_head else None)
+        fault = fault or group_refusal(recipe, architecture, library)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
     yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
+
+
+def group_refusal(recipe: Recipe, architecture: Architecture, library: Library) -> str | None:
+    """Return why blocks are not checkpointed in groups; None where they may be."""
+    grouped = library.techniques.values.activation_checkpointing.values[recipe.activation_checkpointing].grouped
+    is_unet = isinstance(architecture.image, ImageWork)
+    return "a U-Net has no row of equal blocks to checkpoint in groups" if grouped and is_unet else None
 
 
 def head_refusal(architecture: Architecture) -> str | None:

@@ -22,9 +22,11 @@ from planner.estimates.inputs import (
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
+    CHECKPOINT_SEGMENTS,
     CHECKPOINT_SELECTIVE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
+    SEGMENT_LAYERS,
     Activations,
     Coefficients,
     Layout,
@@ -361,7 +363,8 @@ def activation_terms(
         k = replace(k, k_frz=1.0, k_frzq=1.0)
     code = np.asarray(activations.checkpointing)
     none = (code == CHECKPOINT_NONE) | (code == CHECKPOINT_ALL_OFFLOADED)
-    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD)
+    segments = code == CHECKPOINT_SEGMENTS
+    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD) | segments
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
@@ -371,6 +374,8 @@ def activation_terms(
     inputs = layer.adapter_inputs + layer.rounded_inputs + layer.adapter_outputs
     working = share * layer.activations + inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
+    # A group runs again as a whole: its earlier layers wait, whole, for the backward pass of the last.
+    working = working + segments * (SEGMENT_LAYERS - 1) * _kept(layer, states, activations, k)
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
     input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
@@ -500,6 +505,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
     stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
+    stored = np.where(code == CHECKPOINT_SEGMENTS, layer.boundary / SEGMENT_LAYERS, stored)
     stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)
     # The copies fall behind the forward pass, and what waits for the slot stays on the GPU.
     stored = np.where(code == CHECKPOINT_ALL_OFFLOADED, k.k_wait * kept, stored)

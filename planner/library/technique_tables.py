@@ -104,10 +104,14 @@ class Attention(Value):
 
 
 class Checkpointing(Value):
-    """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again."""
+    """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again.
+
+    `grouped` counts blocks of a transformer, which a U-Net does not have.
+    """
 
     hosted: bool = False
     keeps_all: bool = False
+    grouped: bool = False
 
 
 class Optimizer(Value):
