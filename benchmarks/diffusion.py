@@ -27,7 +27,7 @@ from planner.errors import PlannerError
 EXAMPLES = Path(__file__).with_name("diffusion_examples.yaml")
 CHECKPOINTING = {"none": "none", "layer": "full", "full (default)": "full"}
 """Modes of SimpleTuner that are the same for all classes, by its names of them; `segments` of the examples has the rest."""
-WEIGHTS = {"bf16": {}, "int8-sdnq-hadamard": {"weight_bits": 8}, "fp8wo-torchao": {"weight_bits": 8}}
+WEIGHTS = {"bf16": {}, "int8-sdnq-hadamard": {"weight_bits": 8}, "fp8wo-torchao": {"weight_bits": 8, "quant": "fp8"}}
 """Formats of the frozen weights; dynamic fp8 of torchao, which rounds activations, too, is not modelled."""
 
 

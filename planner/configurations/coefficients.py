@@ -29,6 +29,7 @@ from planner.estimates.inputs import (
     KEYS_BY_HEADS,
     KEYS_GATHERED,
     KEYS_IN_A_RING,
+    SEGMENT_LAYERS,
     Activations,
     Hardware,
     Kernels,
@@ -332,6 +333,7 @@ def _lora_states(
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
+    kept = quantised.kept_bytes * _kept_share(recipe, network) if quantised else 0.0
     prepared = _is_kbit_prepared(recipe, framework, table)
     embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable + recipe.dora * count.outputs)
     magnitudes = table.bytes.magnitudes
@@ -345,6 +347,7 @@ def _lora_states(
         weight_bytes=weight,
         embedding_bytes=embedding_bytes,
         cast_bytes=0.0,
+        rounded_weight_bytes=kept,
         trainable=trainable,
         adapter_inputs=float(count.inputs_per_layer),
         adapted_linears=float(count.linears_per_layer),
@@ -355,6 +358,12 @@ def _lora_states(
         **adapters,
         **_where_states_are(recipe, framework, table),
     )
+
+
+def _kept_share(recipe: Recipe, network: Network) -> float:
+    """Return the share of all layers whose copies of weights live at the same time, until the backward pass of each."""
+    shares = {"none": 1.0, "every_2nd": 0.5, "segments": SEGMENT_LAYERS / network.layers}
+    return shares.get(recipe.activation_checkpointing, 1.0 / network.layers)
 
 
 def whole_share(recipe: Recipe, network: Network) -> float:
@@ -542,6 +551,8 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
     ):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
+    if (name := f"{profile}.quantised_launch_seconds.{recipe.quant}") in kernels.coefficients:
+        values["quantised_launch_seconds"] = kernels.value(name)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") * (1.0 - whole_share(recipe, network))

@@ -505,8 +505,9 @@ def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
     """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
     values = library.techniques.values
-    usual = values.weight_bits.values[bits].quant
-    return tuple(asked) if asked and usual in values.quant.values else (usual,)
+    usual, kinds = values.weight_bits.values[bits].quant, library.techniques.bytes.quantised
+    named = tuple(quant for quant in asked or () if kinds[quant].bits == bits)
+    return named or (usual,)
 
 
 def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:

@@ -293,6 +293,7 @@ class QuantisedBytes(Row):
     weight_bytes: float = Field(alias="weight")
     prepared: bool
     bitsandbytes: bool = False
+    kept_bytes: float = Field(default=0.0, alias="kept")
 
 
 class RoundedBytes(Row):
