@@ -142,6 +142,11 @@ class Recipe:
         return values[self.activation_checkpointing].keeps_all
 
     @property
+    def checkpointed_blocks(self) -> str | None:
+        """Which blocks of a diffusion network run again: `half` of them, or all in `pairs`; None for the usual ones."""
+        return read_techniques().values.activation_checkpointing.values[self.activation_checkpointing].blocks
+
+    @property
     def accumulates(self) -> bool:
         """Whether gradients can be added up over micro-steps; those that the backward pass uses up cannot."""
         return not read_techniques().values.optimizer.values[self.optimizer].in_backward
@@ -304,18 +309,19 @@ def incompatibilities(
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
         fault = fault or (head_refusal(architecture) if recipe.adapt_head else None)
-        fault = fault or group_refusal(recipe, architecture, library)
+        fault = fault or group_refusal(recipe, architecture)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
     yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
 
 
-def group_refusal(recipe: Recipe, architecture: Architecture, library: Library) -> str | None:
+def group_refusal(recipe: Recipe, architecture: Architecture) -> str | None:
     """Return why blocks are not checkpointed in groups; None where they may be."""
-    grouped = library.techniques.values.activation_checkpointing.values[recipe.activation_checkpointing].grouped
     is_unet = isinstance(architecture.image, ImageWork)
-    return "a U-Net has no row of equal blocks to checkpoint in groups" if grouped and is_unet else None
+    return (
+        "a U-Net has no row of equal blocks to checkpoint in groups" if recipe.checkpointed_blocks and is_unet else None
+    )
 
 
 def head_refusal(architecture: Architecture) -> str | None:

@@ -106,12 +106,12 @@ class Attention(Value):
 class Checkpointing(Value):
     """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again.
 
-    `grouped` counts blocks of a transformer, which a U-Net does not have.
+    `blocks`: which of the equal blocks of a diffusion transformer run again, half of them, or all in pairs.
     """
 
     hosted: bool = False
     keeps_all: bool = False
-    grouped: bool = False
+    blocks: Literal["half", "pairs"] | None = None
 
 
 class Optimizer(Value):
