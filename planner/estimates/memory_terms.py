@@ -325,6 +325,14 @@ PyTorch, `native_layer_norm` and the operators that autocast to float32. RMSNorm
 """
 
 
+_KEPT_TO_TRAIN = 27.0
+"""Bytes per token and width that a block of a diffusion transformer also keeps where all its weights are trained.
+
+Each product then needs its own input. Counted with PyTorch's hooks on saved tensors: 26 to 27 for blocks of FLUX.1
+(single), SD 3.5, Qwen-Image and Z-Image, 30 of FLUX.1 (double), 36 of Wan (benchmarks/measure/kept_activations.py).
+"""
+
+
 @record(frozen=True)
 class ActivationTerms:
     """Bytes per GPU and sequence of the micro-batch."""
@@ -431,7 +439,8 @@ def _layer(
     inner = (rope * (q + 2 * kv) + q + ffn_units * (network.ffn * routed)) / layout.tensor
     plain = activations.element_bytes * tokens * (norm_units * network.hidden / split + inner)
     if network.kept_bytes:  # counted on the class itself, in 16 bit
-        plain = np.divide(activations.element_bytes, 2) * network.kept_bytes * network.hidden * tokens / layout.tensor
+        kept = network.kept_bytes + np.equal(states.frozen, 0) * _KEPT_TO_TRAIN
+        plain = np.divide(activations.element_bytes, 2) * kept * network.hidden * tokens / layout.tensor
     adapted = k.c_in * states.adapter_copies * states.adapter_inputs * tokens
     # A sliding window masks scores but eager attention still computes the full square, so it saves no bytes.
     eager = np.equal(activations.attention, ATTENTION_EAGER)
