@@ -1,10 +1,11 @@
 """Judge the estimates of diffusion training by published runs.
 
-    python -m benchmarks.diffusion TABLE.csv [--examples EXAMPLES.yaml] [--rows]
+    python -m benchmarks.diffusion TABLE.csv [--examples EXAMPLES.yaml] [--left-out] [--rows]
 
 Each row is one measured run: model, gpu, weight_format, activation_checkpointing, status (ok or oom), peak_gpu_gib and
 step_s. What a row leaves open (pixels, batch, adapters, the shape of the network) is that of the example which it names
-(`diffusion_examples.yaml`). Nothing of the formulas is fitted to these rows.
+(`diffusion_examples.yaml`). Times of launches were chosen with these rows in view: `--left-out` judges each model with
+the constants that all other models give.
 """
 
 from __future__ import annotations
@@ -14,21 +15,43 @@ import csv
 import json
 import math
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
+from unittest import mock
 
+import numpy as np
 import yaml
 
 import planner
+from planner.arrays import Floats
 from planner.errors import PlannerError
+from planner.library.reading import read_library
+from planner.library.schema import Calibration
 
 EXAMPLES = Path(__file__).with_name("diffusion_examples.yaml")
 CHECKPOINTING = {"none": "none", "layer": "full", "full (default)": "full"}
-"""Modes of SimpleTuner that the estimates have, by their names of it; its segments of two blocks are none of them."""
-WEIGHTS = {"bf16": {}, "int8-sdnq-hadamard": {"weight_bits": 8}, "fp8wo-torchao": {"weight_bits": 8}}
+"""Modes of SimpleTuner that are the same for all classes, by its names; `segments` of the examples has the rest."""
+WEIGHTS = {
+    "bf16": {},
+    "int8-sdnq-hadamard": {"weight_bits": 8},
+    "fp8wo-torchao": {"weight_bits": 8, "quant": "fp8_weights"},
+}
 """Formats of the frozen weights; dynamic fp8 of torchao, which rounds activations, too, is not modelled."""
+
+
+FITTED = (
+    "diffusion.launch_seconds",
+    "diffusion.recomputed_launch",
+    "diffusion.quantised_launch_seconds",
+    "diffusion.quantised_launch_seconds.fp8_weights",
+    "masked.attention_factor",
+)
+"""Constants of models/calibration/kernels.yaml that were chosen with such rows in view."""
+LIKE_ERROR = 0.2
+"""Error in ln of one model's seconds that the fit takes as usual."""
 
 
 class Judged(NamedTuple):
@@ -64,51 +87,56 @@ def judge(table: Path, examples: Path, folder: Path) -> tuple[list[Judged], list
         if not row["kind"].startswith("diffusion"):
             continue
         model = row["model"]
-        if model not in known["examples"]:
-            refused.append((row["id"], f"{model}: {known['left_out'].get(model, 'its example is not known')}"))
-            continue
+        modes = {**CHECKPOINTING, **known["segments"].get(model, {})}
         missing = [
-            f"{row[key]} is not modelled"
-            for key, table_of in (("activation_checkpointing", CHECKPOINTING), ("weight_format", WEIGHTS))
+            f"{row[key]}: {known['modes_left_out'].get(row[key], 'not modelled')}"
+            for key, table_of in (("activation_checkpointing", modes), ("weight_format", WEIGHTS))
             if row[key] not in table_of
         ]
+        if model not in known["examples"]:
+            missing = [f"{model}: {known['left_out'].get(model, 'its example is not known')}"]
         if missing:
             refused.append((row["id"], missing[0]))
             continue
         try:
-            judged.append(Judged(row, _estimate(row, dict(known["examples"][model]), folder)))
+            judged.append(Judged(row, _estimate(row, modes, dict(known["examples"][model]), folder)))
         except PlannerError as error:
             refused.append((row["id"], str(error)))
     return judged, refused
 
 
-def _estimate(row: dict[str, str], example: dict[str, Any], folder: Path) -> planner.Estimate:
+def _estimate(row: dict[str, str], modes: dict[str, str], example: dict[str, Any], folder: Path) -> planner.Estimate:
     card = example.pop("card", None)
     if card is None:
         path = folder / f"{row['model'].replace(' ', '-')}.json"
         path.write_text(json.dumps({"_class_name": example.pop("class"), **example.pop("keys")}), encoding="utf-8")
         card = str(path)
     gpu = row["gpu"]
-    settings = {"activation_checkpointing": CHECKPOINTING[row["activation_checkpointing"]], "latents": "cached"}
+    settings = {"activation_checkpointing": modes[row["activation_checkpointing"]], "latents": "cached"}
     return planner.estimate(card, gpu, method="lora", **WEIGHTS[row["weight_format"]], **settings, **example)
 
 
 def text_of(judged: list[Judged], refused: list[tuple[str, str]], rows: bool) -> str:
-    """Return the tables of errors by model, and the rows that are not predicted by reason."""
-    groups: dict[str, list[Judged]] = defaultdict(list)
-    for one in judged:
-        groups[one.row["model"]].append(one)
-    lines = [f"{'model':<22}{'memory':>24}{'seconds of a step':>26}{'in range':>10}"]
-    lines += [_line(name, group) for name, group in [*sorted(groups.items()), ("all", judged)]]
+    """Return the tables of errors by model and by card, and the rows that are not predicted by reason."""
+    head = f"{'memory':>24}{'seconds of a step':>26}{'in range':>10}"
+    lines = []
+    for key, title in (
+        ("model", "model"),
+        ("gpu", "card"),
+        ("weight_format", "weights"),
+        ("activation_checkpointing", "checkpoints"),
+    ):
+        lines += [f"{title:<22}{head}", *(_line(name, group) for name, group in grouped(judged, key).items())]
+    lines.append(_line("all", judged))
+    lines.append("in range: within the printed range of the speed, which should hold 80 %")
     ran = [one for one in judged if one.row["status"] == "ok"]
     failed = [one for one in judged if one.row["status"] == "oom"]
     refusals = sum(not one.estimate.vram_gib.fits for one in ran)
     fits = sum(one.estimate.vram_gib.fits for one in failed)
-    lines.append(f"false rejects {refusals} of {len(ran)}, false fits {fits} of {len(failed)}")
-    reasons: dict[str, int] = defaultdict(int)
-    for _, why in refused:
-        reasons[why] += 1
-    lines += [f"not predicted: {count:>4}  {why}" for why, count in sorted(reasons.items(), key=lambda pair: -pair[1])]
+    lines.append(f"false rejects {_rate(refusals, len(ran))}, false fits {_rate(fits, len(failed))}")
+    reasons = Counter(why for _, why in refused)
+    lines.append(f"not predicted: {len(refused)} of {len(refused) + len(judged)}")
+    lines += [f"{count:>15}  {why}" for why, count in reasons.most_common()]
     if rows:
         for one in judged:
             seen, found = one.row, one.estimate
@@ -118,6 +146,18 @@ def text_of(judged: list[Judged], refused: list[tuple[str, str]], rows: bool) ->
                 f"{seen['step_s']:>9} s, planned {found.step_seconds.total:6.3f}"
             )
     return "\n".join(lines)
+
+
+def grouped(judged: list[Judged], key: str) -> dict[str, list[Judged]]:
+    """Return the rows by one of their columns, in the order of its values."""
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for one in judged:
+        groups[one.row[key]].append(one)
+    return dict(sorted(groups.items()))
+
+
+def _rate(count: int, of: int) -> str:
+    return f"{count} of {of}" + (f" ({count / of:.0%})" if of else "")
 
 
 def _line(name: str, group: list[Judged]) -> str:
@@ -135,16 +175,85 @@ def _errors(ratios: list[float]) -> str:
     return f"{median(off):.0%} / {fmean(off):.0%} ({bias:+.0%}) n {len(off)}"
 
 
+class LeftOut(NamedTuple):
+    """Errors in ln of the rows of one model: as shipped, and with the constants fitted to all other models."""
+
+    model: str
+    shipped: list[float]
+    refitted: list[float]
+    fitted: dict[str, float]
+
+
+def leave_out(predict: Callable[[], list[Judged]]) -> list[LeftOut]:
+    """Return each model's errors under constants that were fitted without it.
+
+    The constants of `FITTED` are least squares of the errors of the others (each model counts once), with the range of
+    the file as a prior; the estimates are taken as linear in their logarithms, whose slopes are differences.
+    """
+    rows = [one for one in predict() if one.seconds]
+    errors = np.array([math.log(one.seconds) for one in rows if one.seconds])
+    kernels = read_library([]).calibrations["kernels"].coefficients
+    slopes = np.stack([_slopes(predict, name, errors) for name in FITTED], axis=1)
+    priors = np.array([math.log((kernels[name].high or 1.0) / (kernels[name].low or 1.0)) / 2.0 for name in FITTED])
+    models = np.array([one.row["model"] for one in rows])
+    found = []
+    for model in sorted(set(models)):
+        others = models != model
+        weight = np.array([1.0 / np.count_nonzero(models == each) for each in models[others]]) / LIKE_ERROR**2
+        own = slopes[others] * weight[:, None]
+        moved = -np.linalg.solve(own.T @ slopes[others] + np.diag(priors**-2.0), own.T @ errors[others])
+        fitted = {name: kernels[name].value * math.exp(move) for name, move in zip(FITTED, moved, strict=True)}
+        again = errors[~others] + slopes[~others] @ moved
+        found.append(LeftOut(str(model), errors[~others].tolist(), again.tolist(), fitted))
+    return found
+
+
+def _slopes(predict: Callable[[], list[Judged]], name: str, errors: Floats) -> Floats:
+    """Return how the logarithm of each row's seconds moves with that of one constant."""
+    plain, step = Calibration.value, 1.05
+
+    def moved(self: Calibration, key: str) -> float:
+        return plain(self, key) * (step if key == name else 1.0)
+
+    with mock.patch.object(Calibration, "value", moved):
+        after = np.array([math.log(one.seconds) for one in predict() if one.seconds])
+    return (after - errors) / math.log(step)
+
+
+def left_out_text(found: list[LeftOut], sigma: float) -> str:
+    """Return the errors by left-out model, and the spread that they suggest."""
+    lines = [f"{'left out':<22}{'as shipped':>24}{'fitted without it':>24}  constants without it"]
+    for one in found:
+        constants = ", ".join(f"{value:.2g}" for value in one.fitted.values())
+        shipped, again = (_errors([math.exp(error) for error in each]) for each in (one.shipped, one.refitted))
+        lines.append(f"{one.model:<22}{shipped:>24}{again:>24}  {constants}")
+    every = np.abs([error for one in found for error in one.refitted])
+    again = _errors([math.exp(error) for one in found for error in one.refitted])
+    lines.append(f"{'all':<46}{again:>24}  {', '.join(FITTED)}")
+    inside = 0
+    for one in found:
+        others = np.abs([error for other in found if other is not one for error in other.refitted])
+        inside += int(np.count_nonzero(np.abs(one.refitted) <= np.quantile(others, 0.68)))
+    usual, most = (float(np.quantile(every, share)) for share in (0.68, 0.95))
+    lines.append(f"68 % of these errors lie within {usual:.3f} ln, 95 % within {most:.3f}; stated {sigma:.3f}")
+    lines.append(f"a range from the errors of the other models holds {_rate(inside, len(every))}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the tables for the rows of one file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--examples", type=Path, default=EXAMPLES)
+    parser.add_argument("--left-out", action="store_true", help="fit the constants without each model in turn, too")
     parser.add_argument("--rows", action="store_true", help="print each row, too")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         judged, refused = judge(asked.table, asked.examples, Path(folder))
-    print(text_of(judged, refused, asked.rows))
+        print(text_of(judged, refused, asked.rows))
+        if asked.left_out:
+            spread = read_library([]).calibrations["uncertainty"].value("diffusion.sigma")
+            print(left_out_text(leave_out(lambda: judge(asked.table, asked.examples, Path(folder))[0]), spread))
 
 
 if __name__ == "__main__":

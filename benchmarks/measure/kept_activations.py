@@ -1,15 +1,17 @@
 """Count what the backward pass of a diffusion block keeps: `kept` of models/diffusers.yaml.
 
-    python benchmarks/measure/kept_activations.py
+    python benchmarks/measure/kept_activations.py [--full]
 
 Needs torch, diffusers and peft, and no GPU. Each class is built small, twice, with one block more the second time; the
 difference of what its forward pass saves for the backward pass, per token and unit of width, is a block's. Weights are
 frozen and in bf16, adapters of rank 4 at attention are in bf16, under autocast. Layer norms run in fp32, as they do
-under autocast on a GPU. Widths have the proportions of the releases.
+under autocast on a GPU. Widths have the proportions of the releases. `--full`: all weights are
+trained, without adapters.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -116,11 +118,12 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def saved_bytes(block: Block, blocks: int) -> int:
+def saved_bytes(block: Block, blocks: int, full: bool) -> int:
     """Return the bytes that one forward pass of a network with so many blocks saves, weights left out."""
     network = getattr(diffusers, block.kind)(**block.keys(blocks)).to(HALF)
-    network.requires_grad_(requires_grad=False)
-    inject_adapter_in_model(LoraConfig(r=4, target_modules=list(block.targets)), network)
+    network.requires_grad_(requires_grad=full)
+    if not full:
+        inject_adapter_in_model(LoraConfig(r=4, target_modules=list(block.targets)), network)
     for weight in network.parameters():
         weight.data = weight.data.to(HALF)
     owned = {each.untyped_storage().data_ptr() for each in (*network.parameters(), *network.buffers())}
@@ -140,7 +143,7 @@ def saved_bytes(block: Block, blocks: int) -> int:
 
 def main() -> None:
     """Print the bytes of each block per token and unit of width."""
-    plain = functional.layer_norm
+    plain, full = functional.layer_norm, "--full" in sys.argv[1:]
 
     def in_fp32(given: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         wide = [None if each is None else each.float() for each in (weight, bias)]
@@ -148,7 +151,7 @@ def main() -> None:
 
     functional.layer_norm = in_fp32
     for block in BLOCKS:
-        more = saved_bytes(block, 3) - saved_bytes(block, 2)
+        more = saved_bytes(block, 3, full) - saved_bytes(block, 2, full)
         print(f"{block.name:<28}{more / block.tokens / block.width:6.1f} bytes per token and unit of width")
 
 

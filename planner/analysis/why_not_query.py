@@ -252,8 +252,6 @@ SolveQuery = Callable[[PreparedScenario, WhyNotQuery], ResolvedPlan | None]
 
 def matches_query(recipe: Recipe, query: WhyNotQuery) -> bool:
     """Return whether a recipe has the techniques of the query."""
-    if "quant" in query.techniques and recipe.weight_bits != 4:
-        return False
     return all(getattr(recipe, field) == value for field, value in query.techniques.items())
 
 

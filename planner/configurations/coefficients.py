@@ -18,15 +18,18 @@ from planner.estimates.inputs import (
     ATTENTION_MEM_EFFICIENT,
     ATTENTION_SPARSE,
     CHECKPOINT_ALL_OFFLOADED,
+    CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
     CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
+    CHECKPOINT_SEGMENTS,
     CHECKPOINT_SELECTIVE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
     KEYS_IN_A_RING,
+    SEGMENT_LAYERS,
     TOWER_ADAPTED,
     Activations,
     Hardware,
@@ -48,7 +51,7 @@ from planner.estimates.stage_seconds import StageCoefficients, step_bytes
 from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.estimates.weights import lora_parameters
 from planner.library.schema import Architecture, Calibration, GpuSpec, Library
-from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, TechniqueTable
+from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, QuantisedBytes, TechniqueTable
 from planner.records import record
 from planner.scenario.job import Job
 from planner.units import GB, GIB, TERA
@@ -194,6 +197,7 @@ def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | 
 # This is the one place where names become coefficients; candidates and audit both come through here.
 
 
+_CODES_OF_BLOCKS = {"half": CHECKPOINT_EVERY_2ND, "pairs": CHECKPOINT_SEGMENTS}
 _SELECTIVE_CODES = {
     "operators": CHECKPOINT_SELECTIVE,
     "attention": CHECKPOINT_KEEP_ATTENTION,
@@ -229,7 +233,7 @@ def recipe_coefficients(
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
         *(recipe.optimizer, recipe.offload, recipe.lora_rank, recipe.dora, recipe.adapt_head, recipe.experts_16_bit),
         recipe.reference,
-        _rounds(recipe, table) and recipe.activation_checkpointing,
+        (_rounds(recipe, table) or _keeps_copies(recipe, framework, table)) and recipe.activation_checkpointing,
     )
     if of_states not in shared:
         is_full = recipe.method == "full"
@@ -340,13 +344,14 @@ def _lora_states(
         fix = "name what it has, or write all-linear, attention or qv"
         raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
-    quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
+    quantised = _stored_as(recipe, framework, table)
     weight = quantised.weight_bytes if quantised else base
     weight += whole_share(recipe, network) * (base - weight)
     if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
+    kept = quantised.kept_bytes * _kept_share(recipe, framework, network) if quantised else 0.0
     prepared = _is_kbit_prepared(recipe, framework, table)
     embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable + recipe.dora * count.outputs)
     magnitudes = table.bytes.magnitudes
@@ -361,6 +366,7 @@ def _lora_states(
         weight_bytes=weight,
         embedding_bytes=embedding_bytes,
         cast_bytes=0.0,
+        rounded_weight_bytes=kept,
         trainable=trainable,
         adapter_inputs=float(count.inputs_per_layer),
         adapted_linears=float(count.linears_per_layer),
@@ -371,6 +377,23 @@ def _lora_states(
         **adapters,
         **_where_states_are(recipe, framework, table),
     )
+
+
+def _stored_as(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> QuantisedBytes | None:
+    """Return the bytes of a quantised weight as its framework stores it; None where weights are not quantised."""
+    return table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
+
+
+def _keeps_copies(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
+    """Whether products keep the 16-bit copies of their quantised weights until the backward pass."""
+    stored = _stored_as(recipe, framework, table)
+    return stored is not None and stored.kept_bytes > 0.0
+
+
+def _kept_share(recipe: Recipe, framework: FrameworkProfile, network: Network) -> float:
+    """Return the share of all layers whose copies of weights live at the same time, until the backward pass of each."""
+    shares = {CHECKPOINT_NONE: 1.0, CHECKPOINT_EVERY_2ND: 0.5, CHECKPOINT_SEGMENTS: SEGMENT_LAYERS / network.layers}
+    return shares.get(_checkpoint_code(recipe, framework), 1.0 / network.layers)
 
 
 def whole_share(recipe: Recipe, network: Network) -> float:
@@ -492,6 +515,8 @@ def head_gradient_bytes(states: States, zero_stage: int) -> float:
 def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
+    if recipe.checkpointed_blocks:
+        return _CODES_OF_BLOCKS[recipe.checkpointed_blocks]
     if recipe.keeps_activations:
         return CHECKPOINT_ALL_OFFLOADED
     if recipe.activation_checkpointing == "selective":
@@ -559,6 +584,8 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
     ):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
+    if (name := f"{profile}.quantised_launch_seconds.{recipe.quant}") in kernels.coefficients:
+        values["quantised_launch_seconds"] = kernels.value(name)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") * (1.0 - whole_share(recipe, network))

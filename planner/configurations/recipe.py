@@ -19,7 +19,7 @@ from planner.library.engines import read_engines
 from planner.library.image_tower import ImageView
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
 from planner.library.reading import read_library
-from planner.library.schema import Architecture, GpuSpec, Library
+from planner.library.schema import Architecture, GpuSpec, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.records import record
 from planner.scenario.job import Job
@@ -169,6 +169,11 @@ class Recipe:
         """Whether all activations lie in host memory, and none is computed again."""
         values = read_techniques().values.activation_checkpointing.values
         return values[self.activation_checkpointing].keeps_all
+
+    @property
+    def checkpointed_blocks(self) -> str | None:
+        """Which blocks of a diffusion network run again: `half` of them, or all in `pairs`; None for the usual ones."""
+        return read_techniques().values.activation_checkpointing.values[self.activation_checkpointing].blocks
 
     @property
     def accumulates(self) -> bool:
@@ -333,10 +338,19 @@ def incompatibilities(
         heads_over = recipe.tensor_parallel * (recipe.context_parallel if by_heads else 1)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(heads_over)
         fault = fault or (head_refusal(architecture) if recipe.adapt_head else None)
+        fault = fault or group_refusal(recipe, architecture)
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
     yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
+
+
+def group_refusal(recipe: Recipe, architecture: Architecture) -> str | None:
+    """Return why blocks are not checkpointed in groups; None where they may be."""
+    is_unet = isinstance(architecture.image, ImageWork)
+    return (
+        "a U-Net has no row of equal blocks to checkpoint in groups" if recipe.checkpointed_blocks and is_unet else None
+    )
 
 
 def head_refusal(architecture: Architecture) -> str | None:
@@ -526,8 +540,9 @@ def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
     """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
     values = library.techniques.values
-    usual = values.weight_bits.values[bits].quant
-    return tuple(asked) if asked and usual in values.quant.values else (usual,)
+    usual, kinds = values.weight_bits.values[bits].quant, library.techniques.bytes.quantised
+    named = tuple(quant for quant in asked or () if kinds[quant].bits == bits)
+    return named or (usual,)
 
 
 def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:

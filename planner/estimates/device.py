@@ -67,9 +67,9 @@ class TimeCoefficients(Coefficients):
 
 
 # By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
-# Megatron selective, all but attention, none with all in host memory.
-_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0, 0.0])
-_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+# Megatron selective, all but attention, none with all in host memory, groups of layers.
+_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0])
 # Python modules of a decoder layer beside its linears: the layer, attention, feed-forward, two norms, the activation.
 _OTHER_MODULES = 6
 _NORMS = 2  # of a decoder layer

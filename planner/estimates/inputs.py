@@ -41,6 +41,8 @@ CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CH
 CHECKPOINT_MEGATRON_SELECTIVE = 5
 CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused attention
 CHECKPOINT_ALL_OFFLOADED = 7  # none: all that the backward pass needs goes to host memory and comes back
+CHECKPOINT_SEGMENTS = 8  # groups of two layers that run again together
+SEGMENT_LAYERS = 2
 # Codes of `Tower.state`: its weights are frozen, have adapters, or are trained.
 TOWER_FROZEN, TOWER_ADAPTED, TOWER_TRAINED = range(3)
 # Codes of `Activations.attention`.

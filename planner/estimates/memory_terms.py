@@ -22,9 +22,11 @@ from planner.estimates.inputs import (
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
+    CHECKPOINT_SEGMENTS,
     CHECKPOINT_SELECTIVE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
+    SEGMENT_LAYERS,
     Activations,
     Coefficients,
     Layout,
@@ -326,6 +328,14 @@ PyTorch, `native_layer_norm` and the operators that autocast to float32. RMSNorm
 """
 
 
+_KEPT_TO_TRAIN = 27.0
+"""Bytes per token and width that a block of a diffusion transformer also keeps where all its weights are trained.
+
+Each product then needs its own input. Counted with PyTorch's hooks on saved tensors: 26 to 27 for blocks of FLUX.1
+(single), SD 3.5, Qwen-Image and Z-Image, 30 of FLUX.1 (double), 36 of Wan (benchmarks/measure/kept_activations.py).
+"""
+
+
 @record(frozen=True)
 class ActivationTerms:
     """Bytes per GPU and sequence of the micro-batch."""
@@ -364,7 +374,8 @@ def activation_terms(
         k = replace(k, k_frz=1.0, k_frzq=1.0)
     code = np.asarray(activations.checkpointing)
     none = (code == CHECKPOINT_NONE) | (code == CHECKPOINT_ALL_OFFLOADED)
-    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD)
+    segments = code == CHECKPOINT_SEGMENTS
+    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD) | segments
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
@@ -374,6 +385,8 @@ def activation_terms(
     inputs = layer.adapter_inputs + layer.rounded_inputs + layer.adapter_outputs
     working = share * layer.activations + inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
+    # A group runs again as a whole: its earlier layers wait, whole, for the backward pass of the last.
+    working = working + segments * (SEGMENT_LAYERS - 1) * _kept(layer, states, activations, k)
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
     input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
@@ -445,7 +458,8 @@ def _layer(
     inner = (rope * (q + 2 * kv) + q + ffn_units * (network.ffn * routed)) / layout.tensor
     plain = activations.element_bytes * tokens * (norm_units * network.hidden / split + inner)
     if network.kept_bytes:  # counted on the class itself, in 16 bit
-        plain = np.divide(activations.element_bytes, 2) * network.kept_bytes * network.hidden * tokens / layout.tensor
+        kept = network.kept_bytes + np.equal(states.frozen, 0) * _KEPT_TO_TRAIN
+        plain = np.divide(activations.element_bytes, 2) * kept * network.hidden * tokens / layout.tensor
     adapted = k.c_in * states.adapter_copies * states.adapter_inputs * tokens
     # A sliding window masks scores but eager attention still computes the full square, so it saves no bytes.
     eager = np.equal(activations.attention, ATTENTION_EAGER)
@@ -519,6 +533,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
     stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
+    stored = np.where(code == CHECKPOINT_SEGMENTS, layer.boundary / SEGMENT_LAYERS, stored)
     stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)
     # The copies fall behind the forward pass, and what waits for the slot stays on the GPU.
     stored = np.where(code == CHECKPOINT_ALL_OFFLOADED, k.k_wait * kept, stored)

@@ -104,10 +104,14 @@ class Attention(Value):
 
 
 class Checkpointing(Value):
-    """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again."""
+    """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again.
+
+    `blocks`: which of the equal blocks of a diffusion transformer run again, half of them, or all in pairs.
+    """
 
     hosted: bool = False
     keeps_all: bool = False
+    blocks: Literal["half", "pairs"] | None = None
 
 
 class Optimizer(Value):
@@ -289,6 +293,7 @@ class QuantisedBytes(Row):
     weight_bytes: float = Field(alias="weight")
     prepared: bool
     bitsandbytes: bool = False
+    kept_bytes: float = Field(default=0.0, alias="kept")
 
 
 class RoundedBytes(Row):

@@ -192,9 +192,17 @@ class Techniques(StrictModel):
         if self.method == ("full",) and self.weight_bits is not None and 16 not in self.weight_bits:
             fix = "quantised weights are for lora: allow method lora, or weight_bits 16"
             raise validation_error(f"method full cannot train {self.weight_bits[0]}-bit weights", fix, "weight_bits")
-        if self.quant is not None and self.weight_bits is not None and 4 not in self.weight_bits:
-            raise validation_error("quant is for 4-bit weights", "allow weight_bits 4, or drop it", "quant")
+        for quant in self.quant or ():
+            bits = read_techniques().bytes.quantised[quant].bits
+            if self.weight_bits is not None and bits not in self.weight_bits:
+                fix = f"allow weight_bits {bits}, or drop it"
+                raise validation_error(f"{quant_of_bits(quant, bits)} is for {bits}-bit weights", fix, "quant")
         return self
+
+
+def quant_of_bits(quant: str, bits: int | None) -> str:
+    """Return the words of a quantisation in a fault: all of 4 bits share theirs."""
+    return "quant" if bits == 4 else f"quant {quant}"
 
 
 class RunSettings(StrictModel):
@@ -241,8 +249,10 @@ class RunSettings(StrictModel):
 
     def check_quantisation(self) -> None:
         """Raise where a quantisation is asked for that the bits or the method exclude."""
-        if self.quant is not None and self.weight_bits in (16, 8):
-            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+        bits = read_techniques().bytes.quantised[self.quant].bits if self.quant is not None else None
+        if self.quant is not None and self.weight_bits not in (bits, None):
+            fix = f"give weight_bits {bits}, or drop it"
+            raise validation_error(f"{quant_of_bits(self.quant, bits)} is for {bits}-bit weights", fix, "quant")
         if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
             fix = "quantised weights are for lora: give method lora, or weight_bits 16"
             raise validation_error("method full cannot train quantised weights", fix, "method")

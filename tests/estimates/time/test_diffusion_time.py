@@ -73,3 +73,58 @@ def test_a_job_of_images_takes_no_keys_of_text(change: str, told: str) -> None:
     """Each is a fault by name, where a plan would be of another run."""
     with pytest.raises(PlannerError, match=re.escape(told)):
         planner.solve(planner.read_scenario("images-flux-lora", f"jobs.flux-style.{change}"))
+
+
+def test_pairs_of_blocks_keep_half_the_inputs_and_recompute_as_much() -> None:
+    """57 blocks of FLUX in pairs keep 57 / 2 inputs, hold one more block while they run again, and take as long."""
+    hows = ("full", "paired_blocks")
+    every, pairs = (seconds("flux.1-schnell", lora_targets="attention", activation_checkpointing=how) for how in hows)
+    inputs = 57 * 4608 * 3072 * 2 / 2**30
+    assert pairs.vram_gib.parts["stored_activations"] == pytest.approx(inputs / 2, rel=0.01)
+    block = 35.6 * 3072 * 4608 / 2**30
+    more = pairs.vram_gib.parts["working_set"] - every.vram_gib.parts["working_set"]
+    assert block * 0.99 < more < 1.5 * block  # with what adapters keep
+    assert pairs.step_seconds.total == every.step_seconds.total
+
+
+def test_half_of_the_blocks_lies_between_none_and_all() -> None:
+    """Half of the blocks keep all they need, half their input alone; half of the forward pass runs again."""
+    none, half, every = (seconds("z-image", activation_checkpointing=how) for how in ("none", "every_2nd", "full"))
+    stored = [found.vram_gib.parts["stored_activations"] for found in (none, half, every)]
+    assert stored[1] == pytest.approx((stored[0] + stored[2]) / 2, rel=1e-6)
+    matmul = [found.step_seconds.parts["matmul"] for found in (none, half, every)]
+    assert matmul[1] == pytest.approx((matmul[0] + matmul[2]) / 2, rel=0.05)
+
+
+def test_groups_of_blocks_are_refused_where_there_are_none() -> None:
+    with pytest.raises(PlannerError, match="a U-Net has no row of equal blocks"):
+        seconds("stable-diffusion-xl", activation_checkpointing="paired_blocks")
+    with pytest.raises(PlannerError, match="only SimpleTuner checkpoints groups of blocks"):
+        seconds("flux.1-schnell", framework="diffusers", activation_checkpointing="every_2nd")
+
+
+def test_fp8_weights_keep_16_bit_copies_until_the_backward_pass() -> None:
+    """A product in weight-only fp8 keeps the weight that it made: two bytes of each weight that is not recomputed."""
+    weights = {
+        (quant, how): seconds("lumina-image-2.0", weight_bits=8, activation_checkpointing=how, **quant_of(quant))
+        for quant in ("int8", "fp8_weights")
+        for how in ("none", "full")
+    }
+    more = [
+        weights["fp8_weights", how].vram_gib.allocated - weights["int8", how].vram_gib.allocated
+        for how in ("none", "full")
+    ]
+    assert more[0] == pytest.approx(2 * 2.6e9 / 2**30, rel=0.25)
+    assert 0 < more[1] < more[0] / 10
+    with pytest.raises(PlannerError, match="quant fp8_weights is for 8-bit weights"):
+        seconds("lumina-image-2.0", weight_bits=4, quant="fp8_weights")
+
+
+def quant_of(quant: str) -> dict[str, str]:
+    return {} if quant == "int8" else {"quant": quant}
+
+
+def test_full_training_keeps_the_inputs_of_all_products() -> None:
+    """27 bytes more for each token and unit of width than over frozen weights, which keep 36.5 and adapters' inputs."""
+    full, lora = (seconds("pixart-sigma", method=how, lora_targets="attention") for how in ("full", "lora"))
+    assert full.vram_gib.parts["stored_activations"] > 1.2 * lora.vram_gib.parts["stored_activations"]
