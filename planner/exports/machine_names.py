@@ -82,8 +82,8 @@ def _script_command(lines: list[str], settings: Mapping[str, Any]) -> str:
     name, options = path.rpartition("/")[2], {key: value for key, value in settings.items() if key != "script"}
     words = [f"--{key}" if value is True else f"--{key}={shell_word(value)}" for key, value in options.items()]
     body = ["set -euo pipefail"]
-    if "dreambooth" in path:
-        body.append(': "${INSTANCE_PROMPT:?set it to the caption of the images that have none}"')
+    if "dreambooth" in path and "instance_prompt" not in options:
+        body.append(': "${INSTANCE_PROMPT:?set it to the caption of the images}"')
         words.append('--instance_prompt="$INSTANCE_PROMPT"')
     body += [
         f"[ -e {name} ] || curl -fsSLO {_EXAMPLES}/{path}",
@@ -177,7 +177,7 @@ def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str
     }
 
 
-_ALSO = {"dataset_name": ("datasets",)}
+_ALSO = {"dataset_name": ("datasets", "instance_data_dir", "train_data_dir")}
 """Field -> others that may be there in its place."""
 
 
