@@ -100,6 +100,8 @@ class Reading(Row):
     """Techniques whose fields are read backwards."""
     by_default: tuple[str, ...] = ()
     """Those of them that the defaults of the tool decide where a file does not name them."""
+    also: dict[str, str] = Field(default_factory=dict)
+    """Field -> `$name` of the fact that it says, of fields that the map does not write."""
     absent: dict[str, Any] = Field(default_factory=dict)
     """Default of the tool for a field that a file leaves out."""
     same: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -155,6 +157,7 @@ class Reading(Row):
         named = (*self.absent, *self.renamed, *rows, *refused, self.epochs, *self.without_effect, *self.unmodelled)
         others = (
             *self.parts,
+            *self.also,
             *self.unsaid,
             *self.unlimited,
             *(name for names in self.any_of.values() for name in names),
