@@ -36,7 +36,14 @@ from planner.exports.launchers import (
     token_remark,
     usd_per_hour,
 )
-from planner.exports.machine_names import MEETING_PORT, missing_fields, remarks_file, start_command, task_name, trainer_file
+from planner.exports.machine_names import (
+    MEETING_PORT,
+    missing_fields,
+    remarks_file,
+    start_command,
+    task_name,
+    trainer_file,
+)
 from planner.exports.script_parts import (
     SCRIPT,
     commented,

@@ -309,7 +309,9 @@ class FieldMap(Tool):
     def files_of(self, facts: Facts) -> dict[str, str]:
         """Return the text of each file that a run needs in addition to its settings, by its name."""
         rows = [row for row in self.rows if holds(row.when, facts)]
-        found = {name: json_text(_known(_filled(data, facts))) + "\n" for row in rows for name, data in row.beside.items()}
+        found = {
+            name: json_text(_known(_filled(data, facts))) + "\n" for row in rows for name, data in row.beside.items()
+        }
         for name in (file for row in rows for file in row.files):
             found[name] = (data_folder("models") / "exports" / name).read_text(encoding="utf-8")
         return found

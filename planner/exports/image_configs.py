@@ -140,14 +140,18 @@ def _read_backend(found: ImageFile, folder: Path) -> None:
         return
     path = next((one for one in (Path(named), folder / named, folder / Path(named).name) if one.is_file()), None)
     if path is None:
-        found.notes[f"data_backend_config {named}"] = "no such file here or next to this one: its resolution is not read"
+        found.notes[f"data_backend_config {named}"] = (
+            "no such file here or next to this one: its resolution is not read"
+        )
         return
     try:
         sets = [one for one in json.loads(read_text(path)) if one.get("dataset_type", "image") in ("image", "video")]
     except (ValueError, AttributeError, TypeError):
         raise _fault(str(path), "", "is no data file of SimpleTuner", "give a list of data sets") from None
     sides = [_side(one.get("resolution"), one.get("resolution_type", "pixel_area")) for one in sets]
-    frames = [int((one.get("video") or {}).get("num_frames") or 125) for one in sets if one.get("dataset_type") == "video"]
+    frames = [
+        int((one.get("video") or {}).get("num_frames") or 125) for one in sets if one.get("dataset_type") == "video"
+    ]
     _take_largest(found, str(path), sides, frames)
 
 
@@ -217,11 +221,15 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     model = _kohya_model(fields, script)
     if model:
         fields["model"] = model
-    found.notes["sd-scripts and musubi-tuner"] = "no measured speed of theirs: planned as the example scripts of diffusers"
+    found.notes["sd-scripts and musubi-tuner"] = (
+        "no measured speed of theirs: planned as the example scripts of diffusers"
+    )
     named = fields.pop("dataset_config", None)
     path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
     if named is not None and path is None:
-        found.notes[f"dataset_config {named}"] = "no such file here or next to this one: resolution and batch are not read"
+        found.notes[f"dataset_config {named}"] = (
+            "no such file here or next to this one: resolution and batch are not read"
+        )
     data = _data_toml(path) if path is not None else {"datasets": [fields]}
     sets = _kohya_sets(data)
     sizes = [one["resolution"] for one in sets if one.get("resolution") is not None]
@@ -292,7 +300,9 @@ def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> Non
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
-    found.notes[f"max_train_epochs {epochs}"] = f"{total} images are there: {fields['max_train_steps']} steps of one GPU"
+    found.notes[f"max_train_epochs {epochs}"] = (
+        f"{total} images are there: {fields['max_train_steps']} steps of one GPU"
+    )
 
 
 # ai-toolkit.
@@ -316,9 +326,7 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     wide = [one.get("resolution", 512) for one in sets]
     sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
     _take_largest(found, "datasets", sides, [one["num_frames"] for one in sets if one.get("num_frames", 1) > 1])
-    fields["cached"] = bool(sets) and all(
-        one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets
-    )
+    fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
     if len(runs or []) > 1:
@@ -343,19 +351,27 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
     marks = Marks(1, {key: Marks(line) for key, line in lines.items()})
     if name.endswith(("train_network.py", "train_db.py")) or name in ("flux_train.py", "sdxl_train.py", "sd3_train.py"):
         if not name.endswith("train_network.py"):
-            raise _fault(file, script, "full training by kohya's tools is not read", "give a command of a LoRA", words[at][1])
+            raise _fault(
+                file, script, "full training by kohya's tools is not read", "give a command of a LoRA", words[at][1]
+            )
         if isinstance(fields.get("config_file"), str):
-            path = next((one for one in (Path(fields["config_file"]), folder / fields["config_file"]) if one.is_file()), None)
+            path = next(
+                (one for one in (Path(fields["config_file"]), folder / fields["config_file"]) if one.is_file()), None
+            )
             fields = {**(_sections_joined(_data_toml(path)) if path else {}), **fields}
         return _of_kohya(ImageFile("kohya", fields, marks), file, folder, script)
     if not re.match(r"train_(dreambooth|text_to_image)", name):
         what = f"{name} is no script of images that is read here"
-        raise _fault(file, script, what, "give a command of train_dreambooth*.py or train_text_to_image*.py", words[at][1])
+        raise _fault(
+            file, script, what, "give a command of train_dreambooth*.py or train_text_to_image*.py", words[at][1]
+        )
     if not fields.get("pretrained_model_name_or_path"):
         return None
     fields |= {"script": name, "method": "lora" if "_lora" in name else "full"}
     if fields["method"] == "lora":
-        listed = str(fields.get("lora_layers", "ff" if name.endswith(tuple(f"_{one}.py" for one in _ALL_LINEAR)) else ""))
+        listed = str(
+            fields.get("lora_layers", "ff" if name.endswith(tuple(f"_{one}.py" for one in _ALL_LINEAR)) else "")
+        )
         fields["adapted"] = _adapted(listed)
         fields.pop("lora_layers", None)
     found = ImageFile("diffusers", fields, marks)
@@ -419,7 +435,7 @@ def _read_bits(found: ImageFile, folder: Path) -> None:
         options = json.loads(read_text(path))
         four, eight = options.get("load_in_4bit"), options.get("load_in_8bit")
     except (ValueError, AttributeError):
-        raise _fault(str(path), "", "is no JSON of bitsandbytes", "such as {\"load_in_4bit\": true}") from None
+        raise _fault(str(path), "", "is no JSON of bitsandbytes", 'such as {"load_in_4bit": true}') from None
     double = options.get("bnb_4bit_use_double_quant")
     found.fields["quantised"] = ("nf4_dq" if double else "nf4") if four else "int8" if eight else "none"
     del found.fields["bnb_quantization_config_path"]

@@ -138,7 +138,16 @@ _PLACES: dict[str, KeyPath] = {
     "lora_target_text": ("lora", "targets"),
 }
 """Fact that a field has -> place in a job that says the same."""
-_COUNTS = ("steps", "sequence_length", "global_batch", "lora_rank", "micro_batch", "accumulation_steps", "resolution", "frames")
+_COUNTS = (
+    "steps",
+    "sequence_length",
+    "global_batch",
+    "lora_rank",
+    "micro_batch",
+    "accumulation_steps",
+    "resolution",
+    "frames",
+)
 _SAMPLES = {"tokens": "sequences", "images": "images"}
 ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
