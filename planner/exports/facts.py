@@ -112,7 +112,7 @@ def _module_table() -> dict[str, Any]:
 
 
 def _image_facts(asked: Job, card: Architecture, dataset: str | None) -> dict[str, Any]:
-    """Return size and place of the images of a job: a folder where the path looks like one or is there, else the Hub."""
+    """Return size and place of the images of a job: a folder where the path looks like one, else the Hub."""
     named = card.image is not None and dataset is not None
     folder = named and (str(dataset).startswith((".", "/", "~")) or Path(str(dataset)).is_dir())
     size = card.image.size(asked.work.resolution, asked.work.frames) if card.image is not None else None

@@ -41,7 +41,7 @@ class Writing(Row):
     files: tuple[str, ...] = ()
     """Files of `models/exports` that are written too."""
     beside: dict[str, Any] = Field(default_factory=dict)
-    """Name of a file of JSON that is written too -> what it holds, with `$name` for facts; what is unknown is left out."""
+    """Name of a file of JSON that is written too -> what it holds, with `$name` for facts; None is left out."""
 
 
 class Remark(Row):

@@ -1,8 +1,8 @@
 """Files of tools that train networks of images and videos, as the fields that their maps read.
 
 SimpleTuner: config.json and the data file that it names. kohya's sd-scripts and musubi-tuner: the toml of a run or its
-command, and the toml of the data. ai-toolkit: its yaml. diffusers: the command of an example script. What says a file to
-be of one of them is in it whatever else is: none is ever read as one of a language model.
+command, and the toml of the data. ai-toolkit: its yaml. diffusers: the command of an example script. What says a file
+to be of one of them is in it whatever else is: none is ever read as one of a language model.
 """
 
 from __future__ import annotations

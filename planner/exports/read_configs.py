@@ -651,8 +651,9 @@ class _Reader:
         )
         self._hold(("global_batch",), micro * steps, names[stated[0]] if stated else BY_DEFAULT)
         self.answer.unmodelled[" x ".join((*(names[fact] for fact in used), *["1"] * (2 - len(used))))] = (
-            f"{micro} x {steps} = {micro * steps} {_SAMPLES[self.tool.unit]} per step are held, those of one GPU; a file for N GPUs "
-            "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"
+            f"{micro} x {steps} = {micro * steps} {_SAMPLES[self.tool.unit]} per step are held, those of one GPU; "
+            "a file for N GPUs makes N times as many: --set jobs.0.global_batch=. "
+            "How they divide into micro-batches is chosen"
         )
 
     def _samples_per_gpu(self, names: Mapping[str, str]) -> bool:

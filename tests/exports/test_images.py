@@ -37,7 +37,8 @@ def test_simpletuner_is_read_with_the_size_of_its_data_file(tmp_path: Path) -> N
 
 
 def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None:
-    data = '[general]\nresolution = [960, 544]\nbatch_size = 2\n[[datasets]]\nvideo_directory = "/x"\ntarget_frames = [1, 25]\n'
+    data = "[general]\nresolution = [960, 544]\nbatch_size = 2\n"
+    data += '[[datasets]]\nvideo_directory = "/x"\ntarget_frames = [1, 25]\n'
     (tmp_path / "data.toml").write_text(data)
     command = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B \\\n  --dataset_config data.toml"
     found = held(
@@ -48,7 +49,8 @@ def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None
 
 
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
-    command = "accelerate launch train_dreambooth_lora_sd3.py --pretrained_model_name_or_path=stabilityai/stable-diffusion-3.5-medium"
+    command = "accelerate launch train_dreambooth_lora_sd3.py"
+    command += " --pretrained_model_name_or_path=stabilityai/stable-diffusion-3.5-medium"
     found = held(tmp_path, "run.sh", f"{command} --rank=8 --resolution 768 --max_train_steps=50 --cache_latents\n")
     assert found["work.resolution"] == 768 and found["lora.rank"] == 8 and found["lora.targets"] == "attention"
     assert found["techniques.latents"] == ["cached"] and found["techniques.weight_bits"] == [16]
