@@ -166,7 +166,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "cuts_samples": any(cut.job == job.name for cut in given.plan.cut),
         "steps_before": job.steps_before,
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
-        "last_step": job.steps_before + job.steps,
+        "last_step": job.steps + job.steps_before,
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
         "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
