@@ -36,7 +36,14 @@ from planner.exports.launchers import (
     token_remark,
     usd_per_hour,
 )
-from planner.exports.machine_names import MEETING_PORT, missing_fields, start_command, task_name, trainer_file
+from planner.exports.machine_names import (
+    MEETING_PORT,
+    missing_fields,
+    remarks_file,
+    start_command,
+    task_name,
+    trainer_file,
+)
 from planner.exports.script_parts import (
     SCRIPT,
     commented,
@@ -139,7 +146,7 @@ def export(
                 found[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
             elif not faults:
                 found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
-                found |= maps[name].files_of(facts)
+                found |= maps[name].files_of(facts) | remarks_file(given.plan, job, maps[name], facts)
     raise_faults(faults)
     return found
 
@@ -264,7 +271,7 @@ def export_faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[F
 
 def _able(technique: str, facts: Facts) -> str:
     """Return the trainers that have the value of a technique."""
-    others = field_maps().values()
+    others = [tool for tool in field_maps().values() if tool.unit == facts["unit"]]
     if technique == "framework":
         return ", ".join(other.target for other in others if other.launch and facts["framework"] in other.frameworks)
     return ", ".join(other.target for other in others if str(facts[technique]) in other.techniques.get(technique, ()))

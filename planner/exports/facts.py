@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.files import data_folder, read_document
 from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError, printable
 from planner.exports.field_map import field_maps, is_gated
@@ -66,7 +69,9 @@ def technique_facts(
     modules = _lora_modules(techniques["lora_targets"], card.family, at_head)
     facts = {
         **techniques,
-        "unit": "tokens" if asked.work.images is None else "images",
+        "unit": "tokens" if card.image is None else "images",
+        "model": card.name,
+        "latents": techniques.get("latents") or "online",
         "kind": asked.kind,
         "on_spot": False,
         "family": card.family,
@@ -81,15 +86,16 @@ def technique_facts(
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
-        **_image_facts(asked, card),
+        **_tower_facts(asked, card),
         **_lora_parts(techniques["lora_targets"], card.family),
+        **_image_modules(techniques["lora_targets"], card),
         **environment_facts(gpu),
         **_dataset(dataset),
     }
     return facts | _engine(facts)
 
 
-def _image_facts(asked: Job, card: Architecture) -> dict[str, Any]:
+def _tower_facts(asked: Job, card: Architecture) -> dict[str, Any]:
     """Return the facts of images next to text: the state of the tower, and the pixels to which a tool shrinks images.
 
     A tool with a limit of its own must not shrink what the processor lets through, nor the whole image of a tower that
@@ -102,6 +108,47 @@ def _image_facts(asked: Job, card: Architecture) -> dict[str, Any]:
     most = given.max_pixels or max(width * height, card.tower.max_pixels if card.tower else 0)
     tiles, video = given.max_tiles is not None, given.frames is not None
     return {"has_images": True, "tower": given.tower, "has_tiles": tiles, "has_video": video, "image_max_pixels": most}
+
+
+def _image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> dict[str, Any]:
+    """Return the linear layers of a network of images that adapters extend, by the ends of their names in diffusers."""
+    named = card.image is not None and targets not in (None, "attention", "all-linear")
+    if card.image is None or targets is None or named:
+        return {"image_modules": None, "image_module_text": None, "names_modules": named}
+    table = _module_table()
+    rows = table["families"].get(card.family, table["default"])
+    modules = [*rows["attention"], *(rows["others"] if targets == "all-linear" else [])]
+    return {"image_modules": modules, "image_module_text": ",".join(modules), "names_modules": False}
+
+
+@cache
+def _module_table() -> dict[str, Any]:
+    data: dict[str, Any] = read_document(data_folder("models") / "exports" / "networks" / "modules.yaml").data
+    return data
+
+
+def _image_facts(asked: Job, card: Architecture, dataset: str | None) -> dict[str, Any]:
+    """Return size and place of the images of a job: a folder where the path looks like one, else the Hub."""
+    named = card.image is not None and dataset is not None
+    folder = named and (str(dataset).startswith((".", "/", "~")) or Path(str(dataset)).is_dir())
+    size = card.image.size(asked.work.resolution, asked.work.frames) if card.image is not None else None
+    frames = size.frames if size is not None else 1
+    return {
+        "resolution": size.resolution if size is not None else None,
+        "is_folder": folder,
+        "image_folder": dataset if folder else None,
+        "image_dataset": None if folder else dataset,
+        "data_type": "local" if folder or dataset is None else "huggingface",
+        "metadata_backend": None if folder or dataset is None else "huggingface",
+        "caption_strategy": "textfile" if folder or dataset is None else "huggingface",
+        "caption_column": "text",
+        "sample_type": "video" if frames > 1 else "image",
+        "video": {"num_frames": frames} if frames > 1 else None,
+    }
+
+
+_MIXED = {"fp16_mixed": "MIXED_PRECISION=fp16", "fp32": "MIXED_PRECISION=no", "tf32": "MIXED_PRECISION=no"}
+"""Variable by which SimpleTuner's launcher is given what is not bf16 (cli/train.py of 4.8.0)."""
 
 
 def _meets_windows(card: Architecture, sequence: int) -> bool:
@@ -135,6 +182,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "cuts_samples": any(cut.job == job.name for cut in given.plan.cut),
         "steps_before": job.steps_before,
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
+        "last_step": job.steps + job.steps_before,
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or repository_of(card.aliases),
         "needs_token": is_gated(wishes.model_id or repository_of(card.aliases)),
@@ -145,6 +193,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
         **_saving(job, asked),
+        **(_image_facts(asked, card, wishes.dataset) | {"mixed_variable": _MIXED.get(techniques["precision"], "")}),
     }
     facts["recipe"] = _recipe(facts)
     if facts["engine"] == "deepspeed":

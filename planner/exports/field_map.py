@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from planner.documents.files import Document, data_folder, read_document
 from planner.documents.overrides import Source
+from planner.documents.tables import json_text
 from planner.documents.validation import validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, Row, holds, read_techniques
@@ -39,6 +40,8 @@ class Writing(Row):
     packages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Files of `models/exports` that are written too."""
+    beside: dict[str, Any] = Field(default_factory=dict)
+    """Name of a file of JSON that is written too -> what it holds, with `$name` for facts; None is left out."""
 
 
 class Remark(Row):
@@ -97,6 +100,8 @@ class Reading(Row):
     """Techniques whose fields are read backwards."""
     by_default: tuple[str, ...] = ()
     """Those of them that the defaults of the tool decide where a file does not name them."""
+    also: dict[str, str] = Field(default_factory=dict)
+    """Field -> `$name` of the fact that it says, of fields that the map does not write."""
     absent: dict[str, Any] = Field(default_factory=dict)
     """Default of the tool for a field that a file leaves out."""
     same: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -152,6 +157,7 @@ class Reading(Row):
         named = (*self.absent, *self.renamed, *rows, *refused, self.epochs, *self.without_effect, *self.unmodelled)
         others = (
             *self.parts,
+            *self.also,
             *self.unsaid,
             *self.unlimited,
             *(name for names in self.any_of.values() for name in names),
@@ -229,6 +235,10 @@ class FieldMap(Tool):
     """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
 
     kind: Literal["trainer"]
+    unit: Literal["tokens", "images"] = "tokens"
+    """What the networks that it trains are trained on."""
+    networks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Model, or class of models, that a tool names for itself -> fields; others are refused. Empty: it takes all."""
     run: str = ""
     """Command that runs the file on one machine; `$resume` is where the option goes that names a checkpoint."""
     launch: str = ""
@@ -245,7 +255,8 @@ class FieldMap(Tool):
     resumes: tuple[str, ...] = ("full", "lora")
     """Methods whose checkpoints a run can go on from."""
     checkpoints: Checkpoints = Checkpoints()
-    format: Literal["yaml", "json", "python"] = "yaml"
+    format: Literal["yaml", "json", "python", "json alone", "command"] = "yaml"
+    """`json alone`: JSON of a tool that refuses keys that it does not know, so that remarks are a file of their own."""
     saves_adapters: bool = True
     """Whether its adapters are those of PEFT, which `models/exports/results/merge_adapters.py` merges."""
     frameworks: tuple[str, ...]
@@ -286,7 +297,12 @@ class FieldMap(Tool):
         yield from (values.get(str(facts[name]), {}) for name, values in self.techniques.items())
         yield from (row.write for row in self.rows if holds(row.when, facts))
         yield self.images.get(str(facts["tower"]), {})
+        yield self._network(facts) or {}
         yield self.last
+
+    def _network(self, facts: Facts) -> dict[str, Any] | None:
+        """Return the fields by which the tool knows the network of a job; None where it has none for it."""
+        return self.networks.get(facts["model"], self.networks.get(facts["family"]))
 
     def packages_of(self, facts: Facts) -> tuple[str, ...]:
         """Return the packages that a run needs, with the releases that were checked."""
@@ -295,14 +311,22 @@ class FieldMap(Tool):
 
     def files_of(self, facts: Facts) -> dict[str, str]:
         """Return the text of each file that a run needs in addition to its settings, by its name."""
-        names = (file for row in self.rows if holds(row.when, facts) for file in row.files)
-        return {name: (data_folder("models") / "exports" / name).read_text(encoding="utf-8") for name in names}
+        rows = [row for row in self.rows if holds(row.when, facts)]
+        found = {
+            name: json_text(_known(_filled(data, facts))) + "\n" for row in rows for name, data in row.beside.items()
+        }
+        for name in (file for row in rows for file in row.files):
+            found[name] = (data_folder("models") / "exports" / name).read_text(encoding="utf-8")
+        return found
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
-        if facts["unit"] == "images" and any("images" in (refusal.when.get("unit") or ()) for refusal in self.refused):
-            yield "", f"{self.label} trains language models only: plans of image networks are not exported yet", ()
+        if facts["unit"] != self.unit:
+            others = " or ".join(name for name, tool in field_maps().items() if tool.unit == facts["unit"] and tool.run)
+            yield "", f"{self.label} trains {_TRAINED[self.unit]} only, and this is no such job: --to {others}", ()
             return
+        if self.networks and self._network(facts) is None:
+            yield "", f"{self.label} {self.version} has no training of {facts['model']} here", ()
         if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
             yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["has_images"] and not self.images:
@@ -319,6 +343,9 @@ class FieldMap(Tool):
     def remarks(self, facts: Facts) -> Iterator[str]:
         """Yield what a reader of the file must know, each `$name` replaced by the fact."""
         yield from (Template(note.text).substitute(facts) for note in self.notes if holds(note.when, facts))
+
+
+_TRAINED = {"tokens": "language models", "images": "networks of images and videos"}
 
 
 class Provider(Row):
@@ -420,6 +447,13 @@ def _filled(value: Any, facts: Facts) -> Any:
     if isinstance(value, dict):
         return {key: _filled(item, facts) for key, item in value.items()}
     return [_filled(item, facts) for item in value] if isinstance(value, list) else value
+
+
+def _known(value: Any) -> Any:
+    """Return a value without the keys and entries that are None."""
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items() if item is not None}
+    return [_known(item) for item in value if item is not None] if isinstance(value, list) else value
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -533,7 +567,7 @@ def launch_maps() -> dict[str, LaunchMap]:
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
 
 
-STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "simpletuner", "diffusers")
 """Trainers that a task or a whole folder starts, the preferred one first."""
 
 
@@ -541,7 +575,10 @@ def first_able(facts: Facts, asked: Sequence[str] = ()) -> FieldMap:
     """Return what a task starts: of the trainers that are asked for (default: all) the first that can, or the first."""
     maps, names = field_maps(), asked or STARTING_ALL
     able = (maps[name] for name in names if next(maps[name].refusals(facts), None) is None)
-    return next(able, maps[names[0]]).of(facts)
+    same = [name for name in names if maps[name].unit == facts["unit"]] or names
+    if facts["unit"] == "images":
+        same = [name for name in same if facts["framework"] in maps[name].frameworks] or same
+    return next(able, maps[same[0]]).of(facts)
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.

@@ -55,8 +55,8 @@ _TOKEN_SECRET = "hf-token"
 
 
 def local_data(facts: Facts) -> list[str]:
-    """Return the file of data that lies on the machine of the user, where the data are none of the Hub."""
-    return _not_in_volume(facts["dataset_path"]) if facts["has_data_file"] else []
+    """Return the file or folder of data that lies on the machine of the user, where the data are none of the Hub."""
+    return _not_in_volume(facts["dataset_path"]) if facts["has_data_file"] or facts["is_folder"] else []
 
 
 def local_model(facts: Facts) -> list[str]:

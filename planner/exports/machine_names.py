@@ -13,6 +13,7 @@ from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.script_parts import (
     clearing_lines,
     commented,
+    document,
     header,
     making_lines,
     preparing_lines,
@@ -39,10 +40,13 @@ MEETING_PORT = 29500
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
     """Return the text of the file; what the plan does not decide is written as comments."""
     settings = tool.settings(facts)
-    remarks = (*tool.remarks(facts), *_notice_remarks(job, tool, settings, facts), *_left_out(job, tool, facts))
-    lines = header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
+    if tool.format == "json alone":
+        return json.dumps(settings, indent=2) + "\n"
+    lines = _header(plan, job, tool, facts, settings)
     if tool.format == "json":
         return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
+    if tool.format == "command":
+        return _script_command(lines, settings)
     if tool.format == "python":
         return _trainer_script(lines, settings, tool)
     text = commented(lines) + yaml_text(settings)
@@ -53,6 +57,40 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
         text += "\n# Not decided by the plan; these are the defaults of the tool.\n"
         text += commented(yaml_text(tool.defaults).splitlines())
     return text
+
+
+def remarks_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> dict[str, str]:
+    """Return what heads the file of a tool as a file of its own, where the tool takes no comments; else nothing."""
+    if tool.format != "json alone":
+        return {}
+    lines = _header(plan, job, tool, facts, tool.settings(facts))
+    return {f"{tool.target}.txt": document("\n".join(lines)) + "\n"}
+
+
+def _header(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts, settings: Mapping[str, Any]) -> list[str]:
+    remarks = (*tool.remarks(facts), *_notice_remarks(job, tool, settings, facts), *_left_out(job, tool, facts))
+    return header(plan, job, tool, run_command(tool, facts), remarks, facts["result_remarks"])
+
+
+_EXAMPLES = "https://raw.githubusercontent.com/huggingface/diffusers/58eb52c0803ea9af3abec60841c2a093bdf1f951/examples"
+"""Scripts of diffusers at the commit that `models/exports/diffusers-0.40.yaml` was written from."""
+
+
+def _script_command(lines: list[str], settings: Mapping[str, Any]) -> str:
+    """Return a script that fetches an example of diffusers and runs it; its own arguments are those of the launcher."""
+    path = str(settings["script"])
+    name, options = path.rpartition("/")[2], {key: value for key, value in settings.items() if key != "script"}
+    words = [f"--{key}" if value is True else f"--{key}={shell_word(value)}" for key, value in options.items()]
+    body = ["set -euo pipefail"]
+    if "dreambooth" in path and "instance_prompt" not in options:
+        body.append(': "${INSTANCE_PROMPT:?set it to the caption of the images}"')
+        words.append('--instance_prompt="$INSTANCE_PROMPT"')
+    body += [
+        f"[ -e {name} ] || curl -fsSLO {_EXAMPLES}/{path}",
+        f'accelerate launch "$@" --mixed_precision {settings["mixed_precision"]} {name} \\',
+        " \\\n".join(f"  {word}" for word in words),
+    ]
+    return "#!/usr/bin/env bash\n" + commented(lines) + "\n".join(body) + "\n"
 
 
 _SCRIPT = '''import sys
@@ -148,7 +186,7 @@ def _has(settings: Mapping[str, Any], field: str) -> bool:
     return field in settings or (bool(rest) and isinstance(inside, dict) and _has(inside, rest))
 
 
-_ALSO = {"dataset_name": ("datasets",)}
+_ALSO = {"dataset_name": ("datasets", "instance_data_dir", "train_data_dir")}
 """Field -> others that may be there in its place."""
 
 

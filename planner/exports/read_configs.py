@@ -22,6 +22,7 @@ from planner.exports.field_map import (
     read_maps,
     unread_files,
 )
+from planner.exports.image_configs import read_image_file
 from planner.library.names import formats_in_name
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
@@ -130,12 +131,24 @@ _PLACES: dict[str, KeyPath] = {
     "steps": ("work", "steps"),
     "sequence_length": ("sequence_length",),
     "global_batch": ("global_batch",),
+    "resolution": ("work", "resolution"),
+    "frames": ("work", "frames"),
     "lora_rank": ("lora", "rank"),
     "lora_modules": ("lora", "targets"),
     "lora_target_text": ("lora", "targets"),
 }
 """Fact that a field has -> place in a job that says the same."""
-_COUNTS = ("steps", "sequence_length", "global_batch", "lora_rank", "micro_batch", "accumulation_steps")
+_COUNTS = (
+    "steps",
+    "sequence_length",
+    "global_batch",
+    "lora_rank",
+    "micro_batch",
+    "accumulation_steps",
+    "resolution",
+    "frames",
+)
+_SAMPLES = {"tokens": "sequences", "images": "images"}
 ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
 EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
@@ -154,6 +167,11 @@ def read_tool_file(path: str | Path) -> ToolFile:
     Files of reinforcement learning are read by `rl_configs.read_training_file`, which asks this one for all others.
     """
     text, file = read_text(path), str(path)
+    if (of_images := read_image_file(text, file)) is not None:
+        image_document, tool = of_images.document(file)
+        found = _Reader(image_document, Path(file).parent, tool).read()
+        found.unmodelled |= of_images.notes
+        return found
     is_json = file.endswith(".json")
     document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file, takes_last=True)
     if not isinstance(document.data, dict):
@@ -538,7 +556,7 @@ class _Reader:
 
     def _templates(self) -> Iterator[tuple[str, str]]:
         parts = [self.tool.always, *(value for values in self.tool.techniques.values() for value in values.values())]
-        for part in (*parts, *(row.write for row in self.tool.rows)):
+        for part in (*parts, *(row.write for row in self.tool.rows), self.tool.read.also):
             yield from (
                 (key, text) for key, text in flattened(part).items() if isinstance(text, str) and text[:1] == "$"
             )
@@ -638,8 +656,9 @@ class _Reader:
         )
         self._hold(("global_batch",), micro * steps, names[stated[0]] if stated else BY_DEFAULT)
         self.answer.unmodelled[" x ".join((*(names[fact] for fact in used), *["1"] * (2 - len(used))))] = (
-            f"{micro} x {steps} = {micro * steps} sequences per step are held, those of one GPU; a file for N GPUs "
-            "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"
+            f"{micro} x {steps} = {micro * steps} {_SAMPLES[self.tool.unit]} per step are held, those of one GPU; "
+            "a file for N GPUs makes N times as many: --set jobs.0.global_batch=. "
+            "How they divide into micro-batches is chosen"
         )
 
     def _samples_per_gpu(self, names: Mapping[str, str]) -> bool:

@@ -157,12 +157,31 @@ def _work(job: Job, fields: _Fields) -> Iterator[Control]:
     if (value := job.work.tokens_per_sample) is not None:
         hint = "the mean, such as 800 or 1.2k"
         yield fields.make("tokens_per_sample", "Tokens per sample", "text", "work.tokens_per_sample", value, hint)
-    if job.work.images is None:
+    on_images = job.work.images is not None or job.work.resolution is not None
+    if on_images:
+        yield from _images(job, fields)
+    else:
         hint = "tokens, such as 4k; empty: so many that a sample fits in"
         given, key = job.sequence_length, "sequence_length"
         yield fields.make(key, "Sequence length", "text", key, given, hint, may_be_empty=True, fold=MORE)
     if job.work.samples is not None or job.work.images is not None:
         yield fields.make("epochs", "Epochs", "text", "work.epochs", job.work.epochs)
+
+
+def _images(job: Job, fields: _Fields) -> Iterator[Control]:
+    """Yield the size of the samples of a network of images or videos, and whether their latents are cached."""
+    hint = "pixels of a side, such as 1024; empty: that of the network"
+    given = job.work.resolution
+    yield fields.make("resolution", "Resolution", "text", "work.resolution", given, hint, may_be_empty=True)
+    hint = "of a video, such as 81; empty: that of the network"
+    frames: dict[str, Any] = {"may_be_empty": True, "fold": "" if job.work.frames else MORE}
+    yield fields.make("frames", "Frames", "text", "work.frames", job.work.frames, hint, **frames)
+    table = read_techniques()
+    choices = tuple((str(value), table.words("latents", value)) for value in table.of("latents").values)
+    latents = job.techniques.latents
+    yield fields.make(
+        "latents", "Latents", "choices", "techniques.latents", latents, choices=choices, may_be_empty=True
+    )
 
 
 def _training(job: Job, fields: _Fields) -> Iterator[Control]:

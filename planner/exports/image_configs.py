@@ -1,0 +1,450 @@
+"""Files of tools that train networks of images and videos, as the fields that their maps read.
+
+SimpleTuner: config.json and the data file that it names. kohya's sd-scripts and musubi-tuner: the toml of a run or its
+command, and the toml of the data. ai-toolkit: its yaml. diffusers: the command of an example script. What says a file
+to be of one of them is in it whatever else is: none is ever read as one of a language model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.documents.files import Document, Marks, parse_document, read_text
+from planner.errors import Fault, InputError
+from planner.exports.field_map import FieldMap, read_maps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SCRIPT = re.compile(r"[\w./-]*\btrain\w*\.py\b|[\w./-]*train_(?:network|db)\.py\b|[\w./-]*_train(?:_network)?\.py\b")
+_NETWORKS = {
+    "flux_train_network.py": "flux.1-dev",
+    "flux_2_train_network.py": "flux.2-dev",
+    "sdxl_train_network.py": "stable-diffusion-xl",
+    "train_network.py": "stable-diffusion-1.5",
+    "lumina_train_network.py": "lumina-image-2.0",
+    "hv_train_network.py": "hunyuanvideo",
+    "hv_1_5_train_network.py": "hunyuanvideo-1.5",
+    "qwen_image_train_network.py": "qwen-image",
+    "zimage_train_network.py": "z-image",
+}
+"""Script of kohya's tools -> the model that it trains; Wan's is chosen by its task, SD3's by the name of its file."""
+_TASKS = {"t2v-1.3B": "wan-2.1-1.3b", "t2v-14B": "wan-2.1-14b"}
+_OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "max_train_epochs"}
+"""Options of kohya's tools of which the toml of a run has one."""
+_ALL_LINEAR = ("flux",)
+"""Example scripts of diffusers whose adapters extend the feed-forward matrices too where nothing is said."""
+_PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".mp4", ".mov", ".avi", ".webm"}
+
+
+@dataclass
+class ImageFile:
+    """A file as fields: what its map reads, with the lines, and what must be said of it (field -> why)."""
+
+    tool: str
+    fields: dict[str, Any]
+    marks: Marks = field(default_factory=lambda: Marks(1))
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def document(self, file: str) -> tuple[Document, FieldMap]:
+        """Return the fields as a document, and the map of the tool."""
+        return Document(file, self.fields, self.marks), read_maps()[self.tool]
+
+
+def read_image_file(text: str, file: str) -> ImageFile | None:
+    """Return the fields of a file of one of these tools; None where it is of none of them.
+
+    Raises InputError for parts of such files that say nothing of a run, and for what no plan has.
+    """
+    ending, folder = Path(file).suffix.casefold(), Path(file).parent
+    if ending == ".toml":
+        return _of_toml(text, file, folder)
+    if ending == ".json":
+        return _of_json(text, file, folder)
+    if ending in (".yaml", ".yml"):
+        return _of_ai_toolkit(text, file)
+    return _of_command(text, file, folder)
+
+
+def _fault(file: str, where: str, what: str, fix: str, line: int = 1) -> InputError:
+    return InputError([Fault(file, line, where, what, fix)])
+
+
+# SimpleTuner.
+
+
+def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None  # whoever reads it next says what is wrong
+    if isinstance(data, list) and any(isinstance(one, dict) and _BACKEND & one.keys() for one in data):
+        what = "is the data file of SimpleTuner, which says nothing of model and steps"
+        raise _fault(file, "", what, "give the config.json that names it as data_backend_config")
+    if not isinstance(data, dict):
+        return None
+    fields = {str(key).removeprefix("--"): _plain(value) for key, value in data.items() if key != "_comment"}
+    if "model_family" not in fields or not _OF_SIMPLETUNER & fields.keys():
+        return None
+    found = ImageFile("simpletuner", fields, _json_marks(text, fields))
+    _name_flavour(fields)
+    if "resolution" in fields:
+        fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
+    _read_backend(found, folder)
+    shown = [name for name in fields if name.startswith("validation_") and name != "validation_disable"]
+    if shown and not fields.get("validation_disable"):
+        found.notes["validation"] = "images made between steps are not counted"
+    for name in shown:
+        del fields[name]
+    if fields.get("model_type") == "lora":
+        fields["adapted"] = _adapted(str(fields.pop("peft_lora_target_modules", "to_q")))
+    _check_steps(file, fields, "max_train_steps")
+    return found
+
+
+_BACKEND = {"dataset_type", "instance_data_dir", "cache_dir_vae", "caption_strategy"}
+_OF_SIMPLETUNER = {"data_backend_config", "model_type", "lora_type", "base_model_precision", "model_flavour"}
+
+
+def _json_marks(text: str, fields: Mapping[str, Any]) -> Marks:
+    lines = text.splitlines()
+    found = {
+        name: next((number for number, line in enumerate(lines, 1) if re.search(rf'"(?:--)?{name}"\s*:', line)), 1)
+        for name in fields
+    }
+    return Marks(1, {name: Marks(line) for name, line in found.items()})
+
+
+def _name_flavour(fields: dict[str, Any]) -> None:
+    """Name the model of a file that gives its family, or a flavour of that, in place of a path."""
+    if fields.get("pretrained_model_name_or_path"):
+        return
+    known = read_maps()["simpletuner"].networks
+    asked = {name: fields.get(name) for name in ("model_family", "model_flavour")}
+    same = [name for name, row in known.items() if row["model_family"] == asked["model_family"] and len(row) > 1]
+    exact = [name for name in same if asked["model_flavour"] in (None, known[name]["model_flavour"])]
+    fields["pretrained_model_name_or_path"] = exact[0] if exact else "/".join(str(name) for name in asked.values())
+
+
+def _read_backend(found: ImageFile, folder: Path) -> None:
+    """Take resolution and frames from the data file, whose sets may have their own."""
+    named = found.fields.get("data_backend_config")
+    if not isinstance(named, str):
+        return
+    path = next((one for one in (Path(named), folder / named, folder / Path(named).name) if one.is_file()), None)
+    if path is None:
+        found.notes[f"data_backend_config {named}"] = (
+            "no such file here or next to this one: its resolution is not read"
+        )
+        return
+    try:
+        sets = [one for one in json.loads(read_text(path)) if one.get("dataset_type", "image") in ("image", "video")]
+    except (ValueError, AttributeError, TypeError):
+        raise _fault(str(path), "", "is no data file of SimpleTuner", "give a list of data sets") from None
+    sides = [_side(one.get("resolution"), one.get("resolution_type", "pixel_area")) for one in sets]
+    frames = [
+        int((one.get("video") or {}).get("num_frames") or 125) for one in sets if one.get("dataset_type") == "video"
+    ]
+    _take_largest(found, str(path), sides, frames)
+
+
+def _adapted(modules: str) -> str:
+    """Return what of a plan names of modules are: attention alone, or all linear layers with matrices of the MLP."""
+    return "all-linear" if re.search(r"\bffn?\b|mlp|feed_forward", modules) else "attention"
+
+
+_MULTIPLE = 16
+"""Pixels of a side that tools round to when they sort images into buckets."""
+
+
+def _side(resolution: Any, kind: str = "pixel") -> int | None:
+    """Return the side of a square of as many pixels: of megapixels, of a side, or of [width, height]."""
+    if isinstance(resolution, (list, tuple)) and len(resolution) == 2 and kind == "wide":
+        resolution, kind = math.sqrt(float(resolution[0]) * float(resolution[1])), "pixel"
+    if isinstance(resolution, bool) or not isinstance(resolution, (int, float)) or resolution <= 0:
+        return None
+    side = math.sqrt(resolution * 1e6) if kind == "area" else resolution
+    return max(round(side / _MULTIPLE), 1) * _MULTIPLE
+
+
+def _take_largest(found: ImageFile, where: str, sides: list[int | None], frames: list[int]) -> None:
+    """Hold the largest of the sizes that data sets have, and say where there are several."""
+    for name, values in (("resolution", [side for side in sides if side]), ("frames", frames)):
+        if values:
+            found.fields[name] = max(values)
+        if len(set(values)) > 1:
+            others = ", ".join(map(str, sorted(set(values))))
+            found.notes[f"{name} {others}"] = f"{where} has several: all samples are planned as the largest"
+
+
+# kohya's sd-scripts and musubi-tuner.
+
+
+def _of_toml(text: str, file: str, folder: Path) -> ImageFile | None:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _fault(file, "", f"is no toml: {error}", "give a toml of kohya's tools") from None
+    if {"datasets", "general"} & data.keys() and not _OF_RUN & _sections_joined(data).keys():
+        what = "is a data file of kohya's tools, which says nothing of model and steps"
+        raise _fault(file, "", what, "give the command that names it as --dataset_config, in a file such as train.sh")
+    fields = _sections_joined(data)
+    if not _OF_RUN & fields.keys():
+        what = "is no toml of kohya's tools: it names neither adapters nor steps"
+        raise _fault(file, "", what, "give a toml or a command of sd-scripts or musubi-tuner")
+    lines = text.splitlines()
+    marks = {
+        name: next((n for n, line in enumerate(lines, 1) if re.match(rf"\s*{re.escape(name)}\s*=", line)), 1)
+        for name in fields
+    }
+    found = ImageFile("kohya", fields, Marks(1, {name: Marks(line) for name, line in marks.items()}))
+    return _of_kohya(found, file, folder, "")
+
+
+def _sections_joined(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run without the sections around them, which sd-scripts ignores."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= value if isinstance(value, dict) else {key: value}
+    return found
+
+
+def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFile:
+    fields = found.fields
+    model = _kohya_model(fields, script)
+    if model:
+        fields["model"] = model
+    found.notes["sd-scripts and musubi-tuner"] = (
+        "no measured speed of theirs: planned as the example scripts of diffusers"
+    )
+    named = fields.pop("dataset_config", None)
+    path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
+    if named is not None and path is None:
+        found.notes[f"dataset_config {named}"] = (
+            "no such file here or next to this one: resolution and batch are not read"
+        )
+    data = _data_toml(path) if path is not None else {"datasets": [fields]}
+    sets = _kohya_sets(data)
+    sizes = [one["resolution"] for one in sets if one.get("resolution") is not None]
+    frames = [max(one["target_frames"]) for one in sets if isinstance(one.get("target_frames"), list)]
+    fields.pop("resolution", None)
+    if any(isinstance(size, list) for size in sizes):
+        found.notes["resolution"] = "width and height count as a square of as many pixels"
+    _take_largest(found, str(path or file), [_kohya_side(size) for size in sizes], frames)
+    batches = {one["batch_size"] for one in sets if isinstance(one.get("batch_size"), int)}
+    if batches:
+        fields["train_batch_size"] = max(batches)
+    fields["adapted"] = "all-linear"
+    if script.startswith("src/musubi") or "dit" in fields:  # it trains from caches that its own scripts wrote
+        fields["cache_latents"] = True
+    if "max_train_epochs" in fields:  # which sd-scripts prefer to steps
+        _count_steps(found, file, sets)
+    return found
+
+
+def _data_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise _fault(str(path), "", f"is no toml: {error}", "give the data file of kohya's tools") from None
+
+
+def _kohya_sets(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the data sets with what the general part, and of sd-scripts the set around a subset, says of them."""
+    general = data.get("general") or {}
+    sets = [{**general, **one} for one in data.get("datasets") or []]
+    return [{**one, **part} for one in sets for part in one.get("subsets") or [{}]]
+
+
+def _kohya_side(size: Any) -> int | None:
+    if isinstance(size, str):
+        size = [int(part) for part in size.split(",") if part.strip().isdigit()]
+        size = size[0] if len(size) == 1 else size
+    return _side(size, "wide" if isinstance(size, list) else "pixel")
+
+
+def _kohya_model(fields: Mapping[str, Any], script: str) -> str:
+    """Return the model that a script of kohya's tools trains; empty where its name does not say."""
+    name, path = Path(script).name, str(fields.get("pretrained_model_name_or_path", "")).casefold()
+    if name == "wan_train_network.py":
+        return _TASKS.get(str(fields.get("task", "t2v-14B")), f"Wan task {fields.get('task')}")
+    if name == "sd3_train_network.py":
+        return "sd3.5-large" if "large" in path else "sd3.5-medium"
+    if name == "flux_train_network.py" and fields.get("model_type") == "chroma":
+        return "chroma1-hd"
+    if name == "flux_train_network.py" and "schnell" in path:
+        return "flux.1-schnell"
+    if name == "flux_2_train_network.py" and fields.get("model_version", "dev") != "dev":
+        return f"FLUX.2 {fields['model_version']}"
+    return _NETWORKS.get(name, "")
+
+
+def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
+    """Replace epochs by steps, from the pictures in the folders; InputError where they are not here."""
+    fields, total = found.fields, 0
+    for one in sets:
+        folder = Path(str(one.get("image_directory") or one.get("video_directory") or one.get("image_dir") or "\0"))
+        try:
+            pictures = sum(path.suffix.casefold() in _PICTURES for path in folder.iterdir())
+        except (OSError, ValueError):
+            what = "epochs of a folder that is not here: the number of images is unknown"
+            raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file") from None
+        total += pictures * int(one.get("num_repeats", 1))
+    batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
+    epochs = int(fields.pop("max_train_epochs"))
+    fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
+    found.notes[f"max_train_epochs {epochs}"] = (
+        f"{total} images are there: {fields['max_train_steps']} steps of one GPU"
+    )
+
+
+# ai-toolkit.
+
+
+def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
+    if not re.search(r"^\s*process\s*:", text, re.MULTILINE) or "sd_trainer" not in text:
+        return None
+    document = parse_document(text, file, takes_last=True)
+    config = document.data.get("config")
+    runs = config.get("process") if isinstance(config, dict) else None
+    run = runs[0] if isinstance(runs, list) and runs and isinstance(runs[0], dict) else None
+    if run is None or "sd_trainer" not in str(run.get("type")):
+        return None
+    marks = document.marks
+    for key in ("config", "process", 0):
+        marks = marks.children.get(key, marks)
+    fields = {key: value for key, value in run.items() if key not in ("datasets", "sample")}
+    found = ImageFile("ai-toolkit", fields, marks)
+    sets = [one for one in run.get("datasets") or [] if isinstance(one, dict)]
+    wide = [one.get("resolution", 512) for one in sets]
+    sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
+    _take_largest(found, "datasets", sides, [one["num_frames"] for one in sets if one.get("num_frames", 1) > 1])
+    fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
+    if isinstance(fields.get("network"), dict):
+        fields["adapted"] = "all-linear"
+    if len(runs or []) > 1:
+        found.notes["config.process"] = "the first of several runs is planned"
+    found.notes["ai-toolkit"] = "no measured speed of its own: planned as the example scripts of diffusers"
+    if run.get("sample"):
+        found.notes["sample"] = "images made between steps are not counted"
+    return found
+
+
+# Commands: of the example scripts of diffusers, and of kohya's tools.
+
+
+def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
+    words = list(_words(text))
+    at = next((place for place, (word, _) in enumerate(words) if _SCRIPT.fullmatch(word)), None)
+    if at is None:
+        return None
+    script = words[at][0]
+    name = Path(script).name
+    fields, lines = _options(words[at + 1 :])
+    marks = Marks(1, {key: Marks(line) for key, line in lines.items()})
+    if name.endswith(("train_network.py", "train_db.py")) or name in ("flux_train.py", "sdxl_train.py", "sd3_train.py"):
+        if not name.endswith("train_network.py"):
+            raise _fault(
+                file, script, "full training by kohya's tools is not read", "give a command of a LoRA", words[at][1]
+            )
+        if isinstance(fields.get("config_file"), str):
+            path = next(
+                (one for one in (Path(fields["config_file"]), folder / fields["config_file"]) if one.is_file()), None
+            )
+            fields = {**(_sections_joined(_data_toml(path)) if path else {}), **fields}
+        return _of_kohya(ImageFile("kohya", fields, marks), file, folder, script)
+    if not re.match(r"train_(dreambooth|text_to_image)", name):
+        what = f"{name} is no script of images that is read here"
+        raise _fault(
+            file, script, what, "give a command of train_dreambooth*.py or train_text_to_image*.py", words[at][1]
+        )
+    if not fields.get("pretrained_model_name_or_path"):
+        return None
+    fields |= {"script": name, "method": "lora" if "_lora" in name else "full"}
+    if fields["method"] == "lora":
+        listed = str(
+            fields.get("lora_layers", "ff" if name.endswith(tuple(f"_{one}.py" for one in _ALL_LINEAR)) else "")
+        )
+        fields["adapted"] = _adapted(listed)
+        fields.pop("lora_layers", None)
+    found = ImageFile("diffusers", fields, marks)
+    _read_bits(found, folder)
+    _check_steps(file, fields, "max_train_steps")
+    return found
+
+
+def _words(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of a script with their lines; variables that it sets itself are put in their place."""
+    joined, number = re.sub(r"\\\r?\n", lambda _: " \x00", text), 1
+    values: dict[str, str] = {}
+    for line in joined.splitlines():
+        try:
+            parts = shlex.split(line.replace("\x00", " \x00 "), comments=True)
+        except ValueError:
+            parts = line.split()
+        for part in parts:
+            if part == "\x00":
+                number += 1
+                continue
+            named = re.fullmatch(r"(?:export )?([A-Za-z_]\w*)=(.*)", part)
+            if named:
+                values[named[1]] = named[2]
+            yield re.sub(r"\$\{?(\w+)\}?", lambda one: values.get(one[1], one[0]), part), number
+        number += 1
+
+
+def _options(words: list[tuple[str, int]]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the options of a command, true for those without a value, and their lines."""
+    found: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    last = ""
+    for word, line in words:
+        if word.startswith("--"):
+            last, has_value, value = word[2:].partition("=")
+            found[last], lines[last] = (_plain(value) if has_value else True), line
+            last = "" if has_value else last
+        elif last:
+            found[last] = _plain(word) if found[last] is True else found[last]
+            last = ""
+    return found, lines
+
+
+def _plain(value: Any) -> Any:
+    """Return text that is a number or a truth value as such."""
+    if not isinstance(value, str):
+        return value
+    if re.fullmatch(r"[+-]?\d+", value):
+        return int(value)
+    return {"true": True, "false": False, "none": None}.get(value.casefold(), value)
+
+
+def _read_bits(found: ImageFile, folder: Path) -> None:
+    """Say how the base is quantised by a file of bitsandbytes' options."""
+    named = found.fields.get("bnb_quantization_config_path")
+    path = next((one for one in (Path(str(named)), folder / str(named)) if named and one.is_file()), None)
+    if path is None:
+        return
+    try:
+        options = json.loads(read_text(path))
+        four, eight = options.get("load_in_4bit"), options.get("load_in_8bit")
+    except (ValueError, AttributeError):
+        raise _fault(str(path), "", "is no JSON of bitsandbytes", 'such as {"load_in_4bit": true}') from None
+    double = options.get("bnb_4bit_use_double_quant")
+    found.fields["quantised"] = ("nf4_dq" if double else "nf4") if four else "int8" if eight else "none"
+    del found.fields["bnb_quantization_config_path"]
+
+
+def _check_steps(file: str, fields: dict[str, Any], name: str) -> None:
+    """Refuse a run whose steps follow from a number of images that no file says; zero steps are none."""
+    if not fields.get(name):
+        what = "the file gives epochs, or nothing: the number of images is not in it, and steps are not known"
+        raise _fault(file, name, what, f"give {name} in a copy of the file")
+    if fields.get("num_train_epochs") == 0:
+        del fields["num_train_epochs"]
