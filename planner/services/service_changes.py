@@ -69,7 +69,9 @@ def service_frontier(
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            kept[limit] = try_service(scenario, library, options, with_latency(job, tpot_seconds=limit), market)
+            limited = with_latency(job, tpot_seconds=limit)
+            proves = limit is not None  # the fleet without a limit is no point of the curve
+            kept[limit] = try_service(scenario, library, options, limited, market, proves=proves)
         return kept[limit]
 
     free = solved(None)
