@@ -69,9 +69,8 @@ def service_frontier(
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            limited = with_latency(job, tpot_seconds=limit)
-            proves = limit is not None  # the fleet without a limit is no point of the curve
-            kept[limit] = try_service(scenario, library, options, limited, market, proves=proves)
+            limited, is_point = with_latency(job, tpot_seconds=limit), limit is not None
+            kept[limit] = try_service(scenario, library, options, limited, market, proves=is_point)
         return kept[limit]
 
     free = solved(None)

@@ -156,10 +156,10 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-LEAST_SECONDS = 0.1
+LEAST_PASS_SECONDS = 0.1
 """That each pass is given of the time limit, at least."""
-MOST_REFINEMENTS, REFINEMENT_WORK = 8, 5.0
-"""How often guarantees are added to a timetable on spot, at most, and after how much work no more are."""
+MOST_REFINEMENTS, REFINEMENT_WORK, REFINEMENT_MODES = 8, 5.0, 20_000
+"""How often guarantees are added to a timetable on spot, at most; no more after so much work, or so many modes."""
 CLOSE_SHARE = 0.01
 """Relative: a plan on spot this close to its bound is not made again with further guarantees."""
 
@@ -217,18 +217,19 @@ def _solve_built(
     with finishing():  # the search has its own limit, and what it finds by then is the plan
         began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
         solved = _solved_once(built, prepared.scenario, options)
-        work, bound = 0.0, built.least
+        work, modes, bound = 0.0, 0, built.least
         for number in range(MOST_REFINEMENTS + 1):
             if bound is None or solved.least is None or solved.bound is None:
                 break
             value, passed = objective_value(built.problem, solved.least), perf_counter() - began
             if value - min(bound, solved.bound) <= _rounding(built.problem):
                 break
-            left = max(LEAST_SECONDS, limit - passed)
+            left = max(LEAST_PASS_SECONDS, limit - passed)
             any_length = bound_of_any_guarantee(prepared, built, left, tie_work(solved.work), PROVEN_GAP)
-            work += any_length.work
+            work, modes = work + any_length.work, modes + any_length.modes
             bound, passed = max(bound, any_length.bound), perf_counter() - began
-            is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or passed > limit / 2
+            is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or modes > REFINEMENT_MODES
+            is_over |= passed > limit / 2
             if is_over or value - bound <= CLOSE_SHARE * value:
                 break
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
@@ -283,7 +284,7 @@ def solve_schedule(
     strict, near, gave_up, work = search.schedule, None, False, tie_work(search.work)
 
     def left() -> float:
-        return max(LEAST_SECONDS, seconds - (perf_counter() - began))
+        return max(LEAST_PASS_SECONDS, seconds - (perf_counter() - began))
 
     if with_ties is not None and search.termination is Termination.OPTIMAL:
         rounded = sum(1 + task.late for task in problem.tasks)  # half a unit, and up to a minute of lateness, of each

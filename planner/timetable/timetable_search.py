@@ -451,7 +451,8 @@ class AnyGuarantee:
 
     bound: float  # in units of the objective
     spans: tuple[Span | None, ...]
-    work: float = 0.0  # of the search
+    work: float  # of the search
+    modes: int  # that were compared
 
 
 def bound_of_any_guarantee(
@@ -464,27 +465,33 @@ def bound_of_any_guarantee(
     assert built.least is not None
     nowhere = (None,) * len(built.problem.tasks)
     if built.problem.objective != "cost":
-        return AnyGuarantee(built.least, nowhere)
-    problem, spans = with_any_guarantee(prepared, built)
+        return AnyGuarantee(built.least, nowhere, 0.0, 0)
+    problem, spans, modes = with_any_guarantee(prepared, built)
     search = TimetableSearch(problem, None, gap)
     search.improve(seconds, work)
     bound = max(built.least, search.bound) if math.isfinite(search.bound) else built.least
     if search.schedule is None:
-        return AnyGuarantee(bound, nowhere, search.work)
+        return AnyGuarantee(bound, nowhere, search.work, modes)
     chosen = zip(spans, search.schedule.modes, strict=True)
-    return AnyGuarantee(bound, tuple(of_modes[mode] for of_modes, mode in chosen), search.work)
+    return AnyGuarantee(bound, tuple(of_modes[mode] for of_modes, mode in chosen), search.work, modes)
 
 
-def with_any_guarantee(prepared: PreparedScenario, built: BuiltTimetable) -> tuple[Timetable, list[list[Span | None]]]:
-    """Return the timetable with modes that stand for every guarantee that a job may have, and the span of each mode."""
-    tasks, spans = [], []
+def with_any_guarantee(
+    prepared: PreparedScenario, built: BuiltTimetable
+) -> tuple[Timetable, list[list[Span | None]], int]:
+    """Return the timetable with modes that stand for every guarantee that a job may have, and the span of each mode.
+
+    And how many modes were compared, most of which are dominated.
+    """
+    tasks, spans, compared = [], [], 0
     for index, task in enumerate(built.problem.tasks):
         pairs: list[tuple[Mode, Span | None]] = [(replace(mode, rank=0), None) for mode in task.modes]
         pairs += _modes_between(prepared, built, index)
         kept = undominated_modes([mode for mode, _ in pairs], deadline=task.deadline)
         tasks.append(replace(task, modes=tuple(pairs[at][0] for at in kept)))
         spans.append([pairs[at][1] for at in kept])
-    return replace(built.problem, tasks=tuple(tasks)), spans
+        compared += len(pairs)
+    return replace(built.problem, tasks=tuple(tasks)), spans, compared
 
 
 def further_guarantees(
