@@ -247,6 +247,7 @@ class Market:
     _permitted: dict[tuple[AllowForbid, ...], Flags] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _use_of: dict[str, Floats] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @cached_property
     def gpus(self) -> tuple[str, ...]:
@@ -274,11 +275,18 @@ class Market:
         return self._permitted[lists]
 
     def use_of(self, limit: PeakLimit) -> Floats:
-        """Return what one machine of each offer (offers,) uses of a limit on one time; nan where nobody states it."""
+        """Return what one machine of each offer (offers,) uses of a limit on one time; nan where nobody states it.
+
+        A timetable asks for each of its thousands of modes.
+        """
         use = limit.of_machine
         if use is None:
             raise ValueError(f"{limit.key} depends on the run")
-        return np.asarray([use(*rented) for rented in zip(self.offers, self.cards, strict=True)], dtype=float)
+        if limit.key not in self._use_of:
+            found = np.asarray([use(*rented) for rented in zip(self.offers, self.cards, strict=True)], dtype=float)
+            found.flags.writeable = False
+            self._use_of[limit.key] = found
+        return self._use_of[limit.key]
 
     def is_known(self, limits: Limits) -> Flags:
         """Return the offers (offers,) of which each limit on one time that is given is stated."""

@@ -316,13 +316,21 @@ class SolvedFleet:
         return max(0.0, usd - self.bound) / max(usd, 1e-9)
 
 
-def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | None = None) -> SolvedFleet:
+def optimise_fleet(
+    problem: FleetProblem, options: SolveOptions, until: float | None = None, proves: bool = True
+) -> SolvedFleet:
     """Return the fleet of each hour, of as few kinds as the problem asks for.
 
     The search ends at the moment `until`, left out at the time limit of `options` from now on, once it has a fleet.
+    Without `proves` a fleet of one or two kinds may have a bound that is further off: the search of pairs needs no
+    fleet of any mix, whose programs by the hour take most of the time.
     """
     until = latest_moment(options) if until is None else until
     free = replace(problem, most_kinds=None)
+    if not proves and problem.kinds and problem.most_kinds in (1, 2):
+        pair = _of_few_kinds(replace(problem, budget_usd=None), SolvedFleet(None, 0.0), options, until)
+        if pair.fleets is not None:  # else the mix decides: of very many machines not all pairs are listed
+            return _within_budget(problem, pair)
     mixed = _of_any_mix(free, options, until)
     if problem.most_kinds is None or (mixed.fleets is None and mixed.over_budget_usd is None):
         return mixed
@@ -330,7 +338,11 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | 
         return mixed
     if mixed.fleets is None:  # over the budget: so are few kinds, whose dollars are said
         mixed = _of_any_mix(replace(free, budget_usd=None), options, until)
-    found = _of_few_kinds(replace(problem, budget_usd=None), mixed, options, until)
+    return _within_budget(problem, _of_few_kinds(replace(problem, budget_usd=None), mixed, options, until))
+
+
+def _within_budget(problem: FleetProblem, found: SolvedFleet) -> SolvedFleet:
+    """Return a fleet that was found without the budget; where that is too small, its dollars alone."""
     usd = np.inf if found.fleets is None else problem.cost(found.fleets)
     if problem.budget_usd is not None and problem.budget_usd * (1.0 + FLEET_GAP) < usd < np.inf:
         return SolvedFleet(None, found.bound, (), found.kept, usd)
@@ -349,10 +361,10 @@ def _of_few_kinds(problem: FleetProblem, mixed: SolvedFleet, options: SolveOptio
     """Return the cheapest fleet of few kinds, and next to it the best one of any mix.
 
     Pairs of kinds come by the least that they may cost, until that is more than a fleet that is known. Where more
-    kinds are allowed, those of the mix join while they save dollars. The bound of any mix holds for few kinds, too.
+    kinds are allowed, those of the mix join while they save dollars. The bound of any mix holds for few kinds, too;
+    of one or two kinds the mix may have no fleets.
     """
-    assert mixed.fleets is not None
-    used = np.flatnonzero(np.any(mixed.fleets > 0, axis=0))
+    used = np.flatnonzero(np.any(mixed.fleets > 0, axis=0)) if mixed.fleets is not None else np.zeros(0, dtype=int)
     keep = np.union1d(undominated_kinds(problem), used).astype(np.int64)
     small = problem.choosing(keep)
     fleets, bound = _of_a_pair(small, options, until)

@@ -63,13 +63,13 @@ def service_frontier(
     """
     started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
-    library = library or read_library([job.architecture])
-    market = build_market(scenario, library)
+    market = build_market(scenario, library := library or read_library([job.architecture]))
     kept: dict[float | None, ServiceTrial] = {} if known is None else known
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            kept[limit] = try_service(scenario, library, options, with_latency(job, tpot_seconds=limit), market)
+            job_within = with_latency(job, tpot_seconds=limit)  # without a limit it is no point of the curve
+            kept[limit] = try_service(scenario, library, options, job_within, market, proves=limit is not None)
         return kept[limit]
 
     free = solved(None)

@@ -114,7 +114,7 @@ def _alternative(
     options: SolveOptions,
 ) -> Alternative:  # fmt: skip
     """Return the cheapest fleet of one GPU, provider or market alone."""
-    other = try_service(forced(scenario, given), library, options)
+    other = try_service(forced(scenario, given), library, options, proves=False)
     job = plan.served.job.name
     if not other.is_feasible:
         return Alternative(by=by, job=job, name=name, plan="", verdict="no fleet within the limits", allowed=False)

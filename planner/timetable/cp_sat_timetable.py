@@ -308,6 +308,9 @@ class TimetableModel:
 WORKERS = 8
 """Threads: each has another strategy, so that more of them than cores still find better plans and bounds."""
 
+# A step of a plan that is bounded by a clock finds less on a busy machine. Such steps are bounded by work instead: the
+# solver's deterministic time, which counts what it does. A unit of all workers is about a second of one core.
+
 
 @record(frozen=True)
 class TimetableResult:
@@ -318,19 +321,21 @@ class TimetableResult:
     schedule: Schedule | None
     objective: int | None
     bound: float
+    work: float = 0.0  # deterministic time of all workers
 
 
 @record(frozen=True)
 class SearchLimits:
     """When the search may stop, and what it starts from."""
 
-    time_limit_seconds: float | None = None
+    time_limit_seconds: float | None = None  # what the user allows
     relative_gap: float = 0.0
     hint: Schedule | None = None
     least: int | None = None  # a lower bound on the objective that is proven elsewhere
     most: int | None = None  # the objective must not be above it: the value of an earlier pass
     by_rank: bool = False  # with `most`: the sum of the ranks of the modes is minimised
     most_rank: int | None = None  # with `most`: that sum must not be above it
+    work: float | None = None  # deterministic time of all workers, whatever the machine
 
 
 def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> TimetableResult:
@@ -356,14 +361,18 @@ def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> T
     keep_going()
     if (left := seconds_left(most=limits.time_limit_seconds)) is not None:
         solver.parameters.max_time_in_seconds = max(0.01, left)
+    if limits.work is not None:  # each worker has the limit for itself, and ends the piece of work that it has begun
+        solver.parameters.max_deterministic_time = limits.work / WORKERS
     with stopping(solver.stop_search):
         status = solver.solve(built.model)
     names = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
     if status == cp_model.MODEL_INVALID:
         raise SolverError(f"cp-sat rejects the timetable: {built.model.validate()}")
     termination = Termination[names.get(status, "NO_SOLUTION")]
-    seconds = perf_counter() - started
-    if termination not in (Termination.OPTIMAL, Termination.FEASIBLE):
-        return TimetableResult(termination, seconds, None, None, float(solver.best_objective_bound))
-    schedule = built.schedule(solver)
-    return TimetableResult(termination, seconds, schedule, round(solver.objective_value), solver.best_objective_bound)
+    schedule, objective = None, None
+    if termination in (Termination.OPTIMAL, Termination.FEASIBLE):
+        schedule, objective = built.schedule(solver), round(solver.objective_value)
+    return TimetableResult(
+        termination, perf_counter() - started, schedule, objective,
+        bound=float(solver.best_objective_bound), work=float(solver.response_proto.deterministic_time),
+    )  # fmt: skip

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 12
 """Jobs up to which a plan states what each shared limit costs: one more search for each limit."""
-SEARCH_SECONDS = 2.0
-"""Time limit of each of these searches; what is found by then can be had, if perhaps not the most."""
+SEARCH_WORK = 0.8
+"""Work of each of these searches, about 2 s; what is found with it can be had, if perhaps not the most."""
 MIN_SAVING_USD = 0.01
 """A limit binds if the plan without it is at least a cent better."""
 
@@ -60,7 +60,7 @@ def shared_limit_costs(problem: Timetable, schedule: Schedule) -> tuple[SharedLi
         return ()
     found, last = [], objective_value(replace(problem, objective="last"), schedule)
     for name, current, without in relaxed_shares(problem):
-        result = solve_timetable(without, SearchLimits(SEARCH_SECONDS, hint=schedule))
+        result = solve_timetable(without, SearchLimits(hint=schedule, work=SEARCH_WORK))
         if result.objective is None or result.schedule is None:
             continue
         usd = (objective_value(problem, schedule) - result.objective) / UNITS_PER_USD
@@ -109,8 +109,8 @@ def _with_task(problem: Timetable, index: int, task: Task) -> Timetable:
     return replace(problem, tasks=tasks)
 
 
-RELAXATION_SECONDS = 10.0
-"""Time limit of each question that is solved again."""
+RELAXATION_WORK = 3.2
+"""Work of each question that is solved again, about 10 s."""
 STEP_HOURS = 0.1
 """Deadlines are extended in these steps."""
 PRECISION = 0.01
@@ -242,7 +242,7 @@ def _least(problem: Timetable, limit: _Limit) -> int | None:
 def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[LimitChange]:
     """Return the deadlines that the timetable with the least lateness in all breaks, with the ends that it has."""
     soft = _with_soft_deadlines(prepared, problem)
-    schedule = solve_timetable(soft, SearchLimits(RELAXATION_SECONDS)).schedule
+    schedule = solve_timetable(soft, SearchLimits(work=RELAXATION_WORK)).schedule
     changes: dict[str, tuple[float, float]] = {}
     for index, task in enumerate(problem.tasks if schedule is not None else ()):
         end = 0.0 if schedule is None else schedule.end(soft, index) - schedule.mode(soft, index).unused
@@ -309,8 +309,8 @@ def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_
 
 
 def _is_feasible(problem: Timetable) -> bool:
-    """Return whether there is a timetable, as far as the search finds in time."""
-    return solve_timetable(problem, SearchLimits(RELAXATION_SECONDS)).schedule is not None
+    """Return whether there is a timetable, as far as the search finds with its work."""
+    return solve_timetable(problem, SearchLimits(work=RELAXATION_WORK)).schedule is not None
 
 
 def _verified(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> list[Relaxation]:
@@ -338,8 +338,8 @@ def _verified(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> lis
 
 ROUNDED_HOURS = 1 / 60
 """Timetables are in whole minutes."""
-QUESTION_SECONDS = 5.0
-"""Time limit of each question that is solved again."""
+QUESTION_WORK, QUESTION_SECONDS = 1.6, 10.0
+"""Work of each question that is solved again, about 5 s, and the time limit of a whole plan."""
 
 
 def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, options: SolveOptions) -> Explanation:
@@ -389,7 +389,7 @@ def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -
     found = []
     for name, (current, without) in relaxed.items():
         unit = 60 if without.objective == "last" else UNITS_PER_USD
-        result = solve_timetable(without, SearchLimits(QUESTION_SECONDS))
+        result = solve_timetable(without, SearchLimits(work=QUESTION_WORK))
         if result.objective is None or result.schedule is None or plan.objective is None:
             continue
         saving = plan.objective - result.objective / unit
@@ -413,7 +413,7 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
         one = screened.select(rows)
         return replace(one, table=in_market(one.table, query))
 
-    options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
+    options = SolveOptions(time_limit_seconds=QUESTION_SECONDS)
     built = build_timetable(prepared, keep).changed(lambda problem: _by(problem, query))
     forced = solve_built(prepared, built, options, perf_counter(), explains=False)
     if forced.cost is None or forced.hours is None:

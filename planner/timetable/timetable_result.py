@@ -69,42 +69,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def break_ties(search: TimetableSearch, left: Callable[[], float], gap: float) -> Schedule:
+def break_ties(search: TimetableSearch, left: Callable[[], float], work: float, gap: float) -> Schedule:
     """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier.
 
-    `left` gives the seconds that each pass may take.
+    Each pass may do so much work; `left` gives the seconds that the time limit leaves.
     """
     if search.problem.objective == "last":
         assert search.schedule is not None
         problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
         search = TimetableSearch(problem, search.schedule, gap)
-        search.improve(left())
+        search.improve(left(), work)
     known = search.known
     assert known is not None
     reduced = search.reduced.problem
     most = objective_value(reduced, known)
     if _may_improve_ranks(reduced, known):
-        ranked = solve_timetable(reduced, SearchLimits(left(), hint=known, most=most, by_rank=True))
+        ranked = solve_timetable(reduced, SearchLimits(left(), hint=known, most=most, by_rank=True, work=work))
         known = ranked.schedule or known
-    limits = SearchLimits(left(), hint=known, most=most, most_rank=_rank(reduced, known))
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=_rank(reduced, known), work=work)
     return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
 
 
-def near_tie(problem: Timetable, strict: Schedule, room: int, left: Callable[[], float]) -> Schedule | None:
+def near_tie(
+    problem: Timetable, strict: Schedule, room: int, left: Callable[[], float], work: float
+) -> Schedule | None:
     """Return the schedule that ties prefer of those that cost at most `room` units more than the strict optimum.
 
-    None where one of the two passes is not proven in the seconds that `left` gives it.
+    None where one of the two passes is not proven with so much work, or in the seconds that the time limit leaves.
     """
     most = objective_value(problem, strict) + room
     cheap = reduce_to_cost(problem, most)
     known = cheap.reduced(strict)
-    ranked = solve_timetable(cheap.problem, SearchLimits(left(), hint=known, most=most, by_rank=True))
+    ranked = solve_timetable(cheap.problem, SearchLimits(left(), hint=known, most=most, by_rank=True, work=work))
     if ranked.termination is not Termination.OPTIMAL or ranked.schedule is None:
         return None
     least = _rank(cheap.problem, ranked.schedule)
     preferred = cheap.then(reduce_to_rank(cheap.problem, least))
     known = preferred.reduced(cheap.restored(ranked.schedule))
-    limits = SearchLimits(left(), hint=known, most=most, most_rank=least)
+    limits = SearchLimits(left(), hint=known, most=most, most_rank=least, work=work)
     found = solve_timetable(preferred.problem, limits)
     if found.termination is not Termination.OPTIMAL or found.schedule is None:
         return None
@@ -130,8 +132,8 @@ def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
 
 DEFAULT_SECONDS = 60.0
 """Time limit of the search where none is given; a plan that is not proven by then states its gap."""
-LEAST_TIE_SECONDS, MOST_TIE_SECONDS = 1.0, 5.0
-"""Time limit of each pass that breaks ties: as long as the search took, within these bounds."""
+LEAST_TIE_WORK, MOST_TIE_WORK = 0.24, 1.6
+"""Work of each pass that breaks ties, about 1 s and 5 s: as much as the search took, within these bounds."""
 PROVEN_GAP = 1e-7
 
 
@@ -144,7 +146,8 @@ class SolvedTimetable:
     bound: float | None
     baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
     strict: Schedule | None = None  # of the least objective, where a near tie prefers another schedule
-    gave_up_ties: bool = False  # what near ties prefer was not proven in time
+    gave_up_ties: bool = False  # what near ties prefer was not proven
+    work: float = 0.0  # of the search
     keeps_typical: bool = True  # False: no timetable keeps the typical stock of what it rents, a guess
 
     @property
@@ -153,8 +156,10 @@ class SolvedTimetable:
         return self.schedule if self.strict is None else self.strict
 
 
-MOST_REFINEMENTS, REFINEMENT_SECONDS = 8, 5.0
-"""How often guarantees are added to a timetable on spot, at most, and how long after its search no more are."""
+LEAST_PASS_SECONDS = 0.1
+"""That each pass is given of the time limit, at least."""
+MOST_REFINEMENTS, REFINEMENT_WORK, REFINEMENT_MODES = 8, 5.0, 20_000
+"""How often guarantees are added to a timetable on spot, at most; no more after so much work, or so many modes."""
 CLOSE_SHARE = 0.01
 """Relative: a plan on spot this close to its bound is not made again with further guarantees."""
 
@@ -212,16 +217,19 @@ def _solve_built(
     with finishing():  # the search has its own limit, and what it finds by then is the plan
         began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
         solved = _solved_once(built, prepared.scenario, options)
-        searched, bound = perf_counter() - began, built.least
+        work, modes, bound = 0.0, 0, built.least
         for number in range(MOST_REFINEMENTS + 1):
             if bound is None or solved.least is None or solved.bound is None:
                 break
             value, passed = objective_value(built.problem, solved.least), perf_counter() - began
             if value - min(bound, solved.bound) <= _rounding(built.problem):
                 break
-            any_length = bound_of_any_guarantee(prepared, built, tie_seconds(searched, limit - passed), PROVEN_GAP)
+            left = max(LEAST_PASS_SECONDS, limit - passed)
+            any_length = bound_of_any_guarantee(prepared, built, left, tie_work(solved.work), PROVEN_GAP)
+            work, modes = work + any_length.work, modes + any_length.modes
             bound, passed = max(bound, any_length.bound), perf_counter() - began
-            is_over = number == MOST_REFINEMENTS or passed > min(searched + REFINEMENT_SECONDS, limit / 2)
+            is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or modes > REFINEMENT_MODES
+            is_over |= passed > limit / 2
             if is_over or value - bound <= CLOSE_SHARE * value:
                 break
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
@@ -230,6 +238,7 @@ def _solve_built(
             finer = build_timetable(prepared, further=further, typical=built.typical)
             rest = options.model_copy(update={"time_limit_seconds": limit - passed})
             again = _solved_once(finer, prepared.scenario, rest)
+            work += again.work
             if again.least is None or objective_value(finer.problem, again.least) > value:  # by the time limit
                 break
             built, solved = finer, again
@@ -272,30 +281,26 @@ def solve_schedule(
     search.improve(seconds)
     if search.schedule is None:
         return SolvedTimetable(search.termination, None, None, named)
-    strict, near, gave_up = search.schedule, None, False
-    searched = perf_counter() - began
+    strict, near, gave_up, work = search.schedule, None, False, tie_work(search.work)
 
     def left() -> float:
-        return tie_seconds(searched, seconds - (perf_counter() - began))
+        return max(LEAST_PASS_SECONDS, seconds - (perf_counter() - began))
 
     if with_ties is not None and search.termination is Termination.OPTIMAL:
         rounded = sum(1 + task.late for task in problem.tasks)  # half a unit, and up to a minute of lateness, of each
         room = math.floor(UNITS_PER_USD * ties(_dollars(problem, strict))) - rounded
-        near = near_tie(with_ties, strict, room, left) if room > 0 else None
+        near = near_tie(with_ties, strict, room, left, work) if room > 0 else None
         gave_up = room > 0 and near is None
-    found = near or break_ties(search, left, search.gap)
+    found = near or break_ties(search, left, work, search.gap)
     if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     kept = strict if near else None
-    return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up)
+    return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up, search.work)
 
 
-def tie_seconds(searched: float, left: float) -> float:
-    """Return the time limit (s) of a pass that breaks ties, after a search of so many seconds, with so many left.
-
-    After a search of 3 s with 50 s left it is 3 s; after one of 0.01 s 1 s, and with 0.5 s left those.
-    """
-    return max(0.1, min(MOST_TIE_SECONDS, max(LEAST_TIE_SECONDS, searched), left))
+def tie_work(searched: float) -> float:
+    """Return the work of a pass that breaks ties, after a search of so much: as much, within 0.24 and 1.6."""
+    return min(MOST_TIE_WORK, max(LEAST_TIE_WORK, searched))
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:

@@ -273,18 +273,17 @@ def baseline(problem: Timetable) -> tuple[str, Schedule] | None:
 # mode of its column where that still has a place. The best of some draws is a start for the search, or better.
 
 
-DRAWS = 100
-"""Timetables that are drawn; the first takes the largest value of each task."""
-DRAW_SECONDS = 2.0
+DRAWS, MOST_PLACED = 100, 6_000
+"""Timetables that are drawn, and tasks that are placed for them, at most; the first takes the largest value of each."""
 SMALLEST_VALUE = 1e-6
 
 
 def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -> Schedule | None:
     """Return the best of the timetables drawn from a solution of the linear program; None where none keeps its rules.
 
-    The draws are the same for the same program, as far as they are reached within the time.
+    The draws are the same for the same program.
     """
-    stop, draw, lots = perf_counter() + DRAW_SECONDS, random.Random(0), iter(values[len(bound.columns) :].tolist())
+    draw, lots = random.Random(0), iter(values[len(bound.columns) :].tolist())
     bought = [0 if resource.price is None else math.ceil(next(lots) - SMALLEST_VALUE) for resource in problem.resources]
     weighted = [
         (column, value) for column, value in zip(bound.columns, values.tolist(), strict=False) if value > SMALLEST_VALUE
@@ -293,7 +292,7 @@ def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -
     if len(by_task) < len(problem.tasks):
         return None
     best: tuple[float, Schedule] | None = None
-    for number in range(DRAWS):
+    for number in range(max(1, min(DRAWS, MOST_PLACED // len(problem.tasks)))):
         picked: list[Column] = [
             max(by_task[task], key=lambda pair: pair[1])[0]
             if number == 0
@@ -306,15 +305,13 @@ def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -
         # Lots that are rounded up may take more than a pool or a group of lots has.
         if found is not None and (best is None or value < best[0]) and not violations(problem, found):
             best = value, found
-        if perf_counter() > stop:
-            break
     return None if best is None else best[1]
 
 
-FIRST_SECONDS = 5.0
-"""Time of a search before the linear program: most timetables are proven in it."""
+FIRST_WORK = 1.6
+"""Work of a search before the linear program, about 5 s: most timetables are proven in it."""
 MAX_SHARE = 0.25
-"""Most of the time that the linear program may take."""
+"""Most of the time limit that the linear program may take."""
 RELAXATION_TOLERANCE = 1e-7
 RELAXATION_UNITS = 1.0
 """A hundredth of a cent and less: left to the tolerances of the solver."""
@@ -332,17 +329,21 @@ class TimetableSearch:
         self.is_begun = False
         self.reduced = reduce_timetable(problem, known)
         self.is_proven = False
+        self.work = 0.0  # of CP-SAT so far
 
-    def improve(self, seconds: float) -> None:
-        """Search for a number of seconds, or until the schedule is proven."""
-        stop = perf_counter() + seconds
+    def improve(self, seconds: float, work: float = math.inf) -> None:
+        """Search for a number of seconds, by a limit on the work of CP-SAT, or until the schedule is proven.
+
+        `seconds` is what the time limit of the user leaves: of a step that is to end earlier the work is limited.
+        """
+        stop, most = perf_counter() + seconds, self.work + work
         if not self.is_begun:
             self.is_begun = True
-            self._search(min(seconds, FIRST_SECONDS))
-            if not self.is_done and perf_counter() < stop:
+            self._search(seconds, min(work, FIRST_WORK))
+            if not self.is_done and perf_counter() < stop and self.work < most:
                 self._relax(seconds * MAX_SHARE)
-        if not self.is_done and (left := stop - perf_counter()) > 0:
-            self._search(left)
+        if not self.is_done and (left := stop - perf_counter()) > 0 and self.work < most:
+            self._search(left, most - self.work)
 
     @property
     def is_done(self) -> bool:
@@ -372,10 +373,12 @@ class TimetableSearch:
         """Return the best schedule as one of the reduced timetable."""
         return None if self.schedule is None else self.reduced.reduced(self.schedule)
 
-    def _search(self, seconds: float) -> None:
+    def _search(self, seconds: float, work: float) -> None:
         """Search with CP-SAT."""
         least = math.ceil(self.bound - 1e-6) if self.bound > 0 else None
-        result = solve_timetable(self.reduced.problem, SearchLimits(seconds, self.gap, self.known, least))
+        limits = SearchLimits(seconds, self.gap, self.known, least, work=None if math.isinf(work) else work)
+        result = solve_timetable(self.reduced.problem, limits)
+        self.work += result.work
         if result.termination is Termination.INFEASIBLE and self.schedule is None:
             self.bound = math.inf
             return
@@ -448,39 +451,47 @@ class AnyGuarantee:
 
     bound: float  # in units of the objective
     spans: tuple[Span | None, ...]
+    work: float  # of the search
+    modes: int  # that were compared
 
 
 def bound_of_any_guarantee(
-    prepared: PreparedScenario, built: BuiltTimetable, seconds: float, gap: float
+    prepared: PreparedScenario, built: BuiltTimetable, seconds: float, work: float, gap: float
 ) -> AnyGuarantee:
-    """Return what no timetable stays below, whatever its guarantees: in units of the objective, by the time limit.
+    """Return what no timetable stays below, whatever its guarantees: in units of the objective, by the limits.
 
     It is at least what each job costs with all limits to itself.
     """
     assert built.least is not None
     nowhere = (None,) * len(built.problem.tasks)
     if built.problem.objective != "cost":
-        return AnyGuarantee(built.least, nowhere)
-    problem, spans = with_any_guarantee(prepared, built)
+        return AnyGuarantee(built.least, nowhere, 0.0, 0)
+    problem, spans, modes = with_any_guarantee(prepared, built)
     search = TimetableSearch(problem, None, gap)
-    search.improve(seconds)
+    search.improve(seconds, work)
     bound = max(built.least, search.bound) if math.isfinite(search.bound) else built.least
     if search.schedule is None:
-        return AnyGuarantee(bound, nowhere)
+        return AnyGuarantee(bound, nowhere, search.work, modes)
     chosen = zip(spans, search.schedule.modes, strict=True)
-    return AnyGuarantee(bound, tuple(of_modes[mode] for of_modes, mode in chosen))
+    return AnyGuarantee(bound, tuple(of_modes[mode] for of_modes, mode in chosen), search.work, modes)
 
 
-def with_any_guarantee(prepared: PreparedScenario, built: BuiltTimetable) -> tuple[Timetable, list[list[Span | None]]]:
-    """Return the timetable with modes that stand for every guarantee that a job may have, and the span of each mode."""
-    tasks, spans = [], []
+def with_any_guarantee(
+    prepared: PreparedScenario, built: BuiltTimetable
+) -> tuple[Timetable, list[list[Span | None]], int]:
+    """Return the timetable with modes that stand for every guarantee that a job may have, and the span of each mode.
+
+    And how many modes were compared, most of which are dominated.
+    """
+    tasks, spans, compared = [], [], 0
     for index, task in enumerate(built.problem.tasks):
         pairs: list[tuple[Mode, Span | None]] = [(replace(mode, rank=0), None) for mode in task.modes]
         pairs += _modes_between(prepared, built, index)
         kept = undominated_modes([mode for mode, _ in pairs], deadline=task.deadline)
         tasks.append(replace(task, modes=tuple(pairs[at][0] for at in kept)))
         spans.append([pairs[at][1] for at in kept])
-    return replace(built.problem, tasks=tuple(tasks)), spans
+        compared += len(pairs)
+    return replace(built.problem, tasks=tuple(tasks)), spans, compared
 
 
 def further_guarantees(

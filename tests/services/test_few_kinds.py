@@ -14,6 +14,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.scenario.scenario import SolveOptions
+from planner.services import fleet_optimise
 from planner.services.fleet_optimise import WANTED_GAP, least_dollars_of_pairs, optimise_fleet
 from planner.services.fleet_problem import FleetProblem
 from planner.solving.solve import solve
@@ -76,6 +77,35 @@ def test_few_kinds_cost_what_every_pair_tried_finds(problem: FleetProblem) -> No
     assert found.bound <= least * (1 + 1e-6)
     gap = 1.1 if few.committed.any() else 1 + WANTED_GAP
     assert least * (1 - 1e-9) <= few.cost(found.fleets) <= least * gap
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(small_fleets())
+def test_a_fleet_of_few_kinds_needs_no_mix_to_be_found(problem: FleetProblem) -> None:
+    """Without a close bound: the same feasibility, and dollars that both bounds hold for, within the gap of a plan."""
+    few = replace(problem, most_kinds=2)
+    proven, found = optimise_fleet(few, OPTIONS), optimise_fleet(few, OPTIONS, proves=False)
+    if proven.fleets is None:
+        assert found.fleets is None
+        return
+    assert found.fleets is not None and few.keeps_kinds(found.fleets)
+    assert all(few.carries(hour, load)[0] for hour, load in zip(found.fleets, few.load, strict=True))
+    usd, least = few.cost(found.fleets), few.cost(proven.fleets)
+    assert max(found.bound, proven.bound) <= min(usd, least) * (1 + 1e-6)
+    assert usd <= least * (1.1 if few.committed.any() else 1 + WANTED_GAP)
+    poor = optimise_fleet(replace(few, budget_usd=usd / 2), OPTIONS, proves=False)
+    assert poor.fleets is None and (usd == 0 or poor.over_budget_usd == pytest.approx(usd))
+
+
+def test_a_fleet_of_few_kinds_is_found_without_a_program_of_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a looser limit or another GPU costs asks for no close bound, and so for no program of an hour."""
+    problem = fleet([4.0] * 3, [4.0, 2.0, 0.05], [2.0, 1.5, 0.1], [0.0] * 3, min_replicas=2, most_kinds=2)
+    usual = optimise_fleet(problem, OPTIONS).fleets
+    monkeypatch.setattr(fleet_optimise, "fleets_at_prices", None)
+    found = optimise_fleet(problem, OPTIONS, proves=False).fleets
+    assert usual is not None and found is not None
+    assert found.tolist() == usual.tolist() == [[0, 2, 0]] * 3
 
 
 @pytest.mark.slow

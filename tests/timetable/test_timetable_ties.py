@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import count, permutations, product
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.modes import build_timetable, split_modes
 from planner.timetable.timetable_problem import (
     UNITS_PER_USD,
@@ -25,7 +26,7 @@ from planner.timetable.timetable_problem import (
     objective_value,
     violations,
 )
-from planner.timetable.timetable_result import TIES_GIVEN_UP, solve_schedule, tie_seconds
+from planner.timetable.timetable_result import TIES_GIVEN_UP, solve_schedule, tie_work
 from tests.helpers.stage_scenarios import JOB, RENTED, library, read, solved
 from tests.timetable.test_core_by_brute_force import earliest_starts, problems
 
@@ -107,16 +108,33 @@ def test_an_own_machine_is_taken_in_turn_for_half_a_percent() -> None:
     assert "not on an own machine" in " ".join(render(near).split()) and "solve.ties" not in render(strict)
 
 
-@pytest.mark.parametrize(
-    ("searched", "left", "seconds"), [(3.0, 50.0, 3.0), (0.01, 50.0, 1.0), (20.0, 40.0, 5.0), (0.01, 0.5, 0.5)]
-)
-def test_a_pass_takes_no_longer_than_the_search(searched: float, left: float, seconds: float) -> None:
-    """At least a second, at most five, and never more than is left."""
-    assert tie_seconds(searched, left) == seconds
+@pytest.mark.parametrize(("searched", "work"), [(1.0, 1.0), (0.01, 0.24), (20.0, 1.6)])
+def test_a_pass_does_no_more_work_than_the_search(searched: float, work: float) -> None:
+    """Within the least and the most, which count what the solver does: about a second and five."""
+    assert tie_work(searched) == work
+
+
+def test_a_plan_is_the_same_however_slow_the_clock_says_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock is half a second later: near ties and guarantees on spot are bounded by work alone."""
+    scenario = scenario_of({}, {"after": "a"}, offers=(OWN, RENTED))
+    usual, ticks = solved(scenario), count(step=0.5)
+    for module in ("timetable_result", "timetable_search"):
+        monkeypatch.setattr(f"planner.timetable.{module}.perf_counter", lambda: next(ticks))
+    limits: list[SearchLimits] = []
+
+    def slowly(problem: Timetable, asked: SearchLimits) -> Any:
+        limits.append(asked)
+        return solve_timetable(problem, asked)
+
+    for module in ("timetable_result", "timetable_search"):
+        monkeypatch.setattr(f"planner.timetable.{module}.solve_timetable", slowly)
+    slow = solved(scenario)
+    assert slow.model_dump(exclude={"seconds"}) == usual.model_dump(exclude={"seconds"})
+    assert limits and all(one.work is not None and (one.time_limit_seconds or 0.0) > 50 for one in limits)
 
 
 def test_near_ties_that_are_given_up_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pass is not proven in its seconds the least cost is planned, and a note says so."""
+    """Where a pass is not proven with its work the least cost is planned, and a note says so."""
     scenario = scenario_of({}, {"after": "a"}, offers=(OWN, RENTED))
     assert TIES_GIVEN_UP not in solved(scenario).warnings
     monkeypatch.setattr("planner.timetable.timetable_result.near_tie", lambda *_: None)
