@@ -39,8 +39,6 @@ def prepare_process() -> None:
     atexit.register(gc.freeze)
     # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # pydantic looks for plugins in the metadata of every installed package; the planner needs none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
 
 
 # What only a terminal gets: colour, and progress on standard error.
