@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +29,6 @@ from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.loading.question import Asked, as_scenario
-from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_fingerprint, require_plan
 from planner.results.plan_parts import Fallback, Hours, Techniques, describe_machines
 from planner.results.run_results import ProbeChoice, ProbedMemory, ProbedStep, ProbeVerdict
@@ -146,7 +146,7 @@ _ROOM = 0.97
 """Share of the usable memory above which a run of other lengths may fail: a note says so."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Probed:
     """A probe and all that it is judged by."""
 

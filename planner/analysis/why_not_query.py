@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS
 from planner.loading.question import suggest_gpus, suggest_offers
-from planner.records import record
 from planner.results.explanation import Remedy
 from planner.results.plan_parts import Vram
 from planner.scenario.job import Job
@@ -63,7 +62,7 @@ MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0
 QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class WhyNotQuery:
     """An alternative for one job: what is not named is free."""
 

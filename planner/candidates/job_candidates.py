@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ from planner.estimates.stage_seconds import retained_gb_months, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.scenario.fees import FEE_COUNTS, FEES, Count
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, usd_above_term
@@ -53,7 +52,7 @@ SIZING_RECIPES = {
 """Recipes whose result has the size of the service's."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServiceRun:
     """One job at one service, all its trials: hours on the wall clock, dollars, data."""
 
@@ -77,7 +76,7 @@ class ServiceRun:
     moved_usd: float  # what moves and is kept, as far as the fees are known
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ManagedServiceCandidates:
     """The managed services that take the model of a job: one candidate each, columns (m,)."""
 
@@ -228,7 +227,7 @@ def _transfer(
 # The offers of a market as columns of numbers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
@@ -323,7 +322,7 @@ class OfferColumns:
         return np.asarray(usd_per_gb_hour * stored_gb, dtype=float)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobCandidates:
     """Every candidate of one job on every offer: those that rent machines, then those of managed services."""
 

@@ -6,7 +6,7 @@ The training machines send what they have trained, adapters or all weights, and 
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -48,7 +48,6 @@ from planner.estimates.stage_seconds import (
 )
 from planner.estimates.work import node_group_shares, trial_work
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Export
 from planner.scenario.offer import Offer
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
 # costs one more start.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RowHours:
     """Columns (n,): expected hours of one node group, on the wall clock, unless a comment says otherwise."""
 
@@ -193,7 +192,7 @@ TOKEN_GB = 4.0 / GB
 """Size of a token id on disk."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SeparateStage:
     """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
 
@@ -208,7 +207,7 @@ class SeparateStage:
     moved_usd: float  # of `usd`, for data that move in and out
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Placement:
     """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
 
@@ -404,7 +403,7 @@ def separate_stage(
 # Merging and quantising the result: seconds on a machine of an offer, and the memory that it must have.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ExportWork:
     """What the export of a job asks of a machine: of a run that `adapts`, or of full training."""
 

@@ -21,7 +21,6 @@ from planner.documents.tables import CsvTable, JsonRecord
 from planner.errors import Fault
 from planner.library.names import known_gpus
 from planner.loading.price_files import Row, parse_number
-from planner.records import record
 
 
 @dataclass
@@ -447,7 +446,7 @@ def region_of_zone(zone: str) -> str:
 # The kinds, and their records as rows of offers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class AnswerKind:
     """A kind of answer: its name, how its records are known, and what each one lists."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,6 @@ from planner.configurations.grid import Machine
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
-from planner.records import record
 from planner.results.plan import Inputs, Planned
 from planner.results.plan_parts import Pause
 from planner.scenario.job import Job
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 # The candidate that a plan takes for one job, with what stands behind its numbers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ChosenCandidate:
     """A row of the uncut table of one job at a spot share; what concerns machines is of no use for a service."""
 

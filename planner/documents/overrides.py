@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,6 @@ from planner.documents.validation import (
     validation_complaints,
 )
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, format_value, raise_faults
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -296,7 +295,7 @@ def _items(data: Any) -> list[tuple[str, Any]]:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Source:
     """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
 
@@ -359,7 +358,7 @@ _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\
 _EXAMPLE = "write it as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SweepRange:
     """A path of the scenario and its values, each as typed after `--set PATH=`."""
 

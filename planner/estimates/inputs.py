@@ -7,14 +7,13 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.estimates.parts import Attended
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +22,7 @@ Numbers = float | int | NDArray[np.float64] | NDArray[np.int64] | NDArray[np.boo
 """A scalar or an array of shape (n,) or broadcastable to it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Coefficients:
     """Plain floats under keys of a file of `models/calibration`."""
 
@@ -56,7 +55,7 @@ class Linear(NamedTuple):
     met: int  # of those, by one token
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Network:
     """The shape of one architecture; scalars."""
 
@@ -109,7 +108,7 @@ class Network:
         return self.vocab * self.hidden * (1 if self.tied else 2)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Layout:
     """The distribution of the batch and the network over GPUs."""
 
@@ -167,7 +166,7 @@ class Layout:
         return np.asarray(self.gpus) / self.pipeline
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class States:
     """Bytes per parameter of weights, gradients and optimizer, and what is trained."""
 
@@ -226,7 +225,7 @@ class States:
     reduction_copy_bytes: Numbers = 0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Activations:
     """What a layer stores, recomputes and casts, and the cost of the loss."""
 
@@ -255,7 +254,7 @@ class Activations:
     copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Stack:
     """Memory of the software around the network, and the safety margin of its profile."""
 
@@ -273,7 +272,7 @@ class Stack:
         return replace(self, margin=margin, known_margin=margin)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Kernels:
     """Speed coefficients of one framework profile (models/calibration/kernels.yaml)."""
 
@@ -297,7 +296,7 @@ class Kernels:
     dispatches_by_node: Numbers = 0  # 1: a token goes over the network once to each node with experts of it
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Hardware:
     """Speeds of one GPU and its links in the precision in use: FLOP/s, bytes/s, bytes."""
 
@@ -315,7 +314,7 @@ class Hardware:
     usable_bytes: Numbers = 0.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Setup:
     """A configuration as the memory estimate takes it."""
 
@@ -326,7 +325,7 @@ class Setup:
     stack: Stack
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimedSetup(Setup):
     """The same with speeds, as the time estimate takes it."""
 

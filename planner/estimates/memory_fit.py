@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from planner.estimates.memory_terms import (
     static_terms,
 )
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations
-from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ Parts = Mapping[str, Numbers]
 """Bytes of each part of the memory that is alive, such as `weights`."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryLines:
     """The phases of one step as lines in the micro-batch, each the sum of the parts that are alive in it.
 
@@ -397,7 +396,7 @@ PARTS = (
 """Parts of `MemoryEstimate.breakdown`."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryEstimate:
     """One configuration per element; bytes per GPU."""
 

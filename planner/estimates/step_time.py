@@ -10,7 +10,7 @@ the cube root of summed cubes is a smooth maximum of both.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,6 @@ from planner.estimates.inputs import (
     States,
     TimedSetup,
 )
-from planner.records import record
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages
 
@@ -251,7 +250,7 @@ def _exchanged_share(network: Network, layout: Layout, ranks: Any) -> Any:
 _HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StepTime:
     """One optimizer step: seconds, what they go to, and processed tokens per second over all GPUs.
 

@@ -7,7 +7,7 @@ time. Nothing of how it was found is known here but the passes of its policy, wh
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,6 @@ from planner.evaluation.evaluated_stages import (
     sent_hours,
 )
 from planner.evaluation.named_run import RunContext, hourly_price
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
 from planner.scenario.fees import fee_rate
@@ -67,7 +66,7 @@ _EQUAL_SLOWDOWN = 1e-9
 """Relative, of two changes that cost equally much time."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Evaluation:
     """The reference assignment, and what limits need besides."""
 
@@ -99,7 +98,7 @@ def evaluate(context: RunContext, as_of: datetime.date) -> Evaluation:
     )
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Run:
     """What the figures of a run on machines follow from."""
 
@@ -307,7 +306,7 @@ def _region(context: RunContext) -> str:
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Figures:
     """Speed, hours and dollars of a run, on machines or at a service."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.estimates.billing import MILLION, count_terms, service_usd
@@ -11,7 +12,6 @@ from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRu
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.evaluated_stages import JobStages, SeparateStage, billed_hours
 from planner.evaluation.named_run import RunContext
-from planner.records import record
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
 from planner.scenario.offer import Managed, Offer, usd_above_term
@@ -34,7 +34,7 @@ FIXED = {
 Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TermUse:
     """How often the commitment of a run is taken back to back, and what follows its last term."""
 

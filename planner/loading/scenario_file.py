@@ -6,6 +6,7 @@ import functools
 import math
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ from planner.loading.name_resolution import (
     resolve_offer_names,
 )
 from planner.loading.price_files import mark_price_lag, read_offers, validate_offers
-from planner.records import record
 from planner.scenario.naming import OfferedNames, hand_on_labels, resolve_offered
 from planner.scenario.offer import Offer
 from planner.scenario.open_job import MOST_ALTERNATIVES, Family, OpenJob
@@ -200,7 +200,7 @@ PLAN_KEYS = frozenset(("status", "candidates", "jobs"))
 """Keys that distinguish a plan from a scenario."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LoadedScenario:
     """A scenario with the source of its values, so that faults found later have file and line."""
 

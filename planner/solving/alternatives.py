@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +18,6 @@ from planner.configurations.recipe import is_allowed
 from planner.decode.chosen import build_inputs, describe_break_even
 from planner.errors import ScenarioError
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import (
@@ -470,7 +469,7 @@ class Solve(Protocol):
         ...
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class WaysOfJob:
     """The ways that were found for a job, and the scenario that has no further one; None where there are enough."""
 

@@ -10,7 +10,7 @@ cheaper there, they join the handful, and the search goes on from there.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +24,6 @@ from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment import RENTED, pays_from_months
 from planner.errors import ScenarioError
-from planner.records import record
 from planner.results.explanation import Binding
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
@@ -56,7 +55,7 @@ UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LiftedLimit:
     """A limit of a scenario: its path, its value, and the scenario without it."""
 
@@ -280,7 +279,7 @@ def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
     return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Least:
     """The least dollars for some amount of work, and the machines that ask for them; inf where none does the work."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, get_args
@@ -40,7 +40,6 @@ from planner.formulation.objective import (
 )
 from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalPeaks, VariableLayout, single_row
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import TieStep
 from planner.results.plan_parts import describe_machines
 from planner.scenario.job import Job
@@ -63,7 +62,7 @@ Check = Callable[[CandidateTable], None]
 """What raises where a choice, a row for each job, is none."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Goal:
     """A goal to minimise, and how far above its optimum later passes may go."""
 
@@ -72,7 +71,7 @@ class Goal:
     slack: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Cap:
     """What a goal may be at most in later passes."""
 
@@ -481,7 +480,7 @@ def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ResolvedPlan:
     """The best plan of a scenario as rows: one row per job, and its spot share."""
 

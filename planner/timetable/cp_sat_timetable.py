@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import SolverError
-from planner.records import record
 from planner.solvers.base import Termination
 from planner.timetable.time_index import consecutive_periods, energy_rows, periods_together, start_range
 from planner.timetable.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
@@ -309,7 +309,7 @@ WORKERS = 8
 """Threads: each has another strategy, so that more of them than cores still find better plans and bounds."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimetableResult:
     """What CP-SAT found; `bound` is a proven lower bound on the objective in the units of the timetable."""
 
@@ -320,7 +320,7 @@ class TimetableResult:
     bound: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SearchLimits:
     """When the search may stop, and what it starts from."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import Fault
 from planner.library.engines import read_engines, read_load_profiles
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["model", "text", "hours", "dollars", "factor", "switch", "one", "choices", "names"]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Control:
     """A field of the page.
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from planner.analysis.what_if_sweep import difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import Plan
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
@@ -45,7 +44,7 @@ KEPT = 6
 """Plans that are kept with their candidates: the scenario as opened, the last moves, and pinned ones."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Solved:
     """A scenario with its candidates and its plan.
 

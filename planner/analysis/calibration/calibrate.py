@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from planner.estimates.uncertainty import is_implausible_speed
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import Plan
 from planner.results.run_results import (
     CalibrationResult,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 FULL = "measure with every request sent at once, or as many at one time as the plan has in flight"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Measurement:
     """What one file says; lengths are means of a request."""
 

@@ -6,12 +6,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from planner import timetable
 from planner.errors import ScenarioError
-from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario
@@ -38,7 +37,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LimitChange:
     """One changed limit: its path in the scenario, both values, and the setting that changes it."""
 
