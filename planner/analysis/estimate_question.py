@@ -31,7 +31,7 @@ from planner.configurations.recipe import (
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Layout, Network

@@ -26,7 +26,7 @@ from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import real_units
 from planner.configurations.grid import network_of, row_inputs
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Hardware, Network, Stack, TimedSetup

@@ -10,8 +10,7 @@ import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.grid import parts_of_card
-from planner.documents.overrides import Source
-from planner.documents.validation import name_fix
+from planner.documents.validation import Source, name_fix
 from planner.errors import Fault, ScenarioError
 from planner.estimates.generation import (
     ServedModel,

@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from planner.documents.files import data_folder, parse_value, read_text
-from planner.documents.validation import fold
-from planner.library.technique_tables import Row
+from planner.documents.validation import Row, fold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

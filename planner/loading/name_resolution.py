@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticCustomError, ValidationError
 
 from planner.documents.files import KeyPath, read_document, read_shipped
-from planner.documents.overrides import Source, replace_value
+from planner.documents.overrides import replace_value
 from planner.documents.quantities import (
     at_clock,
     clock_changes,
@@ -30,7 +30,7 @@ from planner.documents.quantities import (
     written_zone,
     zone_of,
 )
-from planner.documents.validation import suggest_names
+from planner.documents.validation import Source, suggest_names
 from planner.errors import Fault, InputError
 from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from planner.documents.files import Document, KeyPath, Marks, data_folder, parse_document, read_document, read_shipped
-from planner.documents.overrides import Settings, Source, as_settings, check_ranges, override, suggest_for_unknown_keys
+from planner.documents.overrides import Settings, as_settings, check_ranges, override, suggest_for_unknown_keys
 from planner.documents.validation import (
     SYNONYMS,
     UNKNOWN_KEY,
+    Source,
     find_name,
     name_fix,
     plain_schema,

@@ -14,7 +14,7 @@ from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import peak_limit_at
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, setting_path
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -25,7 +25,6 @@ from planner.solving.infeasibility.relaxations import (
     build_changes,
     build_relaxations,
     round_up,
-    setting_path,
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
