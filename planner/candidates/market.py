@@ -306,7 +306,7 @@ class Market:
         """Return the same offers with unlimited stock."""
         return replace(self, offers=tuple(offer.model_copy(update={"stock": None}) for offer in self.offers))
 
-    def services(self, kind: str, architecture: str) -> list[int]:
+    def managed_services(self, kind: str, architecture: str) -> list[int]:
         """Return the places of the managed services that take a model for a kind of job; adapters do not pretrain."""
         return [
             index

@@ -240,7 +240,7 @@ def enumerate_placements(
     ingest = _options(job, "ingest", _ingest_options(job, shape, market, library))
     evaluation = _options(job, "evaluation", _evaluation_options(job, architecture, shape, market, library))
     missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
-    if missing and not market.services(job.kind, architecture.name):
+    if missing and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([no_machine_fault(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
@@ -503,7 +503,7 @@ def place_exports(
         found += [replace(placement, export=export, adapts=adapts) for placement in earlier for export in options]
     methods = ("full",) if job.kind == "pretrain" else job.techniques.method or library.techniques.tried("method")
     allowed = [placement for placement in found if any((method == "lora") == placement.adapts for method in methods)]
-    if earlier and not allowed and not market.services(job.kind, architecture.name):
+    if earlier and not allowed and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([export_fault(job, architecture, library)])
     return tuple(found)
 

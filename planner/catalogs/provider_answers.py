@@ -268,7 +268,7 @@ def _azure(values: Values) -> Iterator[Listed]:
 def _not_azure(values: Values, names: str) -> tuple[str, str]:
     """Return why a meter is no machine by the hour that Linux runs on, and what kind of reason that is."""
     unit = _text(values, "unitOfMeasure")
-    service, product = _text(values, "serviceName"), _text(values, "productName")
+    sold_as, product = _text(values, "serviceName"), _text(values, "productName")
     how = _text(values, "type")
     if how not in ("", "Consumption"):
         return f"a price of the kind {how}, and not by the hour on demand", ""
@@ -276,8 +276,8 @@ def _not_azure(values: Values, names: str) -> tuple[str, str]:
         return "a reservation", ""
     if unit and unit.casefold() not in ("1 hour", "1/hour"):
         return f"a price per {unit}", "a price of another unit than an hour"
-    if service not in ("", "Virtual Machines"):
-        return f"a price of {service}", "a price of another service than virtual machines"
+    if sold_as not in ("", "Virtual Machines"):
+        return f"a price of {sold_as}", "a price of another service than virtual machines"
     if "windows" in product.casefold():
         return "a price with Windows", ""
     if "low priority" in names.casefold():

@@ -233,7 +233,7 @@ class Replica:
             parts=parts,
         )
 
-    def _services(self) -> tuple[ApiPrice, ...]:
+    def _api_prices(self) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes; from where machines pay is not known here."""
         trials = self.job.trials.count
         requests, found = self.job.work.total_requests * trials, []
@@ -280,7 +280,7 @@ class Replica:
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
             evidence="measured" if self.measured else "prior" if priors else "fitted",
-            api=self._services(), priors=priors,
+            api=self._api_prices(), priors=priors,
         )  # fmt: skip
 
 

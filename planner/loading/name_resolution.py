@@ -390,7 +390,7 @@ OF_RUNS = {
 """What a key means where a job has an end, and what says the same of a service."""
 
 
-def check_service_keys(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
+def refuse_keys_of_runs(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
     """Return the data without keys that only jobs with an end have; each is a fault, and so is a missing load."""
     jobs = data.get("jobs")
     for index, job in enumerate(jobs if isinstance(jobs, list) else []):

@@ -30,8 +30,8 @@ from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import (
     check_lengths,
-    check_service_keys,
     offers_by_clock,
+    refuse_keys_of_runs,
     resolve_architectures,
     resolve_dates,
     resolve_gpus,
@@ -360,7 +360,7 @@ def _validate(
     data = resolve_dates(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
-    data = check_service_keys(data, source, faults)
+    data = refuse_keys_of_runs(data, source, faults)
     data = resolve_load(resolve_lengths(data, folder, source, faults), folder, source, faults)
     check_lengths(data, source, faults)
     inline: tuple[Offer, ...] = ()

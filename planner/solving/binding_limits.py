@@ -299,7 +299,7 @@ class OwnMachines:
         # Answers are never planned at a service, so that the same offers do: their market is prepared already.
         only_machines = tuple(offer for offer in scenario.offers if not offer.is_managed)
         self._offers = only_machines if self.job.trains else scenario.offers
-        self._services = tuple(offer for offer in scenario.offers if offer.is_managed)
+        self._managed = tuple(offer for offer in scenario.offers if offer.is_managed)
         self._few: set[tuple[str, str]] = set()  # provider and GPU of offers that were cheapest at some amount
         self._known: dict[float, Least] = {}
         self._latest: dict[str, PreparedScenario] = {}
@@ -320,9 +320,9 @@ class OwnMachines:
         """Return about the same: spot without its policies, which take longer than all else."""
         return self._least("roughly", factor, self._cheap_offers)
 
-    def of_services(self, factor: float) -> Least:
+    def of_managed(self, factor: float) -> Least:
         """Return the least dollars of services that train."""
-        return self._least("services", factor, self._services)
+        return self._least("services", factor, self._managed)
 
     def of_offers(self, kind: str, offers: Sequence[Offer]) -> Least:
         """Return the least dollars of the work on some offers."""
@@ -520,10 +520,10 @@ def _of_answers(price: ApiPrice, own: OwnMachines) -> ApiPrice:
 
 def _of_tuning(own: OwnMachines) -> HostedTuning | None:
     """Return what the cheapest service takes to train; None where none does, or no machine is offered."""
-    hosted, job = own.of_services(1.0), own.job
+    hosted, job = own.of_managed(1.0), own.job
     if hosted.machines is None or job.work.images is not None or not own.of_all(1.0).machines:
         return None
-    found = find_break_even(own, lambda factor: own.of_services(factor).usd)
+    found = find_break_even(own, lambda factor: own.of_managed(factor).usd)
     tokens = float(own.prepared.candidates[0].physics.shape.tokens)
     pays, machines = (None, None) if found is None else (found[0] * tokens, found[1])
     return HostedTuning(provider=hosted.machines.provider, usd=hosted.usd, pays_from_tokens=pays, pays_on=machines)

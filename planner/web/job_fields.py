@@ -125,7 +125,7 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
     if is_known:
         yield fields.make("model", "Model", "model", "architecture", job.architecture)
     if not job.ends:
-        yield from _of_service(job, fields)
+        yield from _of_load(job, fields)
         return
     if not job.trains:
         yield from _prompts(job.work, "work", fields)
@@ -188,7 +188,7 @@ def _prompts(given: Any, place: str, fields: _Fields) -> Iterator[Control]:
     yield fields.make("prefix_tokens", "Of these shared", "text", f"{place}.prefix_tokens", shared, hint, fold=MORE)
 
 
-def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
+def _of_load(job: ServeJob, fields: _Fields) -> Iterator[Control]:
     """Yield load, lengths, limits on latency, replicas, how long it runs, and what may answer."""
     load, latency = job.load, job.latency
     peak: dict[str, Any] = {"may_be_empty": True}
