@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.validation import name_fix
@@ -15,7 +16,6 @@ from planner.library.engines import read_engines
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
-from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
 from planner.scenario.scenario import Scenario
@@ -37,7 +37,7 @@ _HYBRID = (
 _OF_MLP = {"gate", "up", "down"}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Wishes:
     """What the user says in addition to the plan."""
 
@@ -45,7 +45,7 @@ class Wishes:
     dataset: str | None = None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Given:
     """A plan, the scenario that it carries, and the job that is exported."""
 

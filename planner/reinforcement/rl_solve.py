@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,6 @@ from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
 from planner.library.schema import GpuSpec, Library
-from planner.records import record
 from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
     NamedPool,
@@ -129,7 +129,7 @@ def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
 # Pools: machines of one offer in one market, with what they cost.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pools:
     """Machines of one offer that do one thing, columns (n,)."""
 
@@ -156,7 +156,7 @@ class Pools:
         return np.asarray(self.machine_usd * billed + self.hour_usd * hours + self.once_usd)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlMarket:
     """The offers that a job may rent, and what they are to it; columns are over all offers of the market."""
 
@@ -277,7 +277,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
 PLACEMENTS = ("colocated", "one machine", "apart")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlWays:
     """Every way that is left, columns (n,)."""
 
@@ -310,7 +310,7 @@ def joined_ways(several: Sequence[RlWays]) -> RlWays:
     return RlWays(**{name: joined(name) for name in RlWays.__annotations__})
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlSearch:
     """The search of one scenario: what its ways are made of."""
 

@@ -494,8 +494,8 @@ def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) ->
         return jobs
     own, (made,) = OwnMachines(prepared), jobs
     if made.inference is not None:
-        api = tuple(_of_answers(price, own) for price in made.inference.api[: generation.MOST_SERVICES])
-        api += made.inference.api[generation.MOST_SERVICES :]
+        api = tuple(_of_answers(price, own) for price in made.inference.api[: generation.MOST_API_PRICES])
+        api += made.inference.api[generation.MOST_API_PRICES :]
         return (made.model_copy(update={"inference": made.inference.model_copy(update={"api": api})}),)
     return (made.model_copy(update={"hosted": _of_tuning(own)}),)
 
