@@ -15,7 +15,14 @@ from planner.candidates.market import MANAGED, Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.decode.chosen import build_inputs, describe_break_even
+from planner.decode.chosen import (
+    build_inputs,
+    describe_break_even,
+    describe_candidate,
+    describe_method,
+    recipe_of,
+    why_excluded,
+)
 from planner.errors import ScenarioError
 from planner.library.schema import Library
 from planner.results.explanation import Alternative
@@ -32,16 +39,7 @@ from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
-from planner.solving.optimise_choice import (
-    COST,
-    LAST,
-    ResolvedPlan,
-    describe_candidate,
-    describe_method,
-    recipe_of,
-    why_excluded,
-    with_settings,
-)
+from planner.solving.optimise_choice import COST, LAST, ResolvedPlan, with_settings
 from planner.solving.prepare import (
     CandidateObjective,
     PreparedScenario,

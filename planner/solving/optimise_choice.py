@@ -22,9 +22,7 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Market
-from planner.configurations.recipe import Recipe, is_allowed
+from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.errors import NoPlanError
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
@@ -41,8 +39,6 @@ from planner.formulation.objective import (
 from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalPeaks, VariableLayout, single_row
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import TieStep
-from planner.results.plan_parts import describe_machines
-from planner.scenario.job import Job
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
@@ -508,42 +504,6 @@ class ResolvedPlan:
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
         words = [describe_candidate(candidates, row, share, self.prepared.market) for candidates, row, share in jobs]
         return describe_jobs(self.prepared.candidates, words)
-
-
-def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
-    """Return what is said of each job, with its name if there are several."""
-    if len(jobs) == 1:
-        return words[0]
-    return "; ".join(f"{job.job.name}: {what}" for job, what in zip(jobs, words, strict=True))
-
-
-def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
-    """Describe one row of the uncut table at a spot share in a few words."""
-    table = candidates.table
-    offer = market.offers[int(table.offer[row])]
-    recipe = recipe_of(candidates, row)
-    spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
-    machines = describe_machines(int(table.run_gpus[row]), offer.card, int(table.node_groups[row]))
-    return f"{machines} at {offer.provider}, {describe_method(recipe)}{spot}"
-
-
-def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
-    """Return the recipe of a row of the uncut table."""
-    return candidates.recipes[int(candidates.table.recipe[row])]
-
-
-def describe_method(recipe: Recipe) -> str:
-    """Return the usual name of the method of a recipe."""
-    return "full training" if recipe.method == "full" else recipe.method_label
-
-
-def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
-    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
-    if any(is_allowed(recipe, job) for recipe in recipes):
-        return ""
-    methods = job.techniques.method
-    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
-    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
 
 
 def try_solve(

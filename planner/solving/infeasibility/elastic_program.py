@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
+from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, SharedLimits, VariableLayout, single_row, sparse_rows
@@ -28,7 +29,6 @@ from planner.scenario.limits import SpotShare, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
-from planner.solving.optimise_choice import describe_candidate, describe_jobs
 from planner.solving.prepare import limits_of_offers, shared_peaks
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
+from planner.decode.chosen import describe_candidate
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
@@ -26,7 +27,7 @@ from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgr
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
 from planner.solving.joint_budget import may_share_luck
-from planner.solving.optimise_choice import ResolvedPlan, describe_candidate, try_solve
+from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
