@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,7 @@ ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CandidateTable:
     """Columns of shape (n,), or (n, 2) per market, (n, T) with a column per 0/1 technique, (n, 4) for ties.
 

@@ -10,13 +10,12 @@ import math
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from planner.errors import CancelledError, TimeIsUpError
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ class CallProgress(NamedTuple):
     of: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Watch:
     """What holds for a call: until when it may take, and whom it asks and tells."""
 

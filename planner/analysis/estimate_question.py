@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from planner.configurations.recipe import (
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Layout, Network
@@ -45,7 +45,6 @@ from planner.library.model_ladder import held_quant, training_conversion
 from planner.library.names import split_count, typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library, describe_slices
 from planner.loading.question import resolve_cards
-from planner.records import record
 from planner.results.plan_parts import CutSamples, HostMemory
 from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.job import Job
@@ -66,7 +65,7 @@ STEPS_PER_STAGE = 8
 """Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ResolvedConfiguration:
     """A configuration in the planner's own terms."""
 
@@ -81,7 +80,7 @@ class ResolvedConfiguration:
     assumed: tuple[str, ...]  # what was not given
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PossibleRuns:
     """What a request leaves open of a configuration: the recipes, of which one is taken by its memory."""
 

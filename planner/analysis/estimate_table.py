@@ -7,7 +7,7 @@ library is read once, and the formulas see all rows of one model at a time.
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import real_units
 from planner.configurations.grid import network_of, row_inputs
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Hardware, Network, Stack, TimedSetup
@@ -47,7 +47,6 @@ from planner.library.names import split_count
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import plain_rows, resolve_cards
-from planner.records import record
 from planner.results.plan_parts import HostMemory
 from planner.results.result_tables import Row, Table, flattened
 from planner.scenario.techniques import WHERE, Configuration
@@ -119,7 +118,7 @@ def _of_row(fault: Fault, number: int) -> Fault:
     return fault._replace(file=WHERE, where=".".join(filter(None, ("rows", f"{number}", fault.where))))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Run:
     """One row: its model and GPU, and the recipes that it leaves open."""
 
@@ -249,7 +248,7 @@ def _with_headroom(inputs: TimedSetup, headrooms: Sequence[float | None]) -> Tim
     return replace(inputs, stack=changed)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Memory:
     """The inputs of all cells, a row with one of its recipes each, and what is computed of some of them."""
 

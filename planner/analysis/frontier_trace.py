@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,6 @@ from planner.candidates.spot_candidates import SpotChoice
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import budget_probability
-from planner.records import record
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
@@ -53,7 +52,7 @@ ROUNDING_SHARE = 1e-6
 """Relative: dollars that rounding may add to a plan at its budget."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TracedFrontier:
     """Points and segments of one set of candidates; `status` says why there are none."""
 

@@ -12,7 +12,6 @@ import numpy as np
 from planner.analysis.job_runs import JobRun, RunKind
 from planner.analysis.market_paths import PathSource
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.simulation import (
     GREEDY,
@@ -139,7 +138,7 @@ MAX_OPTIMUM_TICKS = 1_200_000
 MIN_OPTIMA, MAX_OPTIMA = 64, 1000
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobOutcome:
     """The outcome of each run of a whole job; arrays of shape (runs,)."""
 
@@ -159,7 +158,7 @@ class JobOutcome:
         )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReplayedJob:
     """All runs of one job."""
 
@@ -169,7 +168,7 @@ class ReplayedJob:
     seconds: float  # of one core for the planned policy, its market drawn
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DeadlinePolicy:
     """A policy whose runs have different deadlines, the last of which is that of the replay.
 
@@ -186,7 +185,7 @@ class DeadlinePolicy:
         return self.policy.decide(work_left, hours_left - self.early_hours, up, age_hours, running)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DeadlineUniformProgress:
     """Uniform progress towards different deadlines of different amounts of work, the safety net in true hours."""
 
@@ -359,7 +358,7 @@ DEADLINE_TOLERANCE_HOURS = 1e-6
 """Hours that rounding may make of a run that ends at its deadline."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PlanOutcome(JobOutcome):
     """All jobs of a plan together; `met`: (runs,) whether each deadline was, None where there is none."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -21,7 +21,6 @@ from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
-from planner.records import record
 from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.limits import latest_finish_hours
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 # Which zone of a group a run takes: the one with the longest expected rest of its up-time per dollar.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ZoneStay:
     """One zone: its price, and how long machines stay in it by the age of its up-time."""
 
@@ -102,7 +101,7 @@ class RunKind(StrEnum):
     SERVICE = "service"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobRun:
     """One job as it is replayed; wall-clock hours at the expected speed, dollars of all node groups.
 

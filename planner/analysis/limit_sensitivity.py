@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,6 @@ from planner.library.engines import published_techniques
 from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
 from planner.loading.question import Asked, as_scenario
-from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
 from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.offer import Offer, offer_labels
@@ -64,7 +63,7 @@ GOAL_TOLERANCE = 1e-9
 """Relative and absolute, by which a plan may miss the goal: sums in another order round differently."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Baseline:
     """The plan of a scenario, the candidates with relaxed limits, and the objective from which on a plan is better."""
 

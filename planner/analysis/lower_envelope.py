@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable
-from planner.records import record
 from planner.results.plan import Plan
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ TOLERANCE = 1e-9
 """Relative difference of dollars, or of dollars per hour, that counts as rounding."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Segments:
     """Columns (n,): from the fast end of each segment to the slow end, which is the cheaper one.
 
@@ -287,7 +286,7 @@ class RowChoice(NamedTuple):
     share: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Breakpoint:
     """A breakpoint of the frontier with its lower bound, which is its cost where it is one of F itself.
 

@@ -16,7 +16,6 @@ from planner.arrays import Integers
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 from planner.hazards import mean_hours
 from planner.library.reading import read_library
-from planner.records import record
 from planner.results.market_results import (
     EndsByAge,
     FittedDuration,
@@ -483,7 +482,7 @@ class SimulationArguments(TypedDict, total=False):
     exact_speed: bool
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SimulationSettings:
     """The arguments of a simulation, its traces read."""
 

@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,16 +20,15 @@ from pydantic import Field
 
 from planner.analysis.track_question import entry_of, job_on_machines, read_with_offers
 from planner.documents.files import check_writable, file_name, read_text, write_text_atomically
-from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel
 from planner.documents.tables import read_json
+from planner.documents.validation import Source
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.loading.question import Asked, as_scenario
-from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_fingerprint, require_plan
 from planner.results.plan_parts import Fallback, Hours, Techniques, describe_machines
 from planner.results.run_results import ProbeChoice, ProbedMemory, ProbedStep, ProbeVerdict
@@ -146,7 +146,7 @@ _ROOM = 0.97
 """Share of the usable memory above which a run of other lengths may fail: a note says so."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Probed:
     """A probe and all that it is judged by."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import stdev
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from planner.analysis.calibration.line_logs import (
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
 from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.evaluation.evaluated_hours import probability_within
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Cause, ProjectedEnd
@@ -40,7 +40,7 @@ UNRESOLVED_NOISE = 0.05
 """Spread of the mean pace of a run where its log does not time single steps: a guess."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pace:
     """Seconds of one step without warm-up and standstills; `steps` are those that are timed."""
 
@@ -62,7 +62,7 @@ class Pace:
         return self.batch_spread * math.sqrt(1.0 / self.batches + each / max(steps_left, 1))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Progress:
     """What the logs of a run say of it, whatever the plan; hours are wall hours."""
 
@@ -291,7 +291,7 @@ LEAST_SPREAD = 1e-4
 """Spread of a pace that is known as well as can be."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Projection:
     """What is left of a run: hours of one job, dollars of all of its machines."""
 

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from threading import Thread
@@ -28,7 +29,6 @@ from planner.errors import CancelledError, Fault, InputError, ScenarioError, Tim
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.results.what_if import ManyVariants, Variant, loss_of, most_cut, trained_figures
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -97,7 +97,7 @@ PARENT = "PLANNER_SWEEP_PARENT"
 """Environment variable of a worker process: the number of the process that started it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SweepQuestion:
     """All that a worker needs to know: the scenario, what varies, and how to solve."""
 
@@ -498,7 +498,7 @@ def _question(scenario: Scenario, vary: Sequence[str], options: SolveOptions) ->
     return SweepQuestion(scenario, ranges, options, library_of([scenario, *changed]))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Crew:
     """Who solves: how many at one time, and the variants as they come."""
 

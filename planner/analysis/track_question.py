@@ -6,7 +6,7 @@ import datetime
 import json
 import math
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.line_logs import LogHistory
@@ -35,7 +35,6 @@ from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.library.technique_tables import read_techniques
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import parse_scenario
-from planner.records import record
 from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
@@ -301,7 +300,7 @@ TOKENS_SLACK = 1.05
 """Ratio of logged to planned tokens of a step beyond which the log is of another run: counts may include padding."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Stated:
     """What only the user knows of a run."""
 

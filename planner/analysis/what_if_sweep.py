@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.chosen_model import ModelChoice
 from planner.results.explanation import method_name
 from planner.results.fleet import Service
@@ -324,7 +323,7 @@ MOST_PRICED_KINDS = 3
 """Kinds of a fleet, those with most dollars first, whose prices have a bar each."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Parameter:
     """A parameter to change: its name, its present value, and for either end the value and its settings."""
 

@@ -22,7 +22,7 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
-from planner.decode.chosen import describe_break_even
+from planner.decode.chosen import describe_break_even, recipe_of
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario
@@ -30,7 +30,7 @@ from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
-from planner.solving.optimise_choice import ResolvedPlan, recipe_of, try_solve
+from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 MIN_FACTOR = 1.03

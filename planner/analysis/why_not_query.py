@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from planner.arrays import Flags
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
+from planner.decode.chosen import describe_method
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.documents.quantities import MAX_INTEGER, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
@@ -24,7 +25,6 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS
 from planner.loading.question import suggest_gpus, suggest_offers
-from planner.records import record
 from planner.results.explanation import Remedy
 from planner.results.plan_parts import Vram
 from planner.scenario.job import Job
@@ -34,7 +34,7 @@ from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
-from planner.solving.optimise_choice import ResolvedPlan, describe_method, with_settings
+from planner.solving.optimise_choice import ResolvedPlan, with_settings
 from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0
 QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class WhyNotQuery:
     """An alternative for one job: what is not named is free."""
 

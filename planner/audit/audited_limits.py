@@ -68,7 +68,7 @@ def choices_of_job(context: RunContext) -> Iterator[Broken]:
     if not limits.has_stock(offer):
         yield "limits.stock_status", limits.stock_status or "some stock", offer.stock_status
     if offer.managed is not None:
-        yield from _service(context, offer.managed)
+        yield from _managed_service(context, offer.managed)
         return
     if isinstance(context.job, InferenceJob):
         yield from generation.choices_of_replicas(context, context.job)
@@ -83,7 +83,7 @@ def choices_of_job(context: RunContext) -> Iterator[Broken]:
     yield from _places(context)
 
 
-def _service(context: RunContext, managed: Managed) -> Iterator[Broken]:
+def _managed_service(context: RunContext, managed: Managed) -> Iterator[Broken]:
     """Yield where the service does not take the model, or trains it as the job does not allow."""
     asked, job = context.job.techniques, context.job
     if context.architecture.name not in managed.architectures:

@@ -14,7 +14,7 @@ from planner.candidates.job_candidates import (
     JobCandidates,
     OfferColumns,
     burden_of,
-    find_services,
+    find_managed,
     kept_undominated,
     undominated_on_machine,
 )
@@ -276,11 +276,11 @@ def enumerate_candidates(
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
     which = kept_undominated(kept, job, physics.ways, run_hours)
     machines = join_placements(job, physics, run_hours, columns, placements, market, which)
-    services = find_services(job, architecture, physics.shape, market, library)
+    managed = find_managed(job, architecture, physics.shape, market, library)
     hours, table = hours_and_table(machines, market, jobs, before)
-    if count := len(services.offer):
-        table = concatenate([table, services.table(market, jobs, len(physics.ways.recipes))])
-        hours = hours.joined(services.hours())
+    if count := len(managed.offer):
+        table = concatenate([table, managed.table(market, jobs, len(physics.ways.recipes))])
+        hours = hours.joined(managed.hours())
     return JobCandidates(
         job,
         architecture,
@@ -294,7 +294,7 @@ def enumerate_candidates(
         spot,
         columns,
         margins.headroom,
-        services,
+        managed,
         before.policies if before is not None else PolicyCache(),
         kept,
         market.offers,

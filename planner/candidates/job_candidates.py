@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,11 @@ from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Configurations, JobShape, evaluated_tokens, technique_penalties, trained_gb
 from planner.configurations.recipe import Recipe, is_allowed
-from planner.estimates.billing import service_tokens_per_second, service_usd
+from planner.estimates.billing import managed_tokens_per_second, managed_usd
 from planner.estimates.stage_seconds import retained_gb_months, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.scenario.fees import FEE_COUNTS, FEES, Count
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, usd_above_term
@@ -53,8 +52,8 @@ SIZING_RECIPES = {
 """Recipes whose result has the size of the service's."""
 
 
-@record(frozen=True)
-class ServiceRun:
+@dataclass(frozen=True)
+class ManagedRun:
     """One job at one service, all its trials: hours on the wall clock, dollars, data."""
 
     method: str
@@ -77,20 +76,20 @@ class ServiceRun:
     moved_usd: float  # what moves and is kept, as far as the fees are known
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ManagedServiceCandidates:
     """The managed services that take the model of a job: one candidate each, columns (m,)."""
 
     job: Job
     offer: Integers  # places in the market
-    runs: tuple[ServiceRun, ...]
+    runs: tuple[ManagedRun, ...]
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
         """Return the recipes of the services, each once."""
         return tuple(RECIPES[method] for method in dict.fromkeys(run.method for run in self.runs))
 
-    def run_at(self, offer: int) -> ServiceRun:
+    def run_at(self, offer: int) -> ManagedRun:
         """Return the run at the service of an offer, given by its place in the market."""
         return self.runs[int(np.flatnonzero(self.offer == offer)[0])]
 
@@ -154,35 +153,35 @@ class ManagedServiceCandidates:
         return np.stack([column, np.full_like(column, np.nan)], axis=1)
 
 
-def find_services(
+def find_managed(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
 ) -> ManagedServiceCandidates:
     """Return the managed services of the market that take the job's model; none states a price of preference tuning."""
-    offers = market.services(job.kind, architecture.name) if job.tuning == "sft" else ()
+    offers = market.managed_services(job.kind, architecture.name) if job.tuning == "sft" else ()
     runs = [_build_run(job, architecture, shape, market.offers[place], library) for place in offers]
     return ManagedServiceCandidates(job, np.asarray(offers, dtype=np.int64), tuple(runs))
 
 
-def _build_run(job: Job, architecture: Architecture, shape: JobShape, offer: Offer, library: Library) -> ServiceRun:
+def _build_run(job: Job, architecture: Architecture, shape: JobShape, offer: Offer, library: Library) -> ManagedRun:
     """Return what the job takes and costs at the service of an offer."""
-    service = offer.managed
-    if service is None:
+    managed = offer.managed
+    if managed is None:
         raise ValueError(f"{offer.provider} is not a managed service")
     stages = library.calibrations["stages"]
-    assumed_speed = service.tokens_per_second is None
-    assumed = service_tokens_per_second(shape.network.active_parameters, stages.value("managed_flop_per_second"))
-    rate = service.tokens_per_second or assumed * shape.units_per_token
+    assumed_speed = managed.tokens_per_second is None
+    assumed = managed_tokens_per_second(shape.network.active_parameters, stages.value("managed_flop_per_second"))
+    rate = managed.tokens_per_second or assumed * shape.units_per_token
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     tokens = (shape.tokens + evaluated_tokens(job, shape)) * shape.units_per_token
     sigma = stages.value("managed_sigma_assumed" if assumed_speed else "managed_sigma_told")
     late = float(confidence_factor(sigma, job.confidence))
     full_hours = tokens * trials.wall / rate / HOUR
-    prices = (service.usd_per_million_tokens or 0.0, service.usd_per_run or 0.0, service.minimum_usd)
+    prices = (managed.usd_per_million_tokens or 0.0, managed.usd_per_run or 0.0, managed.minimum_usd)
     usd, late_usd = (
-        service_usd(tokens * trials.work * share, job.trials.count, *prices) for share in (job.early_stopping, 1.0)
+        managed_usd(tokens * trials.work * share, job.trials.count, *prices) for share in (job.early_stopping, 1.0)
     )
-    return ServiceRun(
-        method=service.method,
+    return ManagedRun(
+        method=managed.method,
         tokens_per_second=rate,
         assumed_speed=assumed_speed,
         hours=full_hours * job.early_stopping,
@@ -193,7 +192,7 @@ def _build_run(job: Job, architecture: Architecture, shape: JobShape, offer: Off
         sigma=sigma,
         tokens=tokens * trials.work * job.early_stopping,
         late_tokens=tokens * trials.work,
-        **_transfer(job, architecture, shape, offer, service.method, library),
+        **_transfer(job, architecture, shape, offer, managed.method, library),
     )
 
 
@@ -228,7 +227,7 @@ def _transfer(
 # The offers of a market as columns of numbers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
@@ -323,7 +322,7 @@ class OfferColumns:
         return np.asarray(usd_per_gb_hour * stored_gb, dtype=float)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobCandidates:
     """Every candidate of one job on every offer: those that rent machines, then those of managed services."""
 
@@ -339,7 +338,7 @@ class JobCandidates:
     spot: tuple[SpotMarket, ...]  # per offer of the market
     columns: OfferColumns
     headroom: float | None
-    services: ManagedServiceCandidates
+    managed: ManagedServiceCandidates
     policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
     kept: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)  # follows from job and physics
     offers: tuple[Offer, ...] = field(default=(), compare=False)  # of the market
@@ -347,12 +346,12 @@ class JobCandidates:
     @property
     def recipes(self) -> tuple[Recipe, ...]:
         """Return the recipes that `table.recipe` indexes."""
-        return self.physics.ways.recipes + self.services.recipes
+        return self.physics.ways.recipes + self.managed.recipes
 
     @cached_property
     def is_managed_service(self) -> Flags:
         """Return the rows (n,) that a managed service trains; all others rent machines."""
-        return np.isin(self.table.offer, self.services.offer)
+        return np.isin(self.table.offer, self.managed.offer)
 
     @cached_property
     def observed(self) -> Flags:

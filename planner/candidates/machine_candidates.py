@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,6 @@ from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Configurations
 from planner.estimates.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work
-from planner.records import record
 from planner.scenario.job import Job
 from planner.units import GB, HOUR
 
@@ -35,7 +35,7 @@ DEFAULT_RAM_GB = 32.0
 """Memory of a machine whose offer does not state it: the cheapest ones have at least this."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DataAmounts:
     """GB (n,) of data by their way onto the disk of every instance."""
 
@@ -46,7 +46,7 @@ class DataAmounts:
     prepared: float  # what preparing the data makes
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MachineCandidates:
     """Index columns (n,): configuration of the job, offer that rents its machine, placement of its stages."""
 

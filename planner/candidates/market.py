@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,6 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.stage_seconds import transfer_seconds
 from planner.library.names import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
-from planner.records import record
 from planner.scenario.fees import Count, fee_rate
 from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, PeakLimit, SpotShare, given_peaks, keeps_peaks
@@ -40,7 +39,7 @@ IMAGE_GB_ON_DISK = 10.0
 """Size of the container image, as `image_bytes` of the stages calibration."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SpotMarket:
     """Interruption process of one spot machine, in hours; `basis` is empty where the offer states it."""
 
@@ -229,7 +228,7 @@ TERM_FIELDS = tuple(
 """What a plan may depend on besides region, instance and prices."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Market:
     """The offers of a scenario as candidates use them: equal ones merged, GPUs resolved."""
 
@@ -315,7 +314,7 @@ class Market:
         """Return the same offers with unlimited stock."""
         return replace(self, offers=tuple(offer.model_copy(update={"stock": None}) for offer in self.offers))
 
-    def services(self, kind: str, architecture: str) -> list[int]:
+    def managed_services(self, kind: str, architecture: str) -> list[int]:
         """Return the places of the managed services that take a model for a kind of job; adapters do not pretrain."""
         return [
             index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,6 @@ from planner.estimates.stage_seconds import (
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job
 from planner.spot.run import checkpoint_interval, last_checkpoint_fits
 from planner.spot.states import SpotStates
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RunHours:
     """Columns (configurations,): hours on demand by stage, and what a machine needs to start.
 
@@ -143,7 +142,7 @@ class RunHours:
         return checkpoint_seconds(saved, nodes, self.disk_bytes_per_second, math.inf, self.stages)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _RunTimes:
     """Seconds and hours of one run, without trials and early stopping; columns (configurations,)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,7 +29,6 @@ from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_poli
 from planner.candidates.stage_hours import RowHours
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
-from planner.records import record
 from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours
 from planner.watch import keep_going
 
@@ -47,7 +46,7 @@ LACKS_EXPORT_MEMORY = "its memory is too small to merge or quantise the result"
 SHARE_TOLERANCE = 1e-12
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ScreenedCandidates:
     """The rows that meet the limits of the job, with their spot shares cut, and why the others do not."""
 

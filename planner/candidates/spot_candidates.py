@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.spot_rows import ALL, SpotRows
-from planner.records import record
 from planner.spot.drawn_runs import PolicyCosts, late_dollars, least_wait
 from planner.spot.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
 from planner.spot.run import SpotRun
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 # What a row of a table on spot follows: a policy for one deadline, or a piece of a market curve.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SpotChoice:
     """A run, its market, and the point of its market curve that is chosen."""
 
@@ -72,7 +71,7 @@ class SpotChoice:
         return policies.rules([(self.run, self.states, self.point.hours)])[0]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SpotPiece:
     """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,6 @@ from planner.candidates.stage_hours import RowHours
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import node_group_market
 from planner.library.schema import Library
-from planner.records import record
 from planner.scenario.limits import PeakLimit
 from planner.spot.drawn_runs import SpotOnlyCosts
 from planner.spot.luck import quantile
@@ -150,7 +149,7 @@ MIN_HOURS = 1e-3
 """Shortest work that a policy is computed for."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SearchTarget:
     """What the points are for: the latest finish, bounds on the spot share, the value of an hour in dollars."""
 

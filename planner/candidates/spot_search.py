@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from planner.candidates.spot_candidates import (
 )
 from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.configurations.recipe import is_allowed
-from planner.records import record
 from planner.spot.policy_cache import Span
 from planner.spot.switching_policy import LeastCost
 from planner.watch import keep_going
@@ -77,7 +77,7 @@ def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
 # Which policies a search for candidates on spot is for.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SearchScope:
     """Which policies are searched for."""
 

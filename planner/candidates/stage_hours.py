@@ -6,7 +6,7 @@ The training machines send what they have trained, adapters or all weights, and 
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -48,7 +48,6 @@ from planner.estimates.stage_seconds import (
 )
 from planner.estimates.work import node_group_shares, trial_work
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Export
 from planner.scenario.offer import Offer
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
 # costs one more start.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RowHours:
     """Columns (n,): expected hours of one node group, on the wall clock, unless a comment says otherwise."""
 
@@ -193,7 +192,7 @@ TOKEN_GB = 4.0 / GB
 """Size of a token id on disk."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SeparateStage:
     """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
 
@@ -208,7 +207,7 @@ class SeparateStage:
     moved_usd: float  # of `usd`, for data that move in and out
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Placement:
     """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
 
@@ -241,7 +240,7 @@ def enumerate_placements(
     ingest = _options(job, "ingest", _ingest_options(job, shape, market, library))
     evaluation = _options(job, "evaluation", _evaluation_options(job, architecture, shape, market, library))
     missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
-    if missing and not market.services(job.kind, architecture.name):
+    if missing and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([no_machine_fault(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
@@ -404,7 +403,7 @@ def separate_stage(
 # Merging and quantising the result: seconds on a machine of an offer, and the memory that it must have.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ExportWork:
     """What the export of a job asks of a machine: of a run that `adapts`, or of full training."""
 
@@ -504,7 +503,7 @@ def place_exports(
         found += [replace(placement, export=export, adapts=adapts) for placement in earlier for export in options]
     methods = ("full",) if job.kind == "pretrain" else job.techniques.method or library.techniques.tried("method")
     allowed = [placement for placement in found if any((method == "lora") == placement.adapts for method in methods)]
-    if earlier and not allowed and not market.services(job.kind, architecture.name):
+    if earlier and not allowed and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([export_fault(job, architecture, library)])
     return tuple(found)
 

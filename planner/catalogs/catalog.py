@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,6 @@ from planner.loading.price_files import (
     validated_offers,
     with_shipped_facts,
 )
-from planner.records import record
 from planner.results.market_results import ImportSummary, PriceChanges, PriceMove, RowsLeftOut, RowsNoted
 from planner.scenario.offer import Offer, offer_data
 
@@ -84,7 +84,7 @@ my-cloud,eu-1,gpu-8x,H100-80GB,8,19.60,,2,4,nvswitch,2026-11-20,offer by mail
 """A CSV file of offers to start from; columns and cells may be left out."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Catalog:
     """The offers of a file, and what became of its rows."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from planner.library.names import is_sxm_family, known_gpus, refused_chip
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import GpuSpec
 from planner.loading.price_files import Row, is_shipped_machine, shipped_gpu
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _LISTING = re.compile(r"\d+x-(.+)-\d+(?:\.\d+)?-\d+")
 FORM_NOT_STATED = "form factor not stated: taken as PCIe, the slower one"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class GpuMatch:
     """A GPU of the library, or why a row has none; a note where the catalog left something open."""
 

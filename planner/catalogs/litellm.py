@@ -8,13 +8,13 @@ tier, and is no price to plan with. Prices of long contexts, of images and of ca
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
 from planner.documents.tables import JsonDocument, first_faults, read_json
 from planner.errors import Fault, InputError, format_value
 from planner.library.names import provider_name
-from planner.records import record
 
 if TYPE_CHECKING:
     import datetime
@@ -33,7 +33,7 @@ _DESCRIPTION = "sample_spec"
 """The entry that describes the others."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class HostedModel:
     """A model that a service runs and sells by the token; dollars per million tokens."""
 
@@ -46,7 +46,7 @@ class HostedModel:
     source: str  # of the entry, where it has one
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class HostedModels:
     """The models of a price file, and the entries that are left out by reason."""
 

@@ -20,7 +20,7 @@ import threading
 import time
 import zipfile
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,6 @@ from planner.loading.price_files import (
     read_day,
     read_meta,
 )
-from planner.records import record
 from planner.results.market_results import PriceChanges, PriceUpdate, ProviderUpdate, StoredPrices
 from planner.scenario.naming import OfferedNames
 from planner.scenario.offer import Offer
@@ -60,7 +59,7 @@ MOST_GONE = 0.5
 """Largest share of a provider's offers that may be gone without --force: more looks like half a file."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Update:
     """New prices of one provider, checked and not yet stored."""
 
@@ -260,7 +259,7 @@ _ITEM_COLUMNS = (
 )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Fetched:
     """The prices of one provider; without a catalog why there is none, or nothing where there is none newer."""
 
@@ -274,7 +273,7 @@ class NoPricesError(Exception):
     """Why a provider gave no prices, in words."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Sources:
     """What gpuhunt can fetch, by our names for the providers."""
 

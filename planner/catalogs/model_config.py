@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from planner.library.reading import (
     formats_next_to,
 )
 from planner.library.schema import Architecture
-from planner.records import record
 
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]+", re.ASCII)
 _CACHED_FOLDER = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
@@ -30,7 +30,7 @@ WAIT_SECONDS = 10.0
 """Longest wait for an answer of the Hub; huggingface_hub itself would try for 23 s without a network."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FoundConfig:
     """A config.json, the repository that it is of, and the commit; empty where neither is known."""
 
@@ -41,7 +41,7 @@ class FoundConfig:
     """ModelOpt's file with the format of the weights."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ImportedArchitecture:
     """An architecture that was read from a config.json, and the shipped one of the same repository."""
 

@@ -21,7 +21,6 @@ from planner.documents.tables import CsvTable, JsonRecord
 from planner.errors import Fault
 from planner.library.names import known_gpus
 from planner.loading.price_files import Row, parse_number
-from planner.records import record
 
 
 @dataclass
@@ -269,7 +268,7 @@ def _azure(values: Values) -> Iterator[Listed]:
 def _not_azure(values: Values, names: str) -> tuple[str, str]:
     """Return why a meter is no machine by the hour that Linux runs on, and what kind of reason that is."""
     unit = _text(values, "unitOfMeasure")
-    service, product = _text(values, "serviceName"), _text(values, "productName")
+    sold_as, product = _text(values, "serviceName"), _text(values, "productName")
     how = _text(values, "type")
     if how not in ("", "Consumption"):
         return f"a price of the kind {how}, and not by the hour on demand", ""
@@ -277,8 +276,8 @@ def _not_azure(values: Values, names: str) -> tuple[str, str]:
         return "a reservation", ""
     if unit and unit.casefold() not in ("1 hour", "1/hour"):
         return f"a price per {unit}", "a price of another unit than an hour"
-    if service not in ("", "Virtual Machines"):
-        return f"a price of {service}", "a price of another service than virtual machines"
+    if sold_as not in ("", "Virtual Machines"):
+        return f"a price of {sold_as}", "a price of another service than virtual machines"
     if "windows" in product.casefold():
         return "a price with Windows", ""
     if "low priority" in names.casefold():
@@ -447,7 +446,7 @@ def region_of_zone(zone: str) -> str:
 # The kinds, and their records as rows of offers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class AnswerKind:
     """A kind of answer: its name, how its records are known, and what each one lists."""
 

@@ -199,7 +199,7 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def wrapper(as_of: datetime.datetime | None, **others: Any) -> Any:
-            from planner.documents.overrides import Source
+            from planner.documents.validation import Source
             from planner.scenario.scenario import SolveOptions
 
             given = {name: others.pop(name) for name in names if name in others}

@@ -14,13 +14,13 @@ import textwrap
 import threading
 import time
 from collections import UserDict
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
-from planner.records import record
 from planner.watch import CallProgress, watched
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def prepare_process() -> None:
     atexit.register(gc.freeze)
     # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # pydantic looks for plugins in the metadata of every installed package; the planner needs none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
 
 
 # What only a terminal gets: colour, and progress on standard error.
@@ -152,7 +150,7 @@ READ = "planner.read"
 """Key of the running command's context: lines on the configuration of a training tool that it read."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Output:
     """Where the answer of a command goes: text or JSON on standard output, a picture and a file if asked for."""
 

@@ -23,9 +23,9 @@ def read_plan(path: str | Path) -> Plan:
     >>> planner.read_plan("plan.json") == plan
     True
     """
-    from planner.documents.overrides import Source
     from planner.documents.quantities import MAX_NUMBER
     from planner.documents.tables import read_json
+    from planner.documents.validation import Source
 
     fix = "give a file written by planner solve"
     document = read_json(str(path), fix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,6 @@ from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.estimates.weights import lora_parameters
 from planner.library.schema import Architecture, Calibration, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, QuantisedBytes, TechniqueTable
-from planner.records import record
 from planner.scenario.job import Job
 from planner.units import GB, GIB, TERA
 
@@ -90,7 +89,7 @@ def margin_text(margin: float, known_margin: float) -> str:
 # Cached latents of images: what caching saves of every step, what it costs before the first one, and its bytes.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LatentCache:
     """The cache of one job: as many images as it has, each encoded once."""
 
@@ -210,7 +209,7 @@ _KEY_EXCHANGES = {"ring": KEYS_IN_A_RING, "gather": KEYS_GATHERED, "heads": KEYS
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RecipeCoefficients:
     """Everything that a recipe (or a column of recipes, shape (R, 1)) implies, hardware left out."""
 

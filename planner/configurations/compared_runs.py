@@ -7,7 +7,7 @@ on that hardware. An observed run did fit, so neither the margin of the fit rule
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,6 @@ from planner.estimates.uncertainty import (
 from planner.estimates.weights import training_flops
 from planner.estimates.work import PACKED_FILL, processed_length
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.scenario.job import Job, Measured
 from planner.units import GIB, HOUR, TERA
 
@@ -73,7 +72,7 @@ def memory_setting(recipe: Recipe, gpus: int) -> Setting:
     return recipe, gpus
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ObservedPeak:
     """An observed peak with the run that it was observed in."""
 
@@ -112,7 +111,7 @@ class ObservedPeak:
         return high
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryCorrection:
     """Correction of the memory of one setting at other batches and lengths."""
 
@@ -218,7 +217,7 @@ GPUS_PER_MACHINE = 8
 """GPUs of one machine at most, where a run does not give its machines."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ComparedRun:
     """An observed run and the configuration that it is compared with."""
 
@@ -396,7 +395,7 @@ def _fastest_fit(
 # Corrections of a job's estimates by its observed runs: a factor on speed, memory by setting, and their spread.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Correction:
     """Corrections of the estimates of a job by its observed runs; without runs nothing changes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,6 @@ from planner.estimates.step_time import step_seconds
 from planner.estimates.uncertainty import UNMEASURED_MOST
 from planner.estimates.work import processed_length
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.scenario.job import Job
 from planner.units import GB, GIB
 
@@ -65,7 +64,7 @@ HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer
 HOST_MEMORY_ASSUMED_SMALL = "offloaded states do not fit in the host memory that is assumed of the offer (state ram_gb)"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Grid:
     """The grids of one job.
 
@@ -326,7 +325,7 @@ def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machin
 # (`compared_runs.py`).
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobConfigurations:
     """What `enumerate_configurations` found for one job."""
 

@@ -61,7 +61,6 @@ from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length
 from planner.library.image_tower import ImageTower, ImageView
 from planner.library.schema import Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.scenario.job import Job
 from planner.units import GB
 
@@ -248,7 +247,7 @@ class Machine:
         return self.gpus_per_instance * self.instances
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobShape:
     """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
 
@@ -483,7 +482,7 @@ def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
 # Configurations of one job as columns: a recipe on a machine with its batch, speed and memory, not yet priced.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Configurations:
     """Columns of shape (n,): configurations that fit."""
 
@@ -523,7 +522,7 @@ COLUMNS = tuple(field.name for field in fields(Configurations))[2:]
 """The fields of `Configurations` with an element per configuration."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryShortfall:
     """A recipe on a machine whose memory is too small, and by how much."""
 
@@ -532,7 +531,7 @@ class MemoryShortfall:
     shortfall_gib: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class HostShortfall:
     """A recipe that fits on the GPUs of a machine, whose host has too little memory for its states."""
 

@@ -21,7 +21,6 @@ from planner.library.model_ladder import conversion, held_quant, training_conver
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
-from planner.records import record
 from planner.scenario.job import Job
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def _method_label(method: str, weight_bits: int) -> str:
     return read_techniques().method_label(method, weight_bits)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class GpuClass:
     """What of a GPU decides whether a recipe works on it."""
 

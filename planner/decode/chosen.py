@@ -1,9 +1,9 @@
-"""The candidate that a plan takes for one job, and what the plan was made from."""
+"""The candidate that a plan takes for one job, also in words, and what the plan was made from."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +15,11 @@ from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
 from planner.candidates.spot_candidates import SpotChoice, policy_costs
 from planner.configurations.grid import Machine
-from planner.configurations.recipe import Recipe
+from planner.configurations.recipe import Recipe, is_allowed
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
-from planner.records import record
 from planner.results.plan import Inputs, Planned
-from planner.results.plan_parts import Pause
+from planner.results.plan_parts import Pause, describe_machines
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 # The candidate that a plan takes for one job, with what stands behind its numbers.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ChosenCandidate:
     """A row of the uncut table of one job at a spot share; what concerns machines is of no use for a service."""
 
@@ -179,3 +178,42 @@ def pays_from_hours(market: Market, offer: Offer, machines: float) -> float | No
     """Return the machine hours of use from which on a commitment pays; None without equal machines by the hour."""
     price = hourly_price(offer, market.offers)
     return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
+
+
+# A row of the uncut table of a job in words.
+
+
+def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
+    """Return what is said of each job, with its name if there are several."""
+    if len(jobs) == 1:
+        return words[0]
+    return "; ".join(f"{job.job.name}: {what}" for job, what in zip(jobs, words, strict=True))
+
+
+def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
+    """Describe one row of the uncut table at a spot share in a few words."""
+    table = candidates.table
+    offer = market.offers[int(table.offer[row])]
+    recipe = recipe_of(candidates, row)
+    spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
+    machines = describe_machines(int(table.run_gpus[row]), offer.card, int(table.node_groups[row]))
+    return f"{machines} at {offer.provider}, {describe_method(recipe)}{spot}"
+
+
+def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
+    """Return the recipe of a row of the uncut table."""
+    return candidates.recipes[int(candidates.table.recipe[row])]
+
+
+def describe_method(recipe: Recipe) -> str:
+    """Return the usual name of the method of a recipe."""
+    return "full training" if recipe.method == "full" else recipe.method_label
+
+
+def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
+    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
+    if any(is_allowed(recipe, job) for recipe in recipes):
+        return ""
+    methods = job.techniques.method
+    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
+    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,13 +24,12 @@ from planner.estimates.memory_fit import (
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.plan_parts import HostMemory, Vram
 from planner.scenario.job import Job
 from planner.units import GB, GIB
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryEvaluator:
     """Memory of one recipe on one machine at any batch and sequence length."""
 

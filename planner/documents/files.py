@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import yaml
 
 from planner.errors import Fault, InputError
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -365,7 +364,7 @@ KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Document:
     """One parsed file: `data` is plain (dict, list, str, int, float, bool, None)."""
 

@@ -6,27 +6,22 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
-
-from planner.documents.files import MAX_DEPTH, Document, KeyPath, parse_value, short_key
+from planner.documents.files import MAX_DEPTH, KeyPath, parse_value
 from planner.documents.quantities import expand_short_form
-from planner.documents.tables import JsonDocument
 from planner.documents.validation import (
     UNKNOWN_KEY,
     Complaint,
+    Source,
     forms_of,
     list_alternatives,
+    setting_name,
     suggest_names,
-    validate_spelled,
-    validation_complaints,
 )
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, format_value, raise_faults
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,11 +115,6 @@ def _children(around: Any) -> dict[str, Any]:
         named = ((item.get(key), item) for item in around if isinstance(item, dict) for key in NAMING_KEYS)
         return {name: item for name, item in named if isinstance(name, str) and name}
     return {key: value for key, value in around.items() if isinstance(key, str)} if isinstance(around, dict) else {}
-
-
-def setting_name(setting: str) -> str:
-    """Return the name of a setting in a fault, in place of a file."""
-    return f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
 
 
 def replace_value(data: Any, path: KeyPath, value: Any) -> Any:
@@ -290,65 +280,6 @@ def _items(data: Any) -> list[tuple[str, Any]]:
     return named or [("0", None)]
 
 
-# The file and line, or the setting, that each value of the input came from.
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-@record(frozen=True)
-class Source:
-    """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
-
-    file: str
-    document: Document | JsonDocument | None = None
-    origins: Mapping[KeyPath, str] = field(default_factory=dict)
-
-    def folder(self, path: KeyPath, own: Path) -> Path:
-        """Return the folder of a relative path: the working folder if a setting wrote it, else `own`."""
-        is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
-        return Path() if is_set else own
-
-    def fault(self, path: KeyPath, what: str, fix: str) -> Fault:
-        """Return the fault at a place, with the setting that wrote the value, or else its line."""
-        shown_path = (*path[:-1], short_key(str(path[-1]))) if what == UNKNOWN_KEY else path
-        where = ".".join(map(str, shown_path))
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.origins:
-                setting = self.origins[path[:length]]
-                if setting.startswith("--"):
-                    return Fault(setting, 0, "", what, fix)
-                shown = ".".join((_typed_path(setting), *map(str, path[length:])))
-                return Fault(setting_name(setting), 0, shown, what, fix)
-        # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
-        inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
-        if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
-            place, setting = inside[-1]
-            if setting.startswith("--"):
-                return Fault(setting, 0, "", what, fix)
-            rest = "." + ".".join(map(str, place[len(path) :]))
-            typed = _typed_path(setting)
-            shown = typed.removesuffix(rest) if typed.endswith(rest) else where
-            return Fault(setting_name(setting), 0, shown, what, fix)
-        return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
-
-    def faults(self, found: Iterable[Complaint]) -> list[Fault]:
-        """Return the faults of many complaints."""
-        return [self.fault(*complaint) for complaint in found]
-
-    def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
-        """Return the data as a model; `ScenarioError` with every fault."""
-        try:
-            return validate_spelled(kind, data)
-        except ValidationError as error:
-            raise ScenarioError(self.faults(validation_complaints(error, kind, data))) from None
-
-
-def _typed_path(setting: str) -> str:
-    """Return the path as it was typed, with a job by its name if that was typed."""
-    return setting.partition("=")[0].strip()
-
-
 MAX_RANGES = 2
 MAX_CELLS = 2500
 """Most cells of a sweep: a picture of 50 by 50, solved in a minute or two."""
@@ -359,7 +290,7 @@ _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\
 _EXAMPLE = "write it as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SweepRange:
     """A path of the scenario and its values, each as typed after `--set PATH=`."""
 

@@ -8,13 +8,12 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import MAX_DIGITS, KeyPath, file_name, read_text, short_key
 from planner.errors import Fault, InputError, printable
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,7 @@ MAX_ROW_FAULTS = 20
 """Most faults of one CSV file that are reported one by one."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CsvTable:
     """A CSV file as text: the names of its columns, and each row with the line on which it ends."""
 
@@ -175,7 +174,7 @@ _LONG = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 _DECODER = json.JSONDecoder()
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JsonDocument:
     """One parsed JSON file; `data` is plain."""
 
@@ -211,7 +210,7 @@ class JsonDocument:
         return records
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JsonRecord:
     """One object of a JSON file, with its place and its line."""
 

@@ -1,19 +1,30 @@
-"""Errors of pydantic as complaints in plain words, each with its place in the data."""
+"""Rows of tables, and errors of pydantic as complaints in plain words, each with its place in the data."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.documents.files import KeyPath
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from planner.documents.files import Document, KeyPath, short_key
+from planner.documents.tables import JsonDocument
 from planner.errors import Fault, ScenarioError, format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from pydantic import BaseModel, ValidationError
+_Model = TypeVar("_Model", bound=BaseModel)
 
-_Model = TypeVar("_Model", bound="BaseModel")
+
+class Row(BaseModel):
+    """A row of a table: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
 Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and how to fix it."""
 
@@ -122,8 +133,6 @@ def validate_spelled(kind: type[_Model], data: Any) -> _Model:
 
     Only what fails as written is looked at, so that correct data costs nothing.
     """
-    from pydantic import ValidationError
-
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -350,3 +359,64 @@ def _how_to_write(kind: str, value: Any) -> str:
     if kind in ("float_type", "int_type") and isinstance(value, str):
         return "write it without quotes and unit: the name of the key has the unit"
     return f"give {_KINDS[kind]}"
+
+
+# The file and line, or the setting, that each value of the input came from.
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
+
+    file: str
+    document: Document | JsonDocument | None = None
+    origins: Mapping[KeyPath, str] = field(default_factory=dict)
+
+    def folder(self, path: KeyPath, own: Path) -> Path:
+        """Return the folder of a relative path: the working folder if a setting wrote it, else `own`."""
+        is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
+        return Path() if is_set else own
+
+    def fault(self, path: KeyPath, what: str, fix: str) -> Fault:
+        """Return the fault at a place, with the setting that wrote the value, or else its line."""
+        shown_path = (*path[:-1], short_key(str(path[-1]))) if what == UNKNOWN_KEY else path
+        where = ".".join(map(str, shown_path))
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                setting = self.origins[path[:length]]
+                if setting.startswith("--"):
+                    return Fault(setting, 0, "", what, fix)
+                shown = ".".join((_typed_path(setting), *map(str, path[length:])))
+                return Fault(setting_name(setting), 0, shown, what, fix)
+        # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
+        inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
+        if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
+            place, setting = inside[-1]
+            if setting.startswith("--"):
+                return Fault(setting, 0, "", what, fix)
+            rest = "." + ".".join(map(str, place[len(path) :]))
+            typed = _typed_path(setting)
+            shown = typed.removesuffix(rest) if typed.endswith(rest) else where
+            return Fault(setting_name(setting), 0, shown, what, fix)
+        return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
+
+    def faults(self, found: Iterable[Complaint]) -> list[Fault]:
+        """Return the faults of many complaints."""
+        return [self.fault(*complaint) for complaint in found]
+
+    def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
+        """Return the data as a model; `ScenarioError` with every fault."""
+        try:
+            return validate_spelled(kind, data)
+        except ValidationError as error:
+            raise ScenarioError(self.faults(validation_complaints(error, kind, data))) from None
+
+
+def _typed_path(setting: str) -> str:
+    """Return the path as it was typed, with a job by its name if that was typed."""
+    return setting.partition("=")[0].strip()
+
+
+def setting_name(setting: str) -> str:
+    """Return the name of a setting in a fault, in place of a file."""
+    return f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from planner.drawing.scene import Line, Rect, Shape, Text, clip, overlaps, text_width
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ WIDE_RATIO = 8.0
 """Ratio of the largest to the smallest figure from which an axis is logarithmic."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Axis:
     """Figures `low` to `high` at the pixels `start` to `end`."""
 
@@ -181,7 +181,7 @@ NAME_PLACES: tuple[tuple[float, float, Literal["start", "end"]], ...] = (
 """Where a name may stand next to its dot, tried in this order: up and right is usually free."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Name:
     """A name of what is drawn at some places, in pixels: it may stand at any of them."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.drawing.axis import Axis, draw_across, draw_legend, draw_moments, draw_up, room_of_ticks
 from planner.drawing.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, letters_on, text_width, wrap
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ FAR_OFF = 3.0
 """Times the last edge of a histogram from which a mark is named and not drawn."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Stack:
     """One stacked bar: parts in order of drawing, and the words at its end."""
 
@@ -33,7 +33,7 @@ class Stack:
     """Where a mark crosses the bar, such as the memory of the GPU."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Ranged:
     """One bar with its words, and the ends of its range."""
 
@@ -47,7 +47,7 @@ class Ranged:
     """Where a mark crosses the bar."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Swing:
     """What two changes of one cause do: differences, None where there is no plan."""
 
@@ -229,7 +229,7 @@ LANE, STRETCH = 30.0, 20.0
 """Height of a lane and of what is drawn on it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Stretch:
     """Something from one hour to another one; `name` is written on it where there is room."""
 
@@ -240,7 +240,7 @@ class Stretch:
     words: str = ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Lane:
     """A machine, or a stage, with what happens on it; the due hours are marks on the lane alone."""
 
@@ -251,7 +251,7 @@ class Lane:
     """Drawn below the others and higher than they, such as reservations."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Moment:
     """An hour that matters to all lanes, with its name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from planner.drawing.axis import (
@@ -25,7 +26,6 @@ from planner.drawing.axis import (
 )
 from planner.drawing.bars import BESIDE
 from planner.drawing.scene import NONE, Caption, Dot, Line, Rect, Scene, Shape, Text, text_width
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ HIGH, LOW = 380.0, 300.0
 """Height of a wide and of a narrow chart."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Breakpoint:
     """A breakpoint of the curve with its words; an empty `label` draws none."""
 
@@ -55,7 +55,7 @@ Run = tuple[float, float, float, float]
 """Hours and dollars of the left and of the right end of a line."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Branch:
     """A curve next to others, named at one of its breakpoints or in the legend."""
 
@@ -215,7 +215,7 @@ CROSS = 4.0
 Place = tuple[float, float]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Trace:
     """Points in figures of both axes, as a line, as dots or as marks."""
 
@@ -236,7 +236,7 @@ class Trace:
     """Of each dot or step, shown where the pointer rests on it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Labels:
     """What is written on a panel: the title above the vertical axis, ticks of both, and names in the chart."""
 

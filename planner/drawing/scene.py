@@ -9,11 +9,10 @@ import importlib.util
 import io
 import re
 import zlib
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import Fault, ScenarioError, escaped
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +79,7 @@ LETTER = 0.62
 """Mean width of a letter as a share of the font size, of a wide font such as DejaVu Sans."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rect:
     """A filled rectangle; `note` is shown where the pointer rests on it."""
 
@@ -94,7 +93,7 @@ class Rect:
     """Whether thin stripes of paper cross it: another kind of the same colour."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Line:
     """A line through points."""
 
@@ -104,7 +103,7 @@ class Line:
     dashed: bool = False
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Dot:
     """A circle; hollow ones have a fill of the paper."""
 
@@ -116,7 +115,7 @@ class Dot:
     note: str = ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Text:
     """One line of text; `y` is its base line."""
 
@@ -139,7 +138,7 @@ class Text:
 Shape = Rect | Line | Dot | Text
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Caption:
     """What a chart is called, what it shows in words, and the title of its horizontal axis."""
 
@@ -148,7 +147,7 @@ class Caption:
     axis: str = ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Scene:
     """A picture with its name and its content in words, for readers who do not see it.
 

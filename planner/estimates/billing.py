@@ -62,12 +62,12 @@ def count_terms(
     return whole - goes_on, goes_on
 
 
-def service_tokens_per_second(active_parameters: float, flop_per_second: float) -> float:
+def managed_tokens_per_second(active_parameters: float, flop_per_second: float) -> float:
     """Return the tokens per second of a service that spends `flop_per_second` on one run."""
     return flop_per_second / (TRAINING_FLOP_PER_PARAMETER * active_parameters)
 
 
-def service_usd(
+def managed_usd(
     tokens: float, runs: float, usd_per_million_tokens: float, usd_per_run: float, minimum_usd: float
 ) -> float:
     """Return the dollars of `runs` runs that take `tokens` together; a run costs at least the minimum.

@@ -8,6 +8,7 @@ so a grid of recipes (R, 1) times cards (H,) pays for few full-size arrays.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +26,11 @@ from planner.estimates.inputs import (
     States,
     TimedSetup,
 )
-from planner.records import record
 
 # The fitted and assumed numbers that the time estimate shares over all cards and profiles.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimeCoefficients(Coefficients):
     """Plain floats, one per key of `models/calibration/time.yaml`, where each has its range and source.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from planner.estimates.inputs import Numbers
-from planner.records import record
 
 # Memory of one pass without weights and cache: the widest layer of a chunk of prompt tokens, and the logits.
 
@@ -44,7 +43,7 @@ def encoder_flop(matrices: float, patches: float, tiles: float, layers: float, h
 # Inputs of the formulas of generation as plain numbers: one served configuration per array element.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServedModel:
     """What generation needs of one architecture; arrays broadcast."""
 
@@ -66,7 +65,7 @@ class ServedModel:
     state_tokens: Numbers = 0.0  # what a sequence keeps whatever its length (linear attention), in tokens of the cache
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServingHardware:
     """One replica: GPUs that hold the model together, as the sheet and measured shares describe them."""
 
@@ -80,7 +79,7 @@ class ServingHardware:
     link_seconds: Numbers  # latency of one all-reduce
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServingStack:
     """What engine and formats add."""
 

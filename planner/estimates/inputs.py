@@ -7,14 +7,13 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.estimates.parts import Attended
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +22,7 @@ Numbers = float | int | NDArray[np.float64] | NDArray[np.int64] | NDArray[np.boo
 """A scalar or an array of shape (n,) or broadcastable to it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Coefficients:
     """Plain floats under keys of a file of `models/calibration`."""
 
@@ -60,7 +59,7 @@ class Linear(NamedTuple):
     met: int  # of those, by one token
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Network:
     """The shape of one architecture; scalars."""
 
@@ -119,7 +118,7 @@ class Network:
         return self.tower_parameters if self.tower is not None and self.tower.state == TOWER_TRAINED else 0.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Tower:
     """What an image tower does for one sequence of the language model; scalars.
 
@@ -133,7 +132,7 @@ class Tower:
     adapter_widths: float = 0.0  # inputs and outputs of its linear layers: weights of adapters of rank 1
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Layout:
     """The distribution of the batch and the network over GPUs."""
 
@@ -191,7 +190,7 @@ class Layout:
         return np.asarray(self.gpus) / self.pipeline
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class States:
     """Bytes per parameter of weights, gradients and optimizer, and what is trained."""
 
@@ -250,7 +249,7 @@ class States:
     reduction_copy_bytes: Numbers = 0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Activations:
     """What a layer stores, recomputes and casts, and the cost of the loss."""
 
@@ -279,7 +278,7 @@ class Activations:
     copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Stack:
     """Memory of the software around the network, and the safety margin of its profile."""
 
@@ -297,7 +296,7 @@ class Stack:
         return replace(self, margin=margin, known_margin=margin)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Kernels:
     """Speed coefficients of one framework profile (models/calibration/kernels.yaml)."""
 
@@ -321,7 +320,7 @@ class Kernels:
     dispatches_by_node: Numbers = 0  # 1: a token goes over the network once to each node with experts of it
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Hardware:
     """Speeds of one GPU and its links in the precision in use: FLOP/s, bytes/s, bytes."""
 
@@ -339,7 +338,7 @@ class Hardware:
     usable_bytes: Numbers = 0.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Setup:
     """A configuration as the memory estimate takes it."""
 
@@ -350,7 +349,7 @@ class Setup:
     stack: Stack
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimedSetup(Setup):
     """The same with speeds, as the time estimate takes it."""
 

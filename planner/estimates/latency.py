@@ -13,7 +13,7 @@ how a request is slowed by these movements, and is checked by simulation. All ti
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +31,6 @@ from planner.estimates.generation import (
     seen_tokens,
 )
 from planner.estimates.inputs import Numbers
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 _Inputs = TypeVar("_Inputs", ServedModel, ServingHardware, ServingStack, "BatchMeans")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Lengths:
     """Requests by length, columns (k,): tokens of prompt and answer, how many; tokens that all prompts share."""
 
@@ -68,7 +67,7 @@ class Lengths:
         return np.asarray(self.output, dtype=float) * self.count / np.sum(np.multiply(self.output, self.count))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class BatchMeans:
     """What the requests of a batch need in the mean, columns (n,) of configurations."""
 
@@ -157,7 +156,7 @@ WAITS = 48
 QUANTILE_HALVINGS = 30
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PromptMix:
     """Requests by length: their share, the seconds of their prompts, and over how many steps one is spread."""
 
@@ -217,7 +216,7 @@ def compound_poisson(mean: Floats, sizes: Floats) -> Floats:
     return np.asarray(found / np.sum(found, axis=-1, keepdims=True))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StepWork:
     """The stationary chain; columns (n, LATTICE) of the work before a step."""
 
@@ -267,7 +266,7 @@ def waited_share(work: StepWork, mix: PromptMix, step: Floats, waited: Floats) -
     return np.asarray(np.einsum("nk,nkj,nkj->n", seen, work.arriving, inside))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FirstTokens:
     """When requests have their first token (TTFT): shares (n, WAITS) that wait at most a multiple of `spread` (n,)."""
 
@@ -351,7 +350,7 @@ def window_factor(past: Numbers) -> Any:
     return 2.0 / x * (1.0 + np.expm1(-x) / x)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TokenTimes:
     """What the time per token (TPOT) of the requests of a replica spreads with; columns (n,), of lengths (c,)."""
 
@@ -450,7 +449,7 @@ EMPTIEST, FULLEST = 1e-9, 1.0 - 1e-9
 """Shares of the greatest rate that are computed at least and at most: at 1 the queue has no end."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Present:
     """Requests at a replica as a Poisson stream meets them; columns (n,)."""
 
@@ -461,7 +460,7 @@ class Present:
     variance: Floats  # of that number
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Places:
     """Replicas by what a request takes among so many: `log_hold` (n, m + 1), the sum of log(seconds / number)."""
 

@@ -7,8 +7,7 @@ embedding, D tokens. Nothing here knows a machine or a price.
 from __future__ import annotations
 
 import math
-
-from planner.records import record
+from dataclasses import dataclass
 
 FLOP_PER_WEIGHT_AND_TOKEN = 6.0
 """Forward and backward pass of one token through one weight (Kaplan et al. 2020, arXiv:2001.08361)."""
@@ -43,7 +42,7 @@ OVERFIT_SPREAD = 0.1
 the data set below `FEWEST_UNIQUE`."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LossLaw:
     """L = e + a / N^alpha + b / D^beta."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from planner.estimates.memory_terms import (
     tower_terms,
 )
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations
-from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ Parts = Mapping[str, Numbers]
 """Bytes of each part of the memory that is alive, such as `weights`."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryLines:
     """The phases of one step as lines in the micro-batch, each the sum of the parts that are alive in it.
 
@@ -414,7 +413,7 @@ PARTS = (
 """Parts of `MemoryEstimate.breakdown`."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryEstimate:
     """One configuration per element; bytes per GPU."""
 

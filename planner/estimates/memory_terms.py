@@ -9,7 +9,7 @@ multiplies them; this gives the largest micro-batch in closed form.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from planner.estimates.inputs import (
     TimedSetup,
     tower_states,
 )
-from planner.records import record
 
 REDUCE_BUCKET_ELEMENTS = 5e8
 """Gradients in DeepSpeed's bucket, `reduce_bucket_size` by default, of 2 bytes where the network computes in 16 bit.
@@ -65,7 +64,7 @@ networks are so small next to what else is held that published runs fit `n_uns` 
 """
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryCoefficients(Coefficients):
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
 
@@ -88,7 +87,7 @@ class MemoryCoefficients(Coefficients):
     host_resident: float  # share of states in host memory that stays on the GPU (buffers of the copies)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StaticTerms:
     """Bytes per GPU, each a scalar or an array that broadcasts with the setup."""
 
@@ -336,7 +335,7 @@ Each product then needs its own input. Counted with PyTorch's hooks on saved ten
 """
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ActivationTerms:
     """Bytes per GPU and sequence of the micro-batch."""
 
@@ -348,7 +347,7 @@ class ActivationTerms:
     fragments: Numbers  # what the allocator keeps beyond the peak, on top of rho * (together - peak)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Layer:
     """Bytes of one layer and sequence."""
 

@@ -6,9 +6,8 @@ lists its matrices by name as (inputs, outputs), and its vectors: norms inside i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
-
-from planner.records import record
 
 Matrices = dict[str, tuple[int, int]]
 """Name of a matrix -> width of its input and of its output."""
@@ -19,7 +18,7 @@ STRICT = {"extra": "forbid"}
 """For pydantic, where a part stands on an architecture card: a misspelt key is refused."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Attention:
     """Softmax attention over all tokens, or over the last `window` of them.
 
@@ -98,7 +97,7 @@ class Attention:
         return 0.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LatentAttention:
     """Multi-head latent attention: low-rank queries, keys and values, one rotated key (DeepSeek-V3, arXiv:2412.19437).
 
@@ -166,7 +165,7 @@ class LatentAttention:
         return 0.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DeltaNet:
     """Gated delta rule (arXiv:2412.06464): a state of key x value per head, a short convolution of its inputs.
 
@@ -236,7 +235,7 @@ class DeltaNet:
         return self.value_heads * (6.0 * key * value + 4.0 * DELTA_CHUNK_TOKENS * (key + value))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Lightning:
     """Lightning attention (arXiv:2401.04658): linear attention with a fixed decay, a norm and an output gate."""
 
@@ -272,7 +271,7 @@ class Lightning:
         return self.heads * (4.0 * self.head_dim**2 + 8.0 * DELTA_CHUNK_TOKENS * self.head_dim)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Mamba2:
     """State-space duality (Mamba-2, arXiv:2405.21060): a decay per head, groups that share input and output maps."""
 
@@ -332,7 +331,7 @@ class Mamba2:
         return self.heads * (4.0 * size * width + 4.0 * DELTA_CHUNK_TOKENS * (size + width))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Mamba:
     """Selective state space (Mamba, arXiv:2312.00752): a decay per channel and state; Jamba adds three norms."""
 
@@ -375,7 +374,7 @@ class Mamba:
         return 9.0 * self.inner * self.state_size
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ShortConvolution:
     """Gated short convolution over the last `kernel` tokens (LFM2, arXiv:2511.23404)."""
 
@@ -401,7 +400,7 @@ class ShortConvolution:
         return hidden * self.kernel + (5 * hidden if self.bias else 0)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FeedForward:
     """Feed-forward of all tokens. `bias`: of its matrices; `inner_norm`: before the last."""
 
@@ -426,7 +425,7 @@ class FeedForward:
         return biases + (self.width if self.inner_norm else 0) + self.vectors
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Experts:
     """Experts of which each token meets `per_token`, and one shared feed-forward that all tokens meet.
 

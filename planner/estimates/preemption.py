@@ -12,13 +12,13 @@ The factor for heavier tails, the node-group exponents and the share of Young's 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.estimates.inputs import Coefficients, Numbers
-from planner.records import record
 
 _INFINITE_UPTIME = 1e15
 """Up-time of a machine that is never taken."""
@@ -26,7 +26,7 @@ _MAX_EXPONENT = 50.0
 """Exponent beyond which a run never ends; keeps the exponential finite."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NodeGroupCoefficients(Coefficients):
     """The market of a node group of k instances relative to one, and the spacing of checkpoints."""
 

@@ -6,17 +6,17 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.estimates.device import recompute_shares
 from planner.estimates.inputs import Coefficients, Network, Numbers
-from planner.records import record
 from planner.units import MONTH_HOURS
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StageCoefficients(Coefficients):
     """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
 
@@ -315,7 +315,7 @@ HALF_BYTES = 2.0
 """Bytes of a 16-bit weight."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ExportCoefficients(Coefficients):
     """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
 

@@ -10,7 +10,7 @@ the cube root of summed cubes is a smooth maximum of both.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,6 @@ from planner.estimates.inputs import (
     TimedSetup,
     tower_states,
 )
-from planner.records import record
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages
 
@@ -254,7 +253,7 @@ def _exchanged_share(network: Network, layout: Layout, ranks: Any) -> Any:
 _HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StepTime:
     """One optimizer step: seconds, what they go to, and processed tokens per second over all GPUs.
 

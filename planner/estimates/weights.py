@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from planner.estimates.inputs import Linear, Network
 from planner.estimates.parts import Attention, DeltaNet, Experts, FeedForward, LatentAttention, Part, part_weights
-from planner.records import record
 
 # Counts of weights: of a network, and of those that a token meets.
 #
@@ -16,7 +15,7 @@ from planner.records import record
 # Buffers (rotary tables, masks) are not weights.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Dimensions:
     """The dimensions that determine the number of weights of a decoder, named as on an architecture card.
 

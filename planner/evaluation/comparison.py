@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.records import record
 from planner.results.plan_parts import Part
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _KEYS = {"bill": "item", "separate_machines": "stage"}  # lists without an order
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Violation:
     """A disagreement of a plan with what follows from scenario and library; `job` is empty for totals."""
 
@@ -49,7 +49,7 @@ class Violation:
         return f"{place}{self.what}: expected {self.expected}, found {self.found}"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Tolerance:
     """How far a figure may be off: hours, GiB and rates relatively, dollars absolutely."""
 

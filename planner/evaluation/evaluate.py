@@ -7,15 +7,15 @@ time. Nothing of how it was found is known here but the passes of its policy, wh
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner import generation
 from planner.configurations.recipe import Recipe, weights_to_make
-from planner.estimates.billing import service_tokens_per_second
+from planner.estimates.billing import managed_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
-from planner.evaluation.evaluated_bill import FIXED, TermUse, evaluate_bill, evaluate_service_bill, service_data_gb
+from planner.evaluation.evaluated_bill import FIXED, TermUse, evaluate_bill, evaluate_managed_bill, managed_data_gb
 from planner.evaluation.evaluated_hours import (
     Cases,
     EvaluatedHours,
@@ -50,7 +50,6 @@ from planner.evaluation.evaluated_stages import (
     sent_hours,
 )
 from planner.evaluation.named_run import RunContext, hourly_price
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
 from planner.scenario.fees import fee_rate
@@ -67,7 +66,7 @@ _EQUAL_SLOWDOWN = 1e-9
 """Relative, of two changes that cost equally much time."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Evaluation:
     """The reference assignment, and what limits need besides."""
 
@@ -84,7 +83,7 @@ def evaluate(context: RunContext, as_of: datetime.date) -> Evaluation:
     Raises ValueError, KeyError, IndexError, ZeroDivisionError or OverflowError where its counts make no sense.
     """
     if context.offer.managed is not None:
-        return Evaluation(_at_service(context, context.offer.managed, as_of))
+        return Evaluation(_at_managed_service(context, context.offer.managed, as_of))
     physics, stages = _physics_and_stages(context)
     markets = evaluate_hours(context, stages, physics, context.job.confidence)
     may_use_spot = market_ends(stages, markets)
@@ -99,7 +98,7 @@ def evaluate(context: RunContext, as_of: datetime.date) -> Evaluation:
     )
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Run:
     """What the figures of a run on machines follow from."""
 
@@ -307,7 +306,7 @@ def _region(context: RunContext) -> str:
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Figures:
     """Speed, hours and dollars of a run, on machines or at a service."""
 
@@ -417,25 +416,25 @@ def _commitment_use(context: RunContext, stages: JobStages, used: TermUse | None
     )
 
 
-def _at_service(context: RunContext, managed: Managed, as_of: datetime.date) -> Assignment:
+def _at_managed_service(context: RunContext, managed: Managed, as_of: datetime.date) -> Assignment:
     """Return a job at a managed service: no machine, hours by the service's speed, dollars by its price list.
 
     Data go in once for all trials, as they are; one result comes out. Images count as tokens do.
     """
     job, work, values = context.job, evaluate_work(context.job, context.architecture), context.values("stages")
     tokens_each = work.mean_length if context.architecture.image is not None else 1.0
-    guess = service_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
+    guess = managed_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
     rate = managed.tokens_per_second or guess / tokens_each
     sigma = values["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
     full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
-    upload = service_data_gb(context) * GB / context.download_rate_of(context.offer, of_own_data=True) / HOUR
+    upload = managed_data_gb(context) * GB / context.download_rate_of(context.offer, of_own_data=True) / HOUR
     result = result_gb(context, managed.method)
     export = sent_hours(context, context.offer, result)
     expected = upload + full * job.early_stopping + export
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
     # A service reports its method alone.
     recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed", framework="managed")
-    lines, late_lines = (evaluate_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
+    lines, late_lines = (evaluate_managed_bill(context, managed, work, result, is_late) for is_late in (False, True))
     figures = _Figures(rate, Sigmas(sigma, sigma), upload, {"export": export}, (expected, late), (lines, late_lines))
     return Assignment(
         **_named(context, as_of),

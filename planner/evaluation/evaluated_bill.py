@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.estimates.billing import MILLION, count_terms, service_usd
+from planner.estimates.billing import MILLION, count_terms, managed_usd
 from planner.estimates.work import node_group_shares
 from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun, is_coarse
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.evaluated_stages import JobStages, SeparateStage, billed_hours
 from planner.evaluation.named_run import RunContext
-from planner.records import record
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
 from planner.scenario.offer import Managed, Offer, usd_above_term
@@ -34,7 +34,7 @@ FIXED = {
 Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TermUse:
     """How often the commitment of a run is taken back to back, and what follows its last term."""
 
@@ -251,7 +251,7 @@ def _machine_lines(context: RunContext, uses: Uses) -> list[BillItem]:
     return lines
 
 
-def evaluate_service_bill(
+def evaluate_managed_bill(
     context: RunContext, managed: Managed, work: Workload, result_gb: float, is_late: bool = False
 ) -> tuple[BillItem, ...]:
     """Return tokens and runs at their prices, what is missing to the minimum, and what moves and is kept."""
@@ -264,16 +264,16 @@ def evaluate_service_bill(
         lines.append(bill_line("tokens trained", tokens / MILLION, "M tokens", per_token))
     if per_run is not None:
         lines.append(bill_line("training runs", runs, "runs", per_run))
-    due = service_usd(tokens, runs, per_token or 0.0, per_run or 0.0, managed.minimum_usd)
+    due = managed_usd(tokens, runs, per_token or 0.0, per_run or 0.0, managed.minimum_usd)
     missing = due - math.fsum(line.usd for line in lines)
     if missing > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=missing, quantity=runs, unit="runs"))
-    data = service_data_gb(context)
+    data = managed_data_gb(context)
     lines += _transfer_lines(context, data, data, result_gb, result_gb)
     return tuple(line for line in lines if line.quantity)
 
 
-def service_data_gb(context: RunContext) -> float:
+def managed_data_gb(context: RunContext) -> float:
     """Return what is sent to a service: the data, raw or not, once for all trials."""
     ingest = context.job.stages.ingest
     return context.job.data_gb + (ingest.raw_gb if ingest else 0.0)

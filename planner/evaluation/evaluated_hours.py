@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,6 @@ from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
 from planner.evaluation.named_run import RunContext, is_same
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.fees import fee_rate
@@ -57,7 +56,7 @@ _TIME_TOLERANCE = 1e-6  # relative, of a guaranteed time: points of a curve lie 
 Pair = tuple[float, float]  # a figure as expected, and at the asked confidence with the run in full
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedHours:
     """Wall hours of all the work in each market."""
 
@@ -166,7 +165,7 @@ def probability_within(limit: float | None, expected: float, late: float, confid
     return min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedPolicyRun:
     """The run of a plan on its market, and the point of the curve at the time that the plan guarantees."""
 
@@ -390,7 +389,7 @@ def usd_of_policy(
     return told_of_runs(usd, context.scenario.limits.budget_confidence)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FixedShareFigures:
     """Hours and dollars of a run that is on spot up to an hour, and then on demand, or on spot alone."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +46,6 @@ from planner.estimates.uncertainty import (
 from planner.estimates.work import PACKED_FILL, VARIABLE, kept_length, longest_length, processed_length, step_count
 from planner.evaluation.named_run import RunContext
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
 from planner.scenario.job import Job
 from planner.scenario.scenario import token_sigma
@@ -100,7 +99,7 @@ _FARTHEST, _ROUNDS, _PARTS = 100.0, 9, 64
 """Reach in ln of the search for the chance that a configuration fits, and how often it is divided: to 12 digits."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Workload:
     """A job in the units of the estimates; an image counts as one sequence of equivalent tokens."""
 
@@ -137,7 +136,7 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     return Workload(sequence, longest, mean, each, real, steps, ingested, evaluated)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TrainingSetup:
     """One recipe with one batch on one machine, as the estimates take it: scalars."""
 
@@ -197,7 +196,7 @@ def build_setup(
     return TrainingSetup(with_host_room(inputs, ram_bytes, values), work, library)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedPhysics:
     """What the recipe takes on the offer's machines, and what observed runs teach about it."""
 
@@ -349,7 +348,7 @@ def _fit(
     return estimate, chance
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SmallerRun:
     """The recipe of a plan with a smaller micro-batch, or with more checkpointing, on the same machines."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner import generation
@@ -31,7 +32,6 @@ from planner.estimates.stage_seconds import (
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
 from planner.evaluation.named_run import RunContext
-from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
 from planner.scenario.fees import fee_rate, fees_usd
@@ -180,7 +180,7 @@ _IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages ca
 _BYTES_PER_TOKEN = 4.0  # of an answer as text
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SeparateStage:
     """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
 
@@ -192,7 +192,7 @@ class SeparateStage:
     moved_usd: float  # of the dollars, for data that move in and out
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobStages:
     """The hours of a job's stages, and the GB that they move and keep."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from planner.evaluation.comparison import Violation
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile
-from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Pause, SpotPlan, Techniques
 from planner.scenario.job import Job, Measured
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 # What names a run: its job, offer and machines, techniques, places of stages, markets and times. No figures.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedStage:
     """A stage on a machine of its own."""
 
@@ -45,7 +44,7 @@ class NamedStage:
     offer: str  # label
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedPolicy:
     """A policy on spot: the hours that it guarantees, what an hour of waiting counts, and a stated rule."""
 
@@ -63,7 +62,7 @@ class NamedPolicy:
         )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedRun:
     """Everything that decides the figures of a run, as a search chooses it or as a plan states it."""
 
@@ -117,7 +116,7 @@ SAME = 1e-9
 """Relative difference of figures that differ by rounding alone: arrays and plain floats add in other orders."""
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SearchedPolicy:
     """The run, market and costs of a policy in a search, and the passes that the search has computed."""
 
@@ -144,7 +143,7 @@ def is_same(mine: object, found: object) -> bool:
 # What a run names, looked up once: its job, offer, card, recipe and machines.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RunContext:
     """A named run with everything behind its names; what concerns machines is an error for a managed service."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from planner.library.engines import read_engines
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
-from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
 from planner.scenario.scenario import Scenario
@@ -40,7 +40,7 @@ _HYBRID = (
 _OF_MLP = {"gate", "up", "down"}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Wishes:
     """What the user says in addition to the plan."""
 
@@ -48,7 +48,7 @@ class Wishes:
     dataset: str | None = None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Given:
     """A plan, the scenario that it carries, and the job that is exported."""
 

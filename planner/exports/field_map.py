@@ -17,11 +17,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from planner.documents.files import Document, data_folder, read_document
-from planner.documents.overrides import Source
 from planner.documents.tables import json_text
-from planner.documents.validation import validation_complaints
+from planner.documents.validation import Row, Source, validation_complaints
 from planner.errors import LibraryError
-from planner.library.technique_tables import Condition, Row, holds, read_techniques
+from planner.library.technique_tables import Condition, holds, read_techniques
 from planner.results.plan import Assignment
 from planner.scenario.offer import Offer
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.machine_names import missing_fields
 from planner.exports.read_configs import is_known_field, known_fields
-from planner.records import record
 from planner.results.plan import Plan, plan_fingerprint
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _SECONDS = 60.0
 """Most that the check of one script may take."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CheckedFolder:
     """A folder without a fault: what was read of it, and what is still left to a person."""
 

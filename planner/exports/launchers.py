@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,6 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
-from planner.records import record
 from planner.results.plan import Assignment
 
 if TYPE_CHECKING:
@@ -570,7 +570,7 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     return document("\n".join(lines) + "\n")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Checklist:
     """What exported files leave: files that they start or read, what a person must do, and what an hour costs."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,6 @@ from planner.exports.script_parts import (
     shell_word,
     written_program,
 )
-from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
@@ -245,7 +245,7 @@ class Rented(Protocol):
     def spot_share(self) -> float: ...  # noqa: D102
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Machines:
     """What to rent; dollars are those of one machine and hour, None where it is not offered so."""
 

@@ -26,7 +26,6 @@ from planner.exports.image_configs import read_image_file
 from planner.library.names import formats_in_name
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -43,7 +42,7 @@ _OF_ADAPTERS: tuple[KeyPath, ...] = (
 )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Held:
     """A value of the file that the plan keeps: its place in a job, and the field that says it."""
 

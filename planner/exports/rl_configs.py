@@ -19,6 +19,7 @@ from pydantic import Field
 
 from planner.documents.files import Document, Marks, data_folder, parse_document, parse_value, read_document, read_text
 from planner.documents.tables import JsonDocument, parse_json
+from planner.documents.validation import Row
 from planner.errors import Fault, raise_faults
 from planner.exports.field_map import ReadRow, RefusedRow, UnreadFile, validated
 from planner.exports.read_configs import (
@@ -31,7 +32,6 @@ from planner.exports.read_configs import (
     resolved,
     short_text,
 )
-from planner.library.technique_tables import Row
 
 WORK_STEPS = 100
 """Steps where a file has none: epochs count rows, whose number is not known."""

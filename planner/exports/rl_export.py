@@ -7,6 +7,7 @@ states of the trainer to host memory while engines sample, and runs engines on o
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import yaml_text
@@ -34,7 +35,6 @@ from planner.exports.script_parts import (
     written_by,
 )
 from planner.library.reading import read_library
-from planner.records import record
 from planner.results.rl_run import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.units import GB, GIB
@@ -64,7 +64,7 @@ FOUR_BITS = 4
 _TUNINGS = {"grpo": "grpo", "dapo": "grpo", "rloo": "rloo"}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class GivenRl:
     """A run of a plan, the job that asks for it, and its model."""
 
@@ -95,7 +95,7 @@ class GivenRl:
         return len(self.run.pools) > 1
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rented:
     """A pool as launchers ask for machines."""
 

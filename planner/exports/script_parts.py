@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from planner.documents.files import data_folder, read_shipped
+from planner.documents.validation import Row
 from planner.errors import Fault, InputError, printable
 from planner.exports.field_map import Facts, FieldMap, Tool, field_maps
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
-from planner.library.technique_tables import Row, read_techniques
-from planner.records import record
+from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
 
@@ -217,7 +218,7 @@ def in_environment(name: str, *lines: str) -> str:
     return "\n".join(("set -e", *environment_lines(name), *lines)) + "\n"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Compiled:
     """What a run compiles on its machine at its first use, by a package that is installed without a compiler."""
 
@@ -317,7 +318,7 @@ def _tool(form: str) -> _Tool:
     return next(tool for tool in _tools().tools if form in tool.formats)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ResultStep:
     """What is made of the trained weights, by which machine, or why these files cannot make it."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ Labeller = Callable[[int], str]
 INFINITY = float("inf")
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Row:
     """`lower <= sum(coefficient * variable) <= upper`; `columns` index the variables of the program."""
 
@@ -35,7 +34,7 @@ class Row:
     upper: float = INFINITY
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """All rows of one constraint family, compressed: row i owns the entries `starts[i]:starts[i + 1]`.
 
@@ -77,7 +76,7 @@ class Rows:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Program:
     """Minimise `offset + cost @ x` over `lower <= x <= upper`, some x integer, under the rows."""
 
@@ -144,7 +143,7 @@ def single_row(family: str, cost: Floats, lower: float = -INFINITY, upper: float
 # Limits and objective that the jobs of a scenario share.
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Peak:
     """The most that may be used at one time, over all jobs or services."""
 
@@ -162,7 +161,7 @@ class Peak:
         return np.asarray(self.each[table.offer] * table.instances, dtype=float)
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TypicalPeak(Peak):
     """The GPUs of one model that several training jobs may rent of one provider: a guess, where the stock is unknown.
 
@@ -177,7 +176,7 @@ class TypicalPeak(Peak):
         return np.where(self.counts[table.job], np.minimum(super().used(table), self.most), 0.0)
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TypicalPeaks:
     """The typical stock of every GPU at every provider of a market: hundreds of limits, of which a plan meets a few.
 
@@ -218,7 +217,7 @@ class TypicalPeaks:
         return TypicalPeak(f"typical_stock[{name}]", float(self.most[kind]), each, self.counts, name)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SharedLimits:
     """Everything that jobs share; limits on one job alone are filters on its candidates.
 
@@ -252,7 +251,7 @@ class SharedLimits:
 # Layout of the variables of a candidate table, and its figures as vectors over them.
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class VariableLayout:
     """The layout of the variables: choose (one per candidate), then spot shares, then `last`.
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from planner.generation.generation_settings import export_generation as export_generation
     from planner.generation.generation_settings import generation_checklist as generation_checklist
     from planner.generation.generation_text import HOSTS as HOSTS
-    from planner.generation.generation_text import MOST_SERVICES as MOST_SERVICES
+    from planner.generation.generation_text import MOST_API_PRICES as MOST_API_PRICES
     from planner.generation.generation_text import api_lines as api_lines
-    from planner.generation.generation_text import api_service_lines as api_service_lines
+    from planner.generation.generation_text import api_price_lines as api_price_lines
     from planner.generation.generation_text import engine_name as engine_name
     from planner.generation.generation_text import engine_words as engine_words
     from planner.generation.generation_text import flight_words as flight_words
@@ -100,9 +100,9 @@ _NAMES_BY_MODULE = {
     ),
     "planner.generation.generation_text": (
         "HOSTS",
-        "MOST_SERVICES",
+        "MOST_API_PRICES",
         "api_lines",
-        "api_service_lines",
+        "api_price_lines",
         "engine_name",
         "engine_words",
         "flight_words",

@@ -27,7 +27,6 @@ from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_en
 from planner.library.model_ladder import describe_published, is_16_bit, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.units import GB, GIB, TERA
@@ -79,7 +78,7 @@ OF_AN_ENGINE = ("step_seconds", "sequence_seconds", "request_seconds", "arrival_
 """Of these what all share, times a factor of the engine alone."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Serving:
     """One configuration: what is known of it, and which coefficients it depends on."""
 

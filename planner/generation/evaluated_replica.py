@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,6 @@ from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import servable_formats
 from planner.library.names import hosted_name
 from planner.library.schema import GpuSpec
-from planner.records import record
 from planner.results.fleet import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram
 from planner.scenario.inference_job import InferenceJob
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 _PROMPTS_AT_ONCE = 64  # that one pass takes in
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Replica:
     """One replica as the plan names it: engine, format, GPUs; one request length after the other."""
 
@@ -237,7 +236,7 @@ class Replica:
             parts=parts,
         )
 
-    def _services(self) -> tuple[ApiPrice, ...]:
+    def _api_prices(self) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes; from where machines pay is not known here."""
         trials = self.job.trials.count
         requests, found = self.job.work.total_requests * trials, []
@@ -284,11 +283,11 @@ class Replica:
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
             evidence="measured" if self.measured else "prior" if priors else "fitted",
-            api=self._services(), priors=priors,
+            api=self._api_prices(), priors=priors,
         )  # fmt: skip
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedReplicas:
     """What the engine takes on the offer's machines."""
 

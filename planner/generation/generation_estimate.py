@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.grid import parts_of_card
-from planner.documents.overrides import Source
-from planner.documents.validation import name_fix
+from planner.documents.validation import Source, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.generation import (
     ServedModel,
@@ -54,7 +53,6 @@ from planner.library.names import split_count
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
-from planner.records import record
 from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
@@ -84,7 +82,7 @@ def least_usd_per_gpu_hour(gpu: str, library: Library) -> tuple[float, str] | No
 # What `estimate --inference` asks for, checked against the facts of engines, formats, GPUs and models.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Served:
     """The engine and format that are asked for, and what was not given."""
 

@@ -91,19 +91,19 @@ def price_lines(made: BulkGeneration) -> list[str]:
 
 
 HOSTS = {"yes": "hosts tuned weights", "dedicated": "tuned weights on own endpoints", "no": "base model only"}
-MOST_SERVICES = 3
+MOST_API_PRICES = 3
 
 
 def api_lines(made: BulkGeneration) -> list[str]:
     """Return what services take for the same tokens, and from which volume own machines pay; a line or two each."""
     lines = []
-    for service in made.api[:MOST_SERVICES]:
-        pays = words.pays_from(service.pays_from_requests, "requests", service.pays_on)
-        lines += api_service_lines(service, "", pays)
+    for price in made.api[:MOST_API_PRICES]:
+        pays = words.pays_from(price.pays_from_requests, "requests", price.pays_on)
+        lines += api_price_lines(price, "", pays)
     return lines
 
 
-def api_service_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
+def api_price_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
     text = "; ".join([f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}", *pays])
     return words.wrap_lines(text, line_room(), 3)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,7 +63,6 @@ from planner.generation.engine_recipes import (
 )
 from planner.library.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job, ServedRun
 from planner.units import GB, GIB, HOUR
@@ -199,7 +198,7 @@ class ServedGpu(NamedTuple):
     recipe: ServingRecipe
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReplicaSpeeds:
     """Speed and memory of recipes on GPUs, columns (n,)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from planner.generation.engine_recipes import ServingRecipe
 from planner.generation.replica_enumeration import is_measured, served_priors
 from planner.library.engines import read_engines
 from planner.library.schema import Architecture, Coefficient, Library
-from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.spot.run import last_checkpoint_fits
 from planner.spot.states import SpotStates
@@ -106,7 +105,7 @@ TEXT_BYTES_PER_TOKEN = 4.0
 """Bytes of an answer per token: about four letters of English (tokenizer documentation of OpenAI)."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReplicaHours(RunHours):
     """Columns (configurations,): the same where machines do not need one another, and nothing is checkpointed."""
 

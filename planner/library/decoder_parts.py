@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.documents.files import data_folder, read_shipped
+from planner.documents.validation import Row
 from planner.errors import format_value
 from planner.estimates.parts import (
     Attention,
@@ -32,7 +33,6 @@ from planner.estimates.parts import (
 )
 from planner.estimates.weights import Dimensions, parts_of
 from planner.library.decoder_keys import KEY_NAMES, Config, Keys, NotCovered
-from planner.library.technique_tables import Row
 
 Gate = Literal["", "query", "width", "head"]
 Norm = Literal["", "head", "width", "heads"]

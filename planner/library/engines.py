@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from planner.documents.files import data_folder, parse_value, read_text
-from planner.documents.validation import fold
-from planner.library.technique_tables import Row
-from planner.records import record
+from planner.documents.validation import Row, fold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -248,7 +247,7 @@ def _load_profiles_read(models: Path) -> dict[str, LoadProfile]:
     return {name: LoadProfile.model_validate(row) for name, row in parse_value(read_text(file), file).items()}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class QualityFact:
     """One finding, with the setting that it was made in and its source."""
 
@@ -281,7 +280,7 @@ def facts_on(in_use: Collection[str], values: Mapping[str, Any]) -> tuple[Qualit
     )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Published:
     """What was found on a technique that articles recommend, and whether a scenario decides it."""
 

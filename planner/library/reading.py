@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from planner.documents.files import Document, data_folder, read_document, read_shipped
-from planner.documents.overrides import Source
 from planner.documents.tables import JsonDocument
-from planner.documents.validation import find_name, fold, name_fix, suggest_names, validation_complaints
+from planner.documents.validation import Source, find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.engines import read_engines
 from planner.library.model_ladder import describe_misfit, find_generated, generate

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from planner.documents.validation import name_fix
+from planner.documents.validation import Row, name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import read_engines
 from planner.library.image_tower import ImageTower
@@ -32,7 +32,7 @@ from planner.library.names import (
     release_name,
     unusable_format,
 )
-from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
+from planner.library.technique_tables import PEAK_KEYS, PeakKey, TechniqueTable, read_techniques
 
 # What a card says of a chip that is no NVIDIA GPU: which kinds of training were measured on it, and its slices.
 

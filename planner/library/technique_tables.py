@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from planner.documents.files import data_folder, read_document
-from planner.documents.overrides import Source
-from planner.documents.validation import find_name, name_fix, validation_complaints
+from planner.documents.validation import Row, Source, find_name, name_fix, validation_complaints
 from planner.errors import Fault, LibraryError
 
 # Rows of the tables in `models/techniques`: values, bytes and rules.
@@ -17,12 +16,6 @@ from planner.errors import Fault, LibraryError
 PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
 """Keys of a GPU's sheet that hold a peak, the widest format first."""
 PEAK_KEYS: tuple[PeakKey, ...] = get_args(PeakKey)
-
-
-class Row(BaseModel):
-    """A row of a table: frozen, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _as_tuples(when: Any) -> Any:
@@ -171,7 +164,7 @@ class Default(Row):
     """Values that are tried where a job does not say, under a condition."""
 
     values: tuple[str | int, ...]
-    when: Condition = {}
+    when: Condition = Field(default_factory=dict)
     words: str = ""  # of the condition
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticCustomError, ValidationError
 
 from planner.documents.files import KeyPath, read_document, read_shipped
-from planner.documents.overrides import Source, replace_value
+from planner.documents.overrides import replace_value
 from planner.documents.quantities import (
     at_clock,
     clock_changes,
@@ -31,7 +31,7 @@ from planner.documents.quantities import (
     written_zone,
     zone_of,
 )
-from planner.documents.validation import suggest_names
+from planner.documents.validation import Source, suggest_names
 from planner.errors import Fault, InputError
 from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits
@@ -448,7 +448,7 @@ OF_RUNS = {
 """What a key means where a job has an end, and what says the same of a service."""
 
 
-def check_service_keys(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
+def refuse_keys_of_runs(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
     """Return the data without keys that only jobs with an end have; each is a fault, and so is a missing load."""
     jobs = data.get("jobs")
     for index, job in enumerate(jobs if isinstance(jobs, list) else []):

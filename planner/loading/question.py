@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from planner.library.reading import CONFIG_WANTED, CardNames, config_architectur
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.price_files import cache_folder
 from planner.loading.scenario_file import LoadedScenario, default_name, load_document, read_scenario
-from planner.records import record
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
 from planner.scenario.techniques import FOUR_BIT_LORA
@@ -103,7 +102,7 @@ PLACES: dict[str, KeyPath] = {
 """Where the value of each option stands in a scenario."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Question:
     """What is asked, as it was typed; the empty text is not asked for."""
 

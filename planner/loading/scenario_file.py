@@ -6,16 +6,18 @@ import functools
 import math
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from planner.documents.files import Document, KeyPath, Marks, data_folder, parse_document, read_document, read_shipped
-from planner.documents.overrides import Settings, Source, as_settings, check_ranges, override, suggest_for_unknown_keys
+from planner.documents.overrides import Settings, as_settings, check_ranges, override, suggest_for_unknown_keys
 from planner.documents.validation import (
     SYNONYMS,
     UNKNOWN_KEY,
+    Source,
     find_name,
     name_fix,
     plain_schema,
@@ -28,8 +30,8 @@ from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import (
     check_lengths,
-    check_service_keys,
     offers_by_clock,
+    refuse_keys_of_runs,
     resolve_architectures,
     resolve_dates,
     resolve_gpus,
@@ -38,7 +40,6 @@ from planner.loading.name_resolution import (
     resolve_offer_names,
 )
 from planner.loading.price_files import mark_price_lag, read_offers, validate_offers
-from planner.records import record
 from planner.scenario.naming import OfferedNames, hand_on_labels, resolve_offered
 from planner.scenario.offer import Offer
 from planner.scenario.open_job import MOST_ALTERNATIVES, Family, OpenJob
@@ -200,7 +201,7 @@ PLAN_KEYS = frozenset(("status", "candidates", "jobs"))
 """Keys that distinguish a plan from a scenario."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LoadedScenario:
     """A scenario with the source of its values, so that faults found later have file and line."""
 
@@ -359,7 +360,7 @@ def _validate(
     data = resolve_dates(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
-    data = check_service_keys(data, source, faults)
+    data = refuse_keys_of_runs(data, source, faults)
     data = resolve_load(resolve_lengths(data, folder, source, faults), folder, source, faults)
     check_lengths(data, source, faults)
     inline: tuple[Offer, ...] = ()

@@ -27,7 +27,6 @@ from planner.configurations.recipe import sequence_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.results.chosen_model import ServingCost
 from planner.scenario.inference_job import InferenceJob, InferenceRequest
 from planner.scenario.job import Job
@@ -115,7 +114,7 @@ def least_late_usd(table: CandidateTable) -> float:
     return min((float(end.min()) for end in ends if len(end)), default=math.inf)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rise:
     """The least dollars at a number of tokens, and lines of which the lowest bounds those at more tokens.
 
@@ -418,7 +417,7 @@ MOST_GUESSES = 12
 """Looks by a straight line through the costs, before the bracket is halved each time."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Found:
     """A model with the most tokens that budget and deadline allow."""
 

@@ -38,7 +38,6 @@ from planner.open_choices.choice_alternatives import (
     least_late_usd,
     tokens_at,
 )
-from planner.records import record
 from planner.solving.optimise_choice import Run
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ FIRST_STEPS = 347
 """Steps of the grid between the rungs of a first ladder: about twice the tokens."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rung:
     """A model at a number of tokens; `index` is the place of the tokens on the grid, `table` what is undominated."""
 
@@ -148,7 +147,7 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
     return bare.rows(find_undominated(bare, shared))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Step:
     """A rung that a program chose; None stands for a job whose work is given."""
 
@@ -169,7 +168,7 @@ class Step:
         return (low + high) // 2 if high - low > 1 else None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Sums:
     """What a program over ladders found: a step per job, their sum of losses, and the dollars of each job."""
 
@@ -320,7 +319,7 @@ class Points(NamedTuple):
         return Point(self.curves[int(self.curve[row])], int(self.place[row]))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LeastSum:
     """One point for each job, their sum of losses, and by how much that may be above the least one."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
@@ -17,7 +17,6 @@ from planner.open_choices.choice_alternatives import (
     tokens_at,
     tokens_for_loss,
 )
-from planner.records import record
 from planner.results.chosen_model import (
     END_OF_SIZES,
     LAST_DIGIT,
@@ -58,7 +57,7 @@ VOCABULARY_NOTE = "losses per token of models with different vocabularies are co
 CAPPED_NOTE = "the money pays for more tokens than any run that the law has seen: the loss could be lower"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Decision:
     """The alternative that wins with its tokens at the reference batch, None where the work is given."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -31,7 +31,6 @@ from planner.open_choices.choice_ladder import (
     shares_machines,
 )
 from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
-from planner.records import record
 from planner.results.chosen_model import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
@@ -47,7 +46,7 @@ MORE_MONEY_TOLERANCE = 0.005
 """The same of what more money would buy, of which two decimals are of interest."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Together:
     """All jobs of a scenario: the ladders of each open one, and the candidates of those whose work is given."""
 
@@ -131,7 +130,7 @@ class Together:
                     step.ladder.split(middle, self.budget_of(step))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Trained:
     """A model and its tokens at the reference batch; None for a job whose work is given."""
 
@@ -144,7 +143,7 @@ class Trained:
         return cls() if step.ladder is None else cls(step.ladder.alternative, step.tokens)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Found:
     """What every job trains, the sum of losses, by how much it may be above the least one, and dollars."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner import timetable
@@ -19,7 +19,6 @@ from planner.open_choices.choice_alternatives import (
 )
 from planner.open_choices.decision import Decision, decide_alone, given_tokens
 from planner.open_choices.open_jobs_together import Together
-from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, SolveOptions, decide_scenario, open_jobs
@@ -53,7 +52,7 @@ MOST_VERIFIED = 8
 """Alternatives whose smallest change of the same limits is verified at most, those that change least first."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Way:
     """A plan of the elastic program of one alternative."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,6 @@ from planner.open_choices.open_jobs_together import (
     together,
 )
 from planner.open_choices.open_relaxations import smallest_changes, smallest_changes_together
-from planner.records import record
 from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
 from planner.results.plan import Assignment, Plan
@@ -131,7 +130,7 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
     return _with_choices(plan, scenario, found.decisions, library, options)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Several:
     """What several jobs train, and the plan of it."""
 
@@ -393,7 +392,7 @@ def _undominated(points: list[LossPoint]) -> list[LossPoint]:
     return kept
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FixedChoice:
     """A plan with its choices, and the definite scenario and plan that they make."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from planner.estimates.loss_laws import LAW_SPREAD, LAWS, LossLaw
 from planner.loading.question import as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import law_of
-from planner.records import record
 from planner.results.chosen_model import LossCalibration, ModelSummary
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
 
@@ -38,7 +38,7 @@ STANDARD_DEVIATIONS = 2.0
 """A stated range is as many of them wide on either side: 95 % of runs."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PretrainedRun:
     """One run that was trained from scratch: loss in nats per token of held-out text."""
 

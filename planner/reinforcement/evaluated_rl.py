@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.candidates.market import disk_gb, download_rate, market_of_nodes, spot_markets
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
@@ -20,7 +20,6 @@ from planner.estimates.uncertainty import confidence_factor, display_factors, ta
 from planner.evaluation.evaluated_bill import bill_line, fee_lines
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.reinforcement.rl_estimate import (
     KEPT_SHARE,
     MICRO_BATCHES,
@@ -60,7 +59,7 @@ PRIVATE_NETWORK_GBPS = 1.0
 # What decides every figure of a run, as the search chooses it or as a plan states it.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedPool:
     """Machines of one offer."""
 
@@ -69,7 +68,7 @@ class NamedPool:
     on_spot: bool = False
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedRl:
     """Names of a run: pools, division of the GPUs, techniques of the trainer, engine."""
 
@@ -122,7 +121,7 @@ def spread_of(work: RlWork) -> float:
     return spread_before_cut(work.mean_output, work.cut_at, work.spread)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedPool:
     """Machines of one offer with their start, and how their market behaves."""
 
@@ -207,7 +206,7 @@ def states_network(trainer: Offer, rollout: Offer) -> bool:
 # One run: its step, its memory, its hours, its bill.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedRl:
     """A named run with everything behind its names."""
 

@@ -11,9 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from planner import generation
 from planner.analysis.estimate_question import estimate as estimate_training
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
-from planner.documents.overrides import Source
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
-from planner.documents.validation import find_name, name_fix
+from planner.documents.validation import Source, find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.device import forward_share
 from planner.estimates.uncertainty import display_factors

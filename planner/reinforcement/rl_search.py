@@ -7,7 +7,7 @@ figures are computed here in arrays; `evaluated_rl` computes those of the chosen
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import Machine, grid_inputs
 from planner.configurations.recipe import Recipe
 from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
-from planner.documents.overrides import Source
+from planner.documents.validation import Source
 from planner.errors import ScenarioError
 from planner.estimates.device import TimeCoefficients, forward_share
 from planner.estimates.generation import (
@@ -37,7 +37,6 @@ from planner.estimates.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.records import record
 from planner.reinforcement.evaluated_rl import (
     USUAL_CHECKPOINTING,
     engine_share,
@@ -59,7 +58,7 @@ TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlQuantities:
     """What of a job the formulas read."""
 
@@ -107,7 +106,7 @@ class RlQuantities:
 # Trainers: recipes (R, 1) on machines (H,), with the micro-batch of least seconds.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Trainers:
     """Trainers that fit, columns (n,)."""
 
@@ -309,7 +308,7 @@ def _memory_of(
 # Engines: replicas on GPUs, and rollouts of so many of them.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Engines:
     """Engines that hold the model and its longest answer, columns (n,)."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +34,6 @@ from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
 from planner.library.schema import GpuSpec, Library
-from planner.records import record
 from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
     NamedPool,
@@ -139,7 +139,7 @@ def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
 # Pools: machines of one offer in one market, with what they cost.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pools:
     """Machines of one offer that do one thing, columns (n,)."""
 
@@ -166,7 +166,7 @@ class Pools:
         return np.asarray(self.machine_usd * billed + self.hour_usd * hours + self.once_usd)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlMarket:
     """The offers that a job may rent, and what they are to it; columns are over all offers of the market."""
 
@@ -289,7 +289,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
 PLACEMENTS: tuple[Placement, ...] = ("colocated", "one machine", "apart")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlWays:
     """Every way that is left, columns (n,)."""
 
@@ -327,7 +327,7 @@ def joined_ways(several: Sequence[RlWays]) -> RlWays:
     return RlWays(**{name: joined(name) for name in RlWays.__annotations__})
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlSearch:
     """The search of one scenario: what its ways are made of."""
 
@@ -663,7 +663,7 @@ def _use(limit: Any, market: Market, pools: Pools) -> Floats:
 # Limits in numbers: what each way uses of them, which keep them, the least change of one.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlLimit:
     """A limit in numbers, and what each way (n,) uses of it."""
 

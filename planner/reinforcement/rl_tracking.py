@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,12 @@ from planner.analysis.calibration.rl_logs import (
 )
 from planner.analysis.run_progress import UNRESOLVED_NOISE, weighted_pace
 from planner.analysis.track_question import LEAST_HOURS, Stated, elapsed_hours, rank_choice, read_with_offers
-from planner.documents.overrides import Source
-from planner.documents.validation import MOST_NAMES, meant_name
+from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, InputError
 from planner.estimates.uncertainty import confidence_factor, display_factors, is_implausible_speed, tail_of_68_percent
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
     NamedRl,
@@ -137,7 +136,7 @@ def _log_notes(log: RlLog, seen: MeasuredSteps, measured: Mapping[str, float]) -
 # `track`: how far a run is, when it will end, what it will cost.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlProgress:
     """A run of a plan and its log."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,7 +13,6 @@ from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.scene import Caption, Scene, check_drawable, draw_scene, framed, joined, to_svg
 from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
-from planner.records import record
 from planner.report import words
 from planner.report.analysis_figures import simulation_scene
 from planner.report.catalog_text import render_market
@@ -273,7 +273,7 @@ XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 """First line of a file that is a picture as SVG."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Picture:
     """A picture as SVG, which a notebook shows."""
 

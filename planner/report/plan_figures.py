@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.drawing.axis import Axis, room_of_ticks
 from planner.drawing.bars import Lane, Moment, Stack, Stretch, lane_axis, lanes, stacked
 from planner.drawing.curve import Labels, Trace, panel
 from planner.drawing.scene import Caption, Scene, joined
-from planner.records import record
 from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
@@ -31,7 +31,7 @@ PICTURE = 510.0
 COST_LABEL, MONTH_LABEL = "expected cost", "dollars a month"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Table:
     """A table of texts; cells that start with a digit or a dollar sign are aligned to the right."""
 
@@ -39,7 +39,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Figure:
     """A picture with the table behind it; `draw` returns the picture in a width, None: the table says it all."""
 

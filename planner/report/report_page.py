@@ -7,13 +7,13 @@ import hashlib
 import importlib.util
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import generation
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
-from planner.records import record
 from planner.report import plan_sections, plan_text, words
 from planner.report.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
 from planner.report.explanation_text import binding_line, format_near_miss, format_relaxation, past_line, step_lines
@@ -235,7 +235,7 @@ SECTION_NAMES: dict[Section, str] = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Group:
     """Figures under one heading."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from planner.documents.quantities import Price, StrictModel
-from planner.records import record
 
 Count = Literal["machine hours", "GB on disk", "GB kept", "GB in", "GB out"]
 """What a fee counts.
@@ -54,7 +54,7 @@ class Fees(StrictModel):
     """Dollars per hour of each machine for its public IPv4 address; None: free."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Fee:
     """One fee: dollars for each unit of what it counts."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections import Counter
 from importlib import import_module
 from operator import itemgetter
@@ -501,6 +502,18 @@ def scenario_schema() -> dict[str, Any]:
 
 
 # A scenario with a service and other jobs taken apart: what each of both is planned with alone.
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
+
+
+def setting_path(path: str, scenario: Scenario) -> str:
+    """Return a path as `--set` reads it: a job whose name could be misread is given by its index."""
+    for index, job in enumerate(scenario.jobs):
+        if path.startswith(f"jobs.{job.name}."):
+            name = job.name if _PLAIN_NAME.fullmatch(job.name) else str(index)
+            return f"jobs.{name}.{path.removeprefix(f'jobs.{job.name}.')}"
+    return path
 
 
 def without_services(scenario: Scenario, spent_usd: float) -> Scenario:

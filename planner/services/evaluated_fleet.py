@@ -8,6 +8,7 @@ Only what names the fleet is given: each kind and its machines of each hour. Not
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +40,6 @@ from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.evaluated_stages import start_of_replicas
 from planner.evaluation.named_run import NamedRun, RunContext
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, fee_rate, fees_that_count
@@ -81,7 +81,7 @@ LEAST_USE = 1e-5
 """Share of its greatest rate below which a replica is of no use."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReplicaQueue:
     """Requests of a service at one replica; all times are seconds at the confidence of the job."""
 
@@ -232,7 +232,7 @@ def greatest_rate(keeps: Callable[[float], bool], most: float) -> float:
     return low
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NamedKind:
     """Everything that decides the figures of a kind, as a search chooses it or as a plan states it."""
 
@@ -282,7 +282,7 @@ def context_of_kind(
     return RunContext(run, job, scenario, library.architecture(job.architecture), offer, offers, library)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedKind:
     """One machine of a kind: its replicas, and its hours and dollars."""
 
@@ -425,7 +425,7 @@ MOST_INDEPENDENT = 12
 """Spot groups of an hour that are lost on their own; smaller ones beyond that are never counted."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EvaluatedFleet:
     """The kinds of a service with everything behind their names; lists have an element for each hour of the cycle."""
 

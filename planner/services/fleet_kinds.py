@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -39,7 +39,6 @@ from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, loa
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.library.schema import Architecture, Library
-from planner.records import record
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
 from planner.scenario.service_load import ServeJob
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Traffic:
     """Requests of many lengths on every recipe: what the limits read, columns (n,) or (n, c) by length."""
 
@@ -195,7 +194,7 @@ HELD_BY = ("TPOT", "TTFT", "KV", "compute")
 """What may hold the capacity: a limit on latency, the wait for a place in cache or engine, or near saturation."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Capacities:
     """Columns (n,): the greatest load of one replica; 0 where no load keeps the latency."""
 
@@ -308,7 +307,7 @@ TOO_SLOW = "misses the latency at any load"
 PAID_BEFORE = "hours paid in advance, which services do not use"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReplicaKind:
     """One machine of an offer with its replicas."""
 
@@ -340,7 +339,7 @@ class _Priced(NamedTuple):
     up_hours: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServedKinds:
     """Every kind that keeps the latency, and why others are none."""
 

@@ -9,13 +9,12 @@ starts, and prices of hours that account for starts give a bound. How long this 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import LEAST_REPLICA_SHARE
 from planner.services.fleet_problem import (
@@ -300,7 +299,7 @@ FIRST_LOADS = 3
 """Loads whose best fleets begin the pool, evenly from the least to the peak."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SolvedFleet:
     """Machines (hours, kinds) of the kinds of a problem; None without any."""
 

@@ -140,8 +140,8 @@ def with_paying_loads(
             top = low
         return price
 
-    api = tuple(paying(price) for price in service.fleet.api[: generation.MOST_SERVICES])
-    api += service.fleet.api[generation.MOST_SERVICES :]
+    api = tuple(paying(price) for price in service.fleet.api[: generation.MOST_API_PRICES])
+    api += service.fleet.api[generation.MOST_API_PRICES :]
     return service.model_copy(update={"fleet": service.fleet.model_copy(update={"api": api})})
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import Peak
-from planner.records import record
 from planner.scenario.service_load import LEAST_REPLICA_SHARE
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ LOAD_TOLERANCE = 1e-9
 """Relative slack of a load: a fleet that carries it up to rounding carries it."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Room:
     """What an hour has of limits that other services take a part of."""
 
@@ -156,7 +155,7 @@ class Room:
     most: tuple[float, ...]  # of each of the problem's `peaks`
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FleetProblem:
     """Columns (kinds,) of kinds of machines, (hours,) of hours of the cycle, (groups,) of spot groups."""
 
@@ -347,7 +346,7 @@ def undominated_kinds(problem: FleetProblem) -> Integers:
     return np.flatnonzero(left)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Rules:
     """What may replace what in a problem."""
 

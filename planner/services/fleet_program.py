@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
-from planner.records import record
 from planner.scenario.scenario import SolveOptions
 from planner.services.fleet_problem import (
     LOAD_TOLERANCE,
@@ -411,7 +410,7 @@ JOINT_GAP = 1e-4
 """Relative gap of the program of an hour of all services."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JointHours:
     """The least dollars of all hours, and the fleets (hours, kinds) of each service in these hours."""
 
@@ -420,7 +419,7 @@ class JointHours:
     is_impossible: bool = False
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Priced:
     """A service with what dominance left of its kinds, and its best fleet (pairs, kinds) at the prices of its hours."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from planner.arrays import Floats
 from planner.candidates.market import Market, build_market
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.results.service_results import span
@@ -185,7 +184,7 @@ def _least_of(
 # A service solved for its dollars alone: what a limit, a GPU or a provider is worth, without a plan around it.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServiceTrial:
     """The cheapest fleet of a scenario's service; without fleets there is none within its limits."""
 

@@ -384,8 +384,8 @@ def pays_from(one: ApiPrice, fleet: Fleet) -> list[str]:
 def _api(fleet: Fleet) -> list[str]:
     """Return what services take for the requests of a month, and from which volume a fleet pays."""
     lines = []
-    for one in fleet.api[: generation.MOST_SERVICES]:
-        lines += generation.api_service_lines(one, " a month", pays_from(one, fleet))
+    for one in fleet.api[: generation.MOST_API_PRICES]:
+        lines += generation.api_price_lines(one, " a month", pays_from(one, fleet))
     return lines
 
 

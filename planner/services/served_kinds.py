@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner import generation
@@ -13,7 +14,6 @@ from planner.exports.field_map import EngineMap, engine_maps, filled
 from planner.exports.machine_names import slug
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
-from planner.records import record
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, services_of
@@ -31,7 +31,7 @@ HOUR_MINUTES = 60
 DAY_MINUTES = 60 * int(DAY_HOURS)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Change:
     """From this time on so many machines are ordered; the time repeats by the day or by the week."""
 
@@ -108,7 +108,7 @@ WEIGHTS_SHARE = 0.8
 """Of the memory that 16-bit weights may take where the engine makes another format of them while it loads."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class GivenService:
     """A plan, the scenario that it carries, and its service."""
 
@@ -128,7 +128,7 @@ class GivenService:
         return self.service.fleet
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServedKind:
     """One kind of machines under a name of its own, and the command of one of its servers."""
 

@@ -33,8 +33,7 @@ from planner.services.service_figures import service_frontier_figure
 from planner.services.service_texts import month_usd, relaxed, summary
 from planner.subjects import SubjectCurve
 from planner.units import MILLISECONDS, MONTH_HOURS
-from planner.web.app_page import figure_data, scene_data
-from planner.web.page_parts import machines_of, totals
+from planner.web.page_parts import figure_data, machines_of, scene_data, totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
@@ -21,7 +21,6 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
-from planner.records import record
 from planner.results.fleet import Service, ServingMemory
 from planner.results.plan import Plan, require_plan
 from planner.results.service_results import (
@@ -109,7 +108,7 @@ LEAST_REFUSED = 1e-9
 """Share of the requests below which none is refused: shares of a whole fleet add up to one but for rounding."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SimulatedFleet:
     """Kinds of a plan; columns (kinds,)."""
 
@@ -305,7 +304,7 @@ USE_STEPS = 50
 MIXED_HALVINGS = 40
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Predicted:
     """Predictions of each stretch: columns (stretches,), and latencies (SHARES + asked, stretches)."""
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.candidates.market import Market
-from planner.records import record
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.results.service_results import SHARING
 from planner.scenario.limits import peak_limit_at
@@ -35,7 +34,7 @@ MOST_IN_EVERY_ORDER = 4
 """Services up to which every order is tried: 24 of four; of more, each is planned first once."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SharedFleets:
     """A fleet of each service; `alone` holds what each would have for itself."""
 

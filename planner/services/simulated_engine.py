@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ from planner.estimates.generation import (
     seen_tokens,
 )
 from planner.estimates.latency import Lengths, columns
-from planner.records import record
 from planner.scenario.service_load import ServeJob
 
 # Replicas with continuous batching as their engine makes it, many side by side: one event of each per iteration.
@@ -44,7 +43,7 @@ TIDY_EVENTS = 256
 """Events after which lanes that are done are left out."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Replicas:
     """Speed and memory of replicas, columns (lanes,)."""
 
@@ -54,7 +53,7 @@ class Replicas:
     places: Integers  # most requests in flight
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Requests:
     """Requests of each lane in the order of their arrival, columns (lanes, requests)."""
 
@@ -67,7 +66,7 @@ class Requests:
     done_share: Floats  # of the answer that is there at the start; nan: not in flight then
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Answered:
     """When each request (lanes, requests) had its first token and its last one, in seconds; nan where it had none."""
 
@@ -329,7 +328,7 @@ WARM_LIVES = 4.0
 """Requests in flight, in the mean, that pass before a lane measures."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Speeds:
     """What the simulation reads of kinds of replicas, all times lengthened; columns (kinds,) or (kinds, lengths)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from planner.decode.chosen import build_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 # Solve a scenario of services: each one's kinds, its fleet, and an audited plan.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Asked:
     """What services are planned with, by name."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from time import perf_counter
 from typing import Protocol
@@ -11,7 +12,6 @@ import numpy as np
 from planner.arrays import Flags, Floats
 from planner.errors import NoPlanError
 from planner.formulation.program import Program, Rows
-from planner.records import record
 
 # What every solver returns: why it stopped, its solution and its bound.
 
@@ -36,7 +36,7 @@ class Limit(Enum):
     OTHER = "other"
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SolveResult:
     """What a solver found; `bound` is a proven lower bound on the objective, or None if the solver gives none."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -15,10 +15,16 @@ from planner.candidates.market import MANAGED, Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.decode.chosen import build_inputs, describe_break_even
+from planner.decode.chosen import (
+    build_inputs,
+    describe_break_even,
+    describe_candidate,
+    describe_method,
+    recipe_of,
+    why_excluded,
+)
 from planner.errors import ScenarioError
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import (
@@ -33,16 +39,7 @@ from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
-from planner.solving.optimise_choice import (
-    COST,
-    LAST,
-    ResolvedPlan,
-    describe_candidate,
-    describe_method,
-    recipe_of,
-    why_excluded,
-    with_settings,
-)
+from planner.solving.optimise_choice import COST, LAST, ResolvedPlan, with_settings
 from planner.solving.prepare import (
     CandidateObjective,
     PreparedScenario,
@@ -470,7 +467,7 @@ class Solve(Protocol):
         ...
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class WaysOfJob:
     """The ways that were found for a job, and the scenario that has no further one; None where there are enough."""
 

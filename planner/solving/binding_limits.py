@@ -10,7 +10,7 @@ cheaper there, they join the handful, and the search goes on from there.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +24,6 @@ from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment import RENTED, pays_from_months
 from planner.errors import ScenarioError
-from planner.records import record
 from planner.results.explanation import Binding
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
@@ -56,7 +55,7 @@ UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LiftedLimit:
     """A limit of a scenario: its path, its value, and the scenario without it."""
 
@@ -280,7 +279,7 @@ def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
     return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Least:
     """The least dollars for some amount of work, and the machines that ask for them; inf where none does the work."""
 
@@ -300,7 +299,7 @@ class OwnMachines:
         # Answers are never planned at a service, so that the same offers do: their market is prepared already.
         only_machines = tuple(offer for offer in scenario.offers if not offer.is_managed)
         self._offers = only_machines if self.job.trains else scenario.offers
-        self._services = tuple(offer for offer in scenario.offers if offer.is_managed)
+        self._managed = tuple(offer for offer in scenario.offers if offer.is_managed)
         self._few: set[tuple[str, str]] = set()  # provider and GPU of offers that were cheapest at some amount
         self._known: dict[float, Least] = {}
         self._latest: dict[str, PreparedScenario] = {}
@@ -321,9 +320,9 @@ class OwnMachines:
         """Return about the same: spot without its policies, which take longer than all else."""
         return self._least("roughly", factor, self._cheap_offers)
 
-    def of_services(self, factor: float) -> Least:
+    def of_managed(self, factor: float) -> Least:
         """Return the least dollars of services that train."""
-        return self._least("services", factor, self._services)
+        return self._least("services", factor, self._managed)
 
     def of_offers(self, kind: str, offers: Sequence[Offer]) -> Least:
         """Return the least dollars of the work on some offers."""
@@ -495,8 +494,8 @@ def with_break_even(jobs: tuple[Assignment, ...], prepared: PreparedScenario) ->
         return jobs
     own, (made,) = OwnMachines(prepared), jobs
     if made.inference is not None:
-        api = tuple(_of_answers(price, own) for price in made.inference.api[: generation.MOST_SERVICES])
-        api += made.inference.api[generation.MOST_SERVICES :]
+        api = tuple(_of_answers(price, own) for price in made.inference.api[: generation.MOST_API_PRICES])
+        api += made.inference.api[generation.MOST_API_PRICES :]
         return (made.model_copy(update={"inference": made.inference.model_copy(update={"api": api})}),)
     return (made.model_copy(update={"hosted": _of_tuning(own)}),)
 
@@ -521,10 +520,10 @@ def _of_answers(price: ApiPrice, own: OwnMachines) -> ApiPrice:
 
 def _of_tuning(own: OwnMachines) -> HostedTuning | None:
     """Return what the cheapest service takes to train; None where none does, or no machine is offered."""
-    hosted, job = own.of_services(1.0), own.job
+    hosted, job = own.of_managed(1.0), own.job
     if hosted.machines is None or job.work.images is not None or not own.of_all(1.0).machines:
         return None
-    found = find_break_even(own, lambda factor: own.of_services(factor).usd)
+    found = find_break_even(own, lambda factor: own.of_managed(factor).usd)
     tokens = float(own.prepared.candidates[0].physics.shape.tokens)
     pays, machines = (None, None) if found is None else (found[0] * tokens, found[1])
     return HostedTuning(provider=hosted.machines.provider, usd=hosted.usd, pays_from_tokens=pays, pays_on=machines)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,6 @@ from planner.candidate_table import CandidateTable
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.formulation.program import TypicalPeak
-from planner.records import record
 from planner.results.odds import joint_late_usd
 from planner.solvers.base import SolveResult
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LexicographicSolution:
     """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
 
@@ -47,7 +46,7 @@ class LexicographicSolution:
     strict_share: Floats  # (jobs,)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JointBudget:
     """What the jobs of a choice need together, and how the budget was kept."""
 
@@ -57,7 +56,7 @@ class JointBudget:
     has_luck: bool  # whether a plan on spot was compared with the budget
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OptimisedChoice:
     """The choice of the program, and for each job its row of the joined table."""
 

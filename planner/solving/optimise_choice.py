@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, get_args
@@ -22,9 +22,7 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Market
-from planner.configurations.recipe import Recipe, is_allowed
+from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.errors import NoPlanError
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
@@ -40,10 +38,7 @@ from planner.formulation.objective import (
 )
 from planner.formulation.program import Program, SharedLimits, TypicalPeak, TypicalPeaks, VariableLayout, single_row
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import TieStep
-from planner.results.plan_parts import describe_machines
-from planner.scenario.job import Job
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
@@ -63,7 +58,7 @@ Check = Callable[[CandidateTable], None]
 """What raises where a choice, a row for each job, is none."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Goal:
     """A goal to minimise, and how far above its optimum later passes may go."""
 
@@ -72,7 +67,7 @@ class Goal:
     slack: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Cap:
     """What a goal may be at most in later passes."""
 
@@ -481,7 +476,7 @@ def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ResolvedPlan:
     """The best plan of a scenario as rows: one row per job, and its spot share."""
 
@@ -509,42 +504,6 @@ class ResolvedPlan:
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
         words = [describe_candidate(candidates, row, share, self.prepared.market) for candidates, row, share in jobs]
         return describe_jobs(self.prepared.candidates, words)
-
-
-def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
-    """Return what is said of each job, with its name if there are several."""
-    if len(jobs) == 1:
-        return words[0]
-    return "; ".join(f"{job.job.name}: {what}" for job, what in zip(jobs, words, strict=True))
-
-
-def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
-    """Describe one row of the uncut table at a spot share in a few words."""
-    table = candidates.table
-    offer = market.offers[int(table.offer[row])]
-    recipe = recipe_of(candidates, row)
-    spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
-    machines = describe_machines(int(table.run_gpus[row]), offer.card, int(table.node_groups[row]))
-    return f"{machines} at {offer.provider}, {describe_method(recipe)}{spot}"
-
-
-def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
-    """Return the recipe of a row of the uncut table."""
-    return candidates.recipes[int(candidates.table.recipe[row])]
-
-
-def describe_method(recipe: Recipe) -> str:
-    """Return the usual name of the method of a recipe."""
-    return "full training" if recipe.method == "full" else recipe.method_label
-
-
-def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
-    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
-    if any(is_allowed(recipe, job) for recipe in recipes):
-        return ""
-    methods = job.techniques.method
-    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
-    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
 
 
 def try_solve(

@@ -39,8 +39,8 @@ from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAd
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import SpotShare
+from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
-from planner.solving.infeasibility.relaxations import setting_path
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,6 @@ from planner.formulation.dominance import find_undominated
 from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits, given_peaks
 from planner.scenario.naming import limits_read
@@ -57,7 +56,7 @@ BUDGET_TOLERANCE = 1e-9
 """Relative, at the spot share at which a budget is spent."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CandidateObjective:
     """What a scenario minimises, as a value of each candidate and in words.
 
@@ -258,7 +257,7 @@ def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) 
     )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PreparedScenario:
     """Everything that is known before a program is built; a changed limit needs `screen` again and no more."""
 

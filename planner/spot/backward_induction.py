@@ -29,14 +29,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.spot.markov_chain import (
     ALL_COUNTS,
     COUNTS,
@@ -330,7 +329,7 @@ TICK_ROUNDING = 1e-9
 """Of a tick: a time this close to a tick is that tick."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StartTable:
     """Figures of a run that starts with nothing running, at a random moment of its market.
 
@@ -487,7 +486,7 @@ def usd_bound(request: CurveRequest, grid: Grid, guaranteed_hours: float) -> flo
     return DollarBound.of(request, grid).within(guaranteed_hours)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DollarBound:
     """What the bounds of all guaranteed times of one pass share; the figures are those of one part of the run."""
 

@@ -15,7 +15,7 @@ taken in full. Its guarantee grows with its work, up to the hours at the confide
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +24,6 @@ import numpy as np
 from planner.arrays import Floats, Integers
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import LUCKS, SPEEDS
-from planner.records import record
 from planner.spot.luck import (
     LOOKED_AT_EVERY_HOURS,
     RUNS,
@@ -285,7 +284,7 @@ Cases = tuple[tuple[float, ...], ...]
 """Equally likely figures: a row for each speed, from fast to slow, in it by size."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PolicyCosts:
     """What the dollars of a job depend on, expected unless the name says otherwise."""
 
@@ -333,7 +332,7 @@ def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]
     return [quantile(usd, confidence) for usd in draw_dollars(costs)]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SpotOnlyCosts:
     """What hours and dollars of a job depend on that has spot machines and no others, or none up to some hour."""
 

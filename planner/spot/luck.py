@@ -14,7 +14,7 @@ The numbers drawn are the same for every run, so that a comparison of two polici
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.hazards import SPEED_RANK_BOUNDS
-from planner.records import record
 from planner.spot.backward_induction import BackwardInduction, FollowedInduction
 from planner.spot.markov_chain import DOLLARS, CurveRequest, Fineness, Grid, MarkovChain, build_chain_for, grid_of
 from planner.spot.run import ROUNDING_HOURS, Action, Checkpoints, SpotRun, progress_on_spot
@@ -53,7 +52,7 @@ RUN_ARRAYS = (
 """Arrays of `_Runs` about runs that go on."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Luck:
     """What became of each run; arrays of shape (runs,)."""
 
@@ -89,7 +88,7 @@ def quantile(values: Floats, probability: float) -> float:
     return float(np.partition(values, place)[place])
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LuckRequest:
     """Runs of some work (RUNS,) that must end by deadlines (RUNS,), under the best policy for what an hour is worth.
 

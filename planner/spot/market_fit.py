@@ -8,7 +8,7 @@ survival with right censoring, as in Friedman 1982).
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,6 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
-from planner.records import record
 from planner.spot.states import Ages, MarketDurations, SpotStates, Trace, ZoneGroup, follow, hops, worth_of
 from planner.units import DAY_HOURS
 
@@ -241,7 +240,7 @@ CONFIDENCE = 0.8
 """Share of cases that an interval covers."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class IntervalEstimate:
     """A figure with the interval that covers it in `CONFIDENCE` of cases."""
 
@@ -250,7 +249,7 @@ class IntervalEstimate:
     high: float
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DurationFit:
     """Up-times, or outages, of a market."""
 
@@ -262,7 +261,7 @@ class DurationFit:
     rates: tuple[IntervalEstimate, ...]  # per hour, one per band
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ObservedTrace:
     """What one trace shows of `instances` machines together; means are None where no end was observed."""
 
@@ -278,7 +277,7 @@ class ObservedTrace:
     machine_losses: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class HeldOutTest:
     """Bands of ages compared with one constant rate, each fitted on one half of the time and scored on the other."""
 
@@ -286,7 +285,7 @@ class HeldOutTest:
     ends: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MarketFit:
     """The interruption process of `instances` machines together, from all traces pooled."""
 
@@ -518,7 +517,7 @@ POOL_WEIGHT = MIN_ENDS
 """Ends that the outages of the single zones count as in each band: as many as a band needs for a rate of its own."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ZoneFit:
     """A group of zones as one market."""
 

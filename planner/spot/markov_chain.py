@@ -13,14 +13,13 @@ so any restart fits any tick. The part of it that an early interruption leaves u
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.spot.run import ROUNDING_HOURS, SpotRun, max_lost_hours, mean_lost_hours, progress_on_spot, required_slack
 from planner.spot.states import Ages, SpotStates
 
@@ -39,7 +38,7 @@ BARRED = 1e18
 """Dollars that no run costs, yet finite, because infinity times zero is not a number."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Interpolation:
     """Positions on the slack axis: between point `low` and the next, at share `part`; shapes (.., slack)."""
 
@@ -47,7 +46,7 @@ class Interpolation:
     part: Floats
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MarkovChain:
     """The ticks of several runs, each on its own market, as arrays over the runs (b).
 
@@ -295,7 +294,7 @@ AXIS_STEPS = 2.0**40
 """Shares of the slack axis are whole multiples of one over this: coarser than what processors disagree about."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CurveRequest:
     """A run that must end within `guaranteed_hours`, and how finely it is computed."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.records import record
 from planner.spot.backward_induction import (
     TIE_FACTOR,
     BackwardInduction,
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 # Cost curves: the least mean cost of a run on a spot market, for every time within which it is guaranteed to end.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CurvePoint:
     """The best policy that guarantees `hours`: means over the market, and the spread of the cost.
 
@@ -88,7 +87,7 @@ class CurvePoint:
     waiting_hours: float  # nothing rented
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Curve:
     """Points of a curve by rising guaranteed hours; arrays of shape (points,). `usd` never rises.
 

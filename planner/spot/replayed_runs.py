@@ -13,13 +13,12 @@ With several zones each is one more thing that can run, with a price of its own:
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.spot.run import ROUNDING_HOURS, Action, DeadlineGuard, Policy, SpotRun, progress_on_spot
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ RUNS_PER_BLOCK: Final = 4096
 """Runs that are replayed together: their arrays stay in the processor's cache."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Replays:
     """The outcome of each run; arrays of shape (runs,)."""
 
@@ -277,7 +276,7 @@ class SpotOnly:
         return np.where(up, Action.SPOT, Action.WAIT)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Greedy:
     """Spot whenever it is up, waiting otherwise, and on demand to the end once the deadline leaves no choice."""
 
@@ -293,7 +292,7 @@ class Greedy:
         return apply_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class UniformProgress:
     """Work kept in proportion to time; rebuilt from the description of "Can't Be Late" (NSDI 2024) and its simulator.
 
@@ -389,7 +388,7 @@ def lower_bound_usd(
     return bound
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _MachineRates:
     """Machines of one kind, per tick."""
 

@@ -11,7 +11,6 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import young_interval
-from planner.records import record
 from planner.spot.states import SpotStates
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def mean_lost_hours(run: SpotRun, rate: float) -> float:
     return in_flight + math.exp(-rate * write) * lost
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Checkpoints:
     """When runs write checkpoints; arrays (n,) that go with the runs."""
 
@@ -212,7 +211,7 @@ def required_slack(restart: Numbers, lost: Numbers, stalls: Numbers, tick: Numbe
     return restart + tick, spot, restart + spot
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DeadlineGuard:
     """Slack in hours without which an action must not be taken until the policy is asked again."""
 

@@ -17,7 +17,6 @@ from numpy.random import Generator
 from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, raise_faults
 from planner.hazards import mean_hours
-from planner.records import record
 from planner.units import DAY_HOURS, HOUR
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ MIN_OUTAGE_HOURS = 1 / 60
 """Shortest mean outage: a run that waits for machines does not ask more often."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class DurationShape:
     """How durations spread around their mean; values: models/calibration/spot.yaml.
 
@@ -183,7 +182,7 @@ LENGTH_BIAS_POOL_SIZE: Final = 20_000
 """Durations from which the first one of each path is drawn, in proportion to its length."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Paths:
     """Paths of a stationary market: each starts at a random moment of a process without beginning."""
 
@@ -287,7 +286,7 @@ class MarketDurations(NamedTuple):
     down_censored: Flags
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """Counts of available machines, one per step."""
 
@@ -335,7 +334,7 @@ MAX_STEP_DIFFERENCE = 1e-6
 """Relative difference between the steps of traces that count as equal."""
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ZoneGroup:
     """Zones that were observed at the same times, any of which a run may use."""
 

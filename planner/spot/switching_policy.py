@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.records import record
 from planner.spot.backward_induction import BackwardInduction, FollowedInduction, StartTable, TimeSlice
 from planner.spot.markov_chain import (
     DOLLARS,
@@ -43,7 +43,7 @@ Row = tuple[tuple[float, int], ...]
 """Actions by rising slack: (least slack in hours, action); the first from -inf."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SwitchingPolicy:
     """A table of actions by market state, what runs, time left and slack; a `Policy`.
 
@@ -92,7 +92,7 @@ class SwitchingPolicy:
         return self.guard.enforce(actions[key, row, passed], slack, running)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class WaitingRule:
     """When a run that has nothing rented takes a spot machine, while it has made no progress."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import SolverError
-from planner.records import record
 from planner.solvers.base import Termination
 from planner.timetable.time_index import consecutive_periods, energy_rows, periods_together, start_range
 from planner.timetable.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
@@ -312,7 +312,7 @@ WORKERS = 8
 # solver's deterministic time, which counts what it does. A unit of all workers is about a second of one core.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimetableResult:
     """What CP-SAT found; `bound` is a proven lower bound on the objective in the units of the timetable."""
 
@@ -324,7 +324,7 @@ class TimetableResult:
     work: float = 0.0  # deterministic time of all workers
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SearchLimits:
     """When the search may stop, and what it starts from."""
 

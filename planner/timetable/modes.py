@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,6 @@ from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated, undominated_columns
 from planner.formulation.program import SharedLimits, TypicalPeak
-from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
 from planner.scenario.scenario import Scenario
@@ -61,7 +60,7 @@ KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
 """What leaves some of the candidates of a job (by its place): those that a question asks for."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ModeSource:
     """The candidate behind a mode: a row of screened candidates at a spot share, and the lot that pays for it."""
 
@@ -72,7 +71,7 @@ class ModeSource:
     pauses: tuple[tuple[int, int], ...] = ()  # minutes in which the run stands still
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class JobModes:
     """The modes of one job, and the candidate behind each; those that a tie alone may take are the last ones."""
 
@@ -360,7 +359,7 @@ UNITS_PER_MINUTE = 100
 """Units of money per minute in a dollar per hour: 6,000 in a dollar, 60 minutes in an hour."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class BuiltTimetable:
     """A timetable with what stands behind its modes and resources.
 

@@ -15,7 +15,7 @@ A lot that no mode needs any more is not bought. Costs of equal timetables stay 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ import numpy as np
 
 from planner.arrays import Integers
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
-from planner.records import record
 from planner.timetable.timetable_problem import (
     Mode,
     Period,
@@ -51,7 +50,7 @@ MAX_WINDOWS = 60
 """Most windows of one resource: all pairs of releases and deadlines cost more to build than they gain."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EnergyRow:
     """sum_{j,m} coefficient[j,m]*x[j,m] <= minutes * capacity: no solution holds more in the window than there is."""
 
@@ -179,7 +178,7 @@ million $76.5 where nothing was divided, in twice the time.
 MIN_BUCKETS, MAX_BUCKETS = 10, 400
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Column:
     """A mode of a task that starts in one bucket: between `first` and `last`, both included."""
 
@@ -190,7 +189,7 @@ class Column:
     cost: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class BoundProgram:
     """The linear program; its variables are the columns, then a number bought of each lot in their order."""
 
@@ -411,7 +410,7 @@ def _group_rows(problem: Timetable, lot_column: dict[int, int]) -> Iterator[Rows
         yield _rows(f"group {group}", [(0, lot_column[number], 1.0) for number in members], [float(capacity)])
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReducedTimetable:
     """A timetable with some of the modes of another; `kept` has their places there, by task."""
 

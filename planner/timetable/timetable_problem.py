@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Literal
 from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
 from planner.formulation.program import TypicalPeak
-from planner.records import record
 from planner.scenario.limits import PeakLimit, given_peaks, may_pause
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
@@ -45,7 +44,7 @@ SAME_MINUTE = 1e-6
 """Minutes: what floating-point arithmetic adds to a time is no minute."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Mode:
     """One way to run a task; `needs` is what it holds while it runs, `uses` what it takes from pools once."""
 
@@ -76,7 +75,7 @@ def latest_start(mode: Mode, deadline: float | None) -> int | None:
     return min(limits, default=None)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Task:
     """One job: its modes, when it may run, what lateness costs, and which tasks it waits for."""
 
@@ -90,7 +89,7 @@ class Task:
     after: tuple[tuple[int, int], ...] = ()  # (task, lag in minutes)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Resource:
     """Something that is finite at one time; with a price it is a lot of which up to `capacity` are bought."""
 
@@ -102,7 +101,7 @@ class Resource:
     paid_at: int = 0  # minute in which a lot is paid
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pool:
     """Something that is finite in all: a budget, hours already paid for."""
 
@@ -110,7 +109,7 @@ class Pool:
     amount: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Period:
     """A budget for what is spent from one minute to another."""
 
@@ -119,7 +118,7 @@ class Period:
     amount: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Timetable:
     """All tasks with what they share."""
 
@@ -131,7 +130,7 @@ class Timetable:
     objective: Literal["cost", "last"] = "cost"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Schedule:
     """The mode and start of every task, and how many of each lot are bought."""
 
@@ -338,7 +337,7 @@ MAX_TERMS = 12
 """Most terms back to back that jobs may share."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Lot:
     """A reservation that may be bought: machines of an offer for a term, or for several back to back."""
 
@@ -478,7 +477,7 @@ def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: in
 # start wherever its end lies in v. It holds its machine, and its place in quotas, from start to end.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PauseCost:
     """What one pause costs: minutes on the machine, dollars expected and late, and dollars per hour of standstill."""
 

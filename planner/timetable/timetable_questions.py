@@ -7,7 +7,7 @@ ended and the machines, GPUs or places of a reservation that it holds are free.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from planner.analysis.lower_envelope import Breakpoint, EnvelopePiece, evaluate_
 from planner.arrays import Flags, Floats
 from planner.audit.audited_timetable import amount_of, gpus_of, held_by, machines_of, peak
 from planner.library.schema import Library
-from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.limits import PeakLimit, given_peaks
 from planner.scenario.offer import offer_labels
@@ -43,7 +42,7 @@ LATER = 5.0
 """How many times later than planned a run with pauses is followed."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ShiftedJob:
     """One job in every run: `outcome.hours` count from the start of the plan, and what outlasts its machines fails."""
 
@@ -52,7 +51,7 @@ class ShiftedJob:
     outlasts: Flags  # (runs,) its window or its reservation ends before it
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Shared:
     """Something finite: how many units there are, and how many each job holds (by its place)."""
 

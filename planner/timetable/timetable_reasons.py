@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from planner.analysis.why_not import in_market, match_rows
 from planner.analysis.why_not_query import WhyNotQuery, named_offers
 from planner.candidates.screening import ScreenedCandidates
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
 from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit, jobs_text
@@ -119,7 +118,7 @@ MAX_WAYS = 4
 """Most ways that are shown; each is solved again."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Limit:
     """A limit of the scenario in the timetable: its value in whole units, and what it is with another value."""
 

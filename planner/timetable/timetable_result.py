@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,6 @@ from planner.decode.notes import added_budget_note, budget_probability, budget_w
 from planner.errors import SolverError
 from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.results.plan import Assignment, Plan, TieStep, outlay_of, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.limits import limits_spending
@@ -137,7 +136,7 @@ LEAST_TIE_WORK, MOST_TIE_WORK = 0.24, 1.6
 PROVEN_GAP = 1e-7
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SolvedTimetable:
     """A schedule with its proof; `bound` is in the units of the objective, None where nothing is proven."""
 
@@ -573,7 +572,7 @@ FACTS: dict[str, Any] = {
 """Fields that a plan must have and of which nothing is reported."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TimetablePlan:
     """What a relaxation reports of a plan whose jobs take turns, under the names of `ResolvedPlan`."""
 

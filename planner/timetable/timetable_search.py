@@ -18,7 +18,6 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.candidates.screening import ScreenedCandidates
-from planner.records import record
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.solving.prepare import PreparedScenario
@@ -399,7 +398,7 @@ class TimetableSearch:
         self.reduced = self.reduced.then(fewer)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Relaxation:
     """What the linear program shows: a bound, infinite where no timetable exists, and a schedule made of its solution.
 
@@ -445,7 +444,7 @@ Span = tuple[float, float]
 """Minutes: longer than the first, and at most the second."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class AnyGuarantee:
     """What no timetable stays below, and per job the spans in which guarantees might cost less than those of modes."""
 

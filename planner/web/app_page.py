@@ -6,11 +6,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
 from planner.loading.scenario_file import shipped_scenarios
-from planner.report.plan_figures import Figure, Table
 from planner.report.report_page import json_block, least_cost_script, page_style
 from planner.report.words import sanitise
 from planner.web.job_fields import Control
@@ -80,45 +78,3 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
         data=markupsafe.Markup(json_block(data)),
     )
     return page
-
-
-# Figures as plain data: texts, a table, and a picture as a list of shapes that the script of the page draws.
-
-
-def figure_data(figure: Figure) -> dict[str, Any]:
-    """Return the texts and the table of a figure."""
-    return {
-        **{"key": figure.key, "title": figure.title, "lead": figure.lead, "notes": list(figure.notes)},
-        "table": _table(figure.table),
-    }
-
-
-def drawn(figure: Figure, width: float) -> dict[str, Any]:
-    """Return a figure with its picture in a width in pixels."""
-    scene = scene_data(figure.draw(width)) if figure.draw is not None else None
-    return {**figure_data(figure), "scene": scene}
-
-
-def _table(table: Table) -> dict[str, Any]:
-    return {"header": table.header, "rows": table.rows}
-
-
-def scene_data(scene: Scene) -> dict[str, Any]:
-    """Return a picture as lists of figures and texts."""
-    size = {"width": round(scene.width, 1), "height": round(scene.height, 1)}
-    texts = {"title": scene.title, "description": scene.description}
-    return {**size, **texts, "data": dict(scene.data), "shapes": [_shape(shape) for shape in scene.shapes]}
-
-
-def _shape(shape: Shape) -> list[Any]:
-    """Return one shape: its kind, its figures, its colours by role, its text."""
-    if isinstance(shape, Rect):
-        box = [round(length, 1) for length in (shape.x, shape.y, shape.width, shape.height)]
-        return ["rect", *box, shape.fill, shape.note, int(shape.striped)]
-    if isinstance(shape, Dot):
-        return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]
-    if isinstance(shape, Line):
-        way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in shape.points)
-        return ["line", way, shape.stroke, shape.width, int(shape.dashed)]
-    place = [round(shape.x, 1), round(shape.y, 1)]
-    return ["text", *place, shape.text, shape.fill, shape.anchor, shape.size, int(shape.bold)]

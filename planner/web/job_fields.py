@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import Fault
 from planner.library.engines import read_engines, read_load_profiles
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["model", "text", "hours", "dollars", "factor", "switch", "one", "choices", "names"]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Control:
     """A field of the page.
 
@@ -126,7 +125,7 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
     if is_known:
         yield fields.make("model", "Model", "model", "architecture", job.architecture)
     if not job.ends:
-        yield from _of_service(job, fields)
+        yield from _of_load(job, fields)
         return
     if not job.trains:
         yield from _prompts(job.work, "work", fields)
@@ -208,7 +207,7 @@ def _prompts(given: Any, place: str, fields: _Fields) -> Iterator[Control]:
     yield fields.make("prefix_tokens", "Of these shared", "text", f"{place}.prefix_tokens", shared, hint, fold=MORE)
 
 
-def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
+def _of_load(job: ServeJob, fields: _Fields) -> Iterator[Control]:
     """Yield load, lengths, limits on latency, replicas, how long it runs, and what may answer."""
     load, latency = job.load, job.latency
     peak: dict[str, Any] = {"may_be_empty": True}

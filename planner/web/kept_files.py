@@ -7,6 +7,7 @@ import io
 import json
 import shlex
 import zipfile
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from planner.exports.folder_check import LIST, folder_list
 from planner.exports.machine_names import part_folders
 from planner.loading.name_resolution import texts_at
 from planner.loading.scenario_file import fill_names, read_inventory, shipped_inventory
-from planner.records import record
 from planner.report.report_page import render_page
 from planner.results.plan import Plan, plan_text
 from planner.scenario.offer import offer_data
@@ -95,7 +95,7 @@ def report_file(scenario: Scenario, plan: Plan, options: SolveOptions) -> str:
 # The scenario that the page was started with, and the file that its changes make of it.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OpenedScenario:
     """A scenario with what it was read from.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.report import plan_answer, report_page, words
 from planner.report.plan_answer import risks_of
+from planner.report.plan_figures import Figure, Table
 from planner.report.plan_sections import format_market, format_optimality, format_place
 from planner.report.report_page import groups_of
 from planner.report.sweep_text import (
@@ -23,7 +25,6 @@ from planner.results.report_data import Overview
 from planner.results.service_results import KindBasis
 from planner.results.what_if import JobDelta, WhatIf
 from planner.subjects import shown_by
-from planner.web.app_page import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -283,3 +284,45 @@ def _job_rows(job: JobDelta, is_single: bool) -> list[Row]:
         change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0))
         rows.append((f"bill: {line.item.replace('gpu ', 'GPU ')}", old, new, change))
     return [tuple(map(words.sanitise, row)) for row in rows]
+
+
+# Figures as plain data: texts, a table, and a picture as a list of shapes that the script of the page draws.
+
+
+def figure_data(figure: Figure) -> dict[str, Any]:
+    """Return the texts and the table of a figure."""
+    return {
+        **{"key": figure.key, "title": figure.title, "lead": figure.lead, "notes": list(figure.notes)},
+        "table": _table(figure.table),
+    }
+
+
+def drawn(figure: Figure, width: float) -> dict[str, Any]:
+    """Return a figure with its picture in a width in pixels."""
+    scene = scene_data(figure.draw(width)) if figure.draw is not None else None
+    return {**figure_data(figure), "scene": scene}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {"header": table.header, "rows": table.rows}
+
+
+def scene_data(scene: Scene) -> dict[str, Any]:
+    """Return a picture as lists of figures and texts."""
+    size = {"width": round(scene.width, 1), "height": round(scene.height, 1)}
+    texts = {"title": scene.title, "description": scene.description}
+    return {**size, **texts, "data": dict(scene.data), "shapes": [_shape(shape) for shape in scene.shapes]}
+
+
+def _shape(shape: Shape) -> list[Any]:
+    """Return one shape: its kind, its figures, its colours by role, its text."""
+    if isinstance(shape, Rect):
+        box = [round(length, 1) for length in (shape.x, shape.y, shape.width, shape.height)]
+        return ["rect", *box, shape.fill, shape.note, int(shape.striped)]
+    if isinstance(shape, Dot):
+        return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]
+    if isinstance(shape, Line):
+        way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in shape.points)
+        return ["line", way, shape.stroke, shape.width, int(shape.dashed)]
+    place = [round(shape.x, 1), round(shape.y, 1)]
+    return ["text", *place, shape.text, shape.fill, shape.anchor, shape.size, int(shape.bold)]

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from planner.analysis.what_if_sweep import difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import Plan
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
@@ -29,9 +28,8 @@ from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import SubjectCurve, shown_by, subject_of
-from planner.web.app_page import figure_data, scene_data
 from planner.web.ended_folders import remove_when_ended
-from planner.web.page_parts import change_parts, option_rows, plan_parts
+from planner.web.page_parts import change_parts, figure_data, option_rows, plan_parts, scene_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +43,7 @@ KEPT = 6
 """Plans that are kept with their candidates: the scenario as opened, the last moves, and pinned ones."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Solved:
     """A scenario with its candidates and its plan.
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.billing import break_even_hours, count_terms, required_use_share, round_up_hours, service_usd
+from planner.estimates.billing import break_even_hours, count_terms, managed_usd, required_use_share, round_up_hours
 
 
 def test_a_month_committed() -> None:
@@ -67,5 +67,5 @@ def test_hours_are_billed_in_whole_steps_from_the_minimum_on(
 
 def test_a_service_takes_its_minimum_for_every_run() -> None:
     """3 M tokens at $2 a million and $1 a run: $7 in one run; two runs at a minimum of $5 each cost $10, not $8."""
-    assert service_usd(3e6, 1, 2.0, 1.0, 5.0) == pytest.approx(7.0)
-    assert service_usd(3e6, 2, 2.0, 1.0, 5.0) == pytest.approx(10.0)
+    assert managed_usd(3e6, 1, 2.0, 1.0, 5.0) == pytest.approx(7.0)
+    assert managed_usd(3e6, 2, 2.0, 1.0, 5.0) == pytest.approx(10.0)

@@ -6,6 +6,7 @@ Steps and the cache of a token are those of `planner.estimates.generation`; queu
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,6 @@ from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_
 from planner.generation.engine_recipes import Serving, ServingColumns, coefficient_factors
 from planner.library.engines import read_engines
 from planner.library.schema import Library
-from planner.records import record
 from planner.scenario.service_load import ServeJob
 from planner.services.evaluated_fleet import NamedKind
 
@@ -285,7 +285,7 @@ def lengths_of_job(job: ServeJob) -> list[Length]:
     return found
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServiceReplica:
     """A replica that a plan names, with the requests of its job; all times are seconds at the job's confidence."""
 

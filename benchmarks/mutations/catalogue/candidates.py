@@ -99,7 +99,7 @@ AREA.add(
 )
 AREA.add("what moves to a service is free", 'fixed_usd=self._column("moved_usd")', "fixed_usd=zeros")
 AREA.add("evaluation at a service is free", "(shape.tokens + evaluated_tokens(job, shape))", "shape.tokens", STAGES)
-AREA.add("a service charges one trial", "service_usd(tokens * trials.work * share", "service_usd(tokens * share")
+AREA.add("a service charges one trial", "managed_usd(tokens * trials.work * share", "managed_usd(tokens * share")
 AREA.add("a service trains all trials at once", "tokens * trials.wall / rate", "tokens / rate")
 AREA.add("raw data are not sent to a service", " + (stages.ingest.raw_gb if stages.ingest else 0.0)", "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,13 @@ from planner.configurations.compared_runs import Correction, learn_correction, m
 from planner.configurations.grid import shape_of
 from planner.decode.notes import describe_observed_run
 from planner.documents.files import file_name, read_text
-from planner.documents.overrides import Source
 from planner.documents.tables import parse_json
-from planner.documents.validation import MOST_NAMES, meant_name
+from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import is_implausible_speed
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.records import record
 from planner.results.plan import Plan
 from planner.results.run_results import (
     CalibrationResult,
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 FULL = "measure with every request sent at once, or as many at one time as the plan has in flight"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Measurement:
     """What one file says; lengths are means of a request."""
 

@@ -13,14 +13,13 @@ import io
 import itertools
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, growth_per_step, stamp_seconds
 from planner.analysis.calibration.tool_logs import micro_batch_history
 from planner.errors import Fault, InputError
-from planner.records import record
 from planner.results.run_results import StepTimes
 from planner.units import GIB, MIB
 
@@ -41,7 +40,7 @@ WARM_UP_DEVIATIONS, WARM_UP_SHARE = 3.0, 0.05
 """A first step belongs to the warm-up where it is slower than later ones by the larger of the two."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RunLog:
     """One log; None for what it does not state."""
 
@@ -158,7 +157,7 @@ KNOWN_COLUMNS = frozenset((*STEP_COLUMNS, *UNIT_SECONDS, *TIME_COLUMNS, *UNIT_BY
 """Columns by which a text is known to be a table."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CsvTable:
     """A CSV file; `names` in lower case, `lines` are the numbers of the rows in the file."""
 

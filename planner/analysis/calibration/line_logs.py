@@ -15,12 +15,10 @@ import datetime
 import json
 import math
 import re
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
-
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 # The points of a log: what it says at one logged step, in the order of its lines, whatever its format.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LogPoint:
     """What a log says at one step; None for what it does not state."""
 
@@ -59,7 +57,7 @@ class LogPoint:
         return self.loss is not None and not math.isfinite(self.loss)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LogHistory:
     """All that one log says of the progress of a run; nothing is checked yet."""
 
@@ -102,7 +100,7 @@ MAX_INTERVAL_SECONDS = 1e9
 """Longer times between two points, 30 years, are those of a clock that jumped."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Interval:
     """Steps between two points of one attempt, and the wall seconds that they took."""
 
@@ -122,7 +120,7 @@ class Interval:
         return max(0.0, self.seconds - self.paused) / self.steps
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Attempt:
     """One process of a run, from its start or its last checkpoint until it ended."""
 

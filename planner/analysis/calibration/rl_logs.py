@@ -23,7 +23,7 @@ import io
 import json
 import math
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from planner.analysis.calibration.line_logs import PREFIX, as_number, lines_of, 
 from planner.analysis.calibration.trainer_state import MAX_LOG_BYTES, read_history
 from planner.documents.files import file_name, read_text
 from planner.errors import InputError
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ PROFILE = "profiling/Time taken: "
 """How the keys of TRL begin that time one call; then follow the class of the trainer, a dot and what is called."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlTool:
     """The keys of one tool; of each phase the seconds of all its keys add up, one key of a group of names counts."""
 
@@ -121,7 +120,7 @@ CLOCK_KEY = "_timestamp"
 """Seconds since the epoch in exports of Weights & Biases."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlLogStep:
     """What a log says of one of its steps; seconds by phase, those that are not there are not in the log."""
 
@@ -138,7 +137,7 @@ class RlLogStep:
     """Whether a checkpoint or a validation may be in its seconds."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RlLog:
     """The steps of a run in the order of its log; after a restart steps may go back."""
 
@@ -460,7 +459,7 @@ def _step_of(row: Mapping[str, Any], tool: RlTool) -> int | None:
 # What several steps say together.
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MeasuredSteps:
     """Means over the steps of a run without the first of each attempt, which compiles and fills caches."""
 

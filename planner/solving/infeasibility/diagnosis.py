@@ -11,10 +11,11 @@ from planner import timetable
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
+from planner.decode.chosen import recipe_of
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import peak_limit_at
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, setting_path
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -25,11 +26,10 @@ from planner.solving.infeasibility.relaxations import (
     build_changes,
     build_relaxations,
     round_up,
-    setting_path,
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
-from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, recipe_of, try_solve, with_settings
+from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:

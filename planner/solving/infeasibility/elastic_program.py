@@ -14,22 +14,21 @@ bound would be large, and under its tolerance a slack of minutes would cost noth
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
+from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, SharedLimits, VariableLayout, single_row, sparse_rows
-from planner.records import record
 from planner.scenario.limits import SpotShare, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
-from planner.solving.optimise_choice import describe_candidate, describe_jobs
 from planner.solving.prepare import limits_of_offers, shared_peaks
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ STOCK_OF, HOURS_LEFT_OF = "stock of ", "hours left of "
 """What offers have too little of: machines, and hours that are paid for. No setting of the user changes it."""
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SoftConstraint:
     """A limit that may be exceeded: rows `activity @ x <= bound + slack` over the variables of the candidates."""
 
@@ -159,7 +158,7 @@ LIMIT_TOLERANCE = 1e-7
 """Relative tolerance by which the second pass may miss the optimum of the first."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ElasticSolution:
     """A plan of the elastic program: its rows, and how it violates the limits."""
 
@@ -172,7 +171,7 @@ class ElasticSolution:
     cost: float  # the objective in dollars
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ElasticProgram:
     """The candidates that may matter, with every limit as a filter or a soft constraint."""
 

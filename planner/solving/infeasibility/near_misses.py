@@ -15,6 +15,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
+from planner.decode.chosen import describe_candidate
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
@@ -26,7 +27,7 @@ from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgr
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
 from planner.solving.joint_budget import may_share_luck
-from planner.solving.optimise_choice import ResolvedPlan, describe_candidate, try_solve
+from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ MAX_TRIED_REFUSALS = 60
 """Refused recipes that are tried, per job: each takes a few milliseconds."""
 MAX_TOOL_MISSES = 3
 """Reasons of tools that are reported, per job."""
-MAX_SERVICE_MISSES = 2
+MAX_MANAGED_MISSES = 2
 """Services that are reported as not training the model, per job."""
 OFFER_HOURS_STEP = 0.1
 """Hours that an offer would have to have left are reported in multiples of it."""
@@ -73,7 +74,7 @@ def find_near_misses(
         # Where only the memory of hosts is too small, no rule stands in the way.
         found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
         found += [*_refused_by_tools(prepared, index), *_memory_shortfalls(prepared, index)]
-        found += _unsupported_services(prepared, index)
+        found += _unsupported_managed(prepared, index)
     return (*_least_over_budget(prepared, within), *_stock_shortfalls(prepared, relaxed), *found)
 
 
@@ -221,17 +222,17 @@ def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) ->
         )
 
 
-def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+def _unsupported_managed(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield services that cannot run a job that has no candidate at all."""
     one = prepared.candidates[index]
     by_token = not one.job.trains
     unfit = (
         "answers by the token: a plan compares it only" if by_token else "trains adapters only, so it cannot pretrain"
     )
-    services = [offer for offer in prepared.market.offers if offer.managed is not None]
+    offers = [offer for offer in prepared.market.offers if offer.managed is not None]
     if len(one.table):
         return
-    for offer in services[:MAX_SERVICE_MISSES]:
+    for offer in offers[:MAX_MANAGED_MISSES]:
         taken = offer.managed.architectures if offer.managed else ()
         name = one.architecture.name
         yield NearMiss(

@@ -6,15 +6,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from planner import timetable
 from planner.errors import ScenarioError
-from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import peak_limit_at
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, setting_path
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, TOOLS, CandidateFilter, margin_of
 from planner.solving.optimise_choice import ResolvedPlan, try_solve, with_settings
@@ -33,12 +32,11 @@ STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_ST
 """Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
 MORE_HOURS = (1.5, 3.0, 10.0)
 """Times the further hours of a mix of markets that are tried where no policy on spot keeps the budget within these."""
-PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LimitChange:
     """One changed limit: its path in the scenario, both values, and the setting that changes it."""
 
@@ -319,12 +317,3 @@ def limit_key(path: str) -> str:
     """Return the key of a limit in the scenario, such as `deadline` or `quota`."""
     scope, _, rest = path.partition(".")
     return rest.partition(".")[0] if scope == "limits" else rest.rpartition(".")[2]
-
-
-def setting_path(path: str, scenario: Scenario) -> str:
-    """Return a path as `--set` reads it: a job whose name could be misread is given by its index."""
-    for index, job in enumerate(scenario.jobs):
-        if path.startswith(f"jobs.{job.name}."):
-            name = job.name if PLAIN_NAME.fullmatch(job.name) else str(index)
-            return f"jobs.{name}.{path.removeprefix(f'jobs.{job.name}.')}"
-    return path

@@ -7,7 +7,7 @@ the elastic program instead, so candidates are uncut here.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
-from planner.records import record
 from planner.scenario.inference_job import InferenceTechniques
 from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits
@@ -59,7 +58,7 @@ class CandidateFilter(NamedTuple):
     job: int = -1  # index, if it is a technique of one job
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class FilterCatalog:
     """The filters of a scenario that candidates break, numbered in the order in which they are found."""
 
@@ -141,7 +140,7 @@ def _technique_filters(recipe: Recipe, job: Job, index: int) -> dict[str, Candid
     }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RelaxedCandidates:
     """Every candidate of every job, as one table with uncut spot shares, and which filters each breaks."""
 
