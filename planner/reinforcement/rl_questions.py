@@ -34,8 +34,8 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
-from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
-from planner.solving.infeasibility.relaxations import LimitChange, extend_list, setting_path
+from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
+from planner.solving.infeasibility.relaxations import LimitChange, extend_list
 from planner.solving.infeasibility.relaxed_candidates import MAX_PRICE_AGE, CandidateFilter
 
 if TYPE_CHECKING:

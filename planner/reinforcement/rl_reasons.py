@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.analysis.limit_sensitivity import UNITS
 from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
+from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING
 from planner.reinforcement.rl_questions import (
     BOTH,
     OF_POOLS,
@@ -22,7 +23,7 @@ from planner.reinforcement.rl_questions import (
     with_job,
     without_lists,
 )
-from planner.reinforcement.rl_search import DEFAULT_CHECKPOINTING, USUAL_OPTIMIZER
+from planner.reinforcement.rl_search import USUAL_OPTIMIZER
 from planner.reinforcement.rl_solve import (
     MOST_POOL_GPUS,
     PLACEMENTS,
@@ -38,8 +39,9 @@ from planner.reinforcement.rl_solve import (
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.scenario.rl_job import RlJob
+from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
-from planner.solving.infeasibility.relaxations import LimitChange, limit_key, setting_path
+from planner.solving.infeasibility.relaxations import LimitChange, limit_key
 from planner.solving.prepare import CandidateObjective
 
 if TYPE_CHECKING:
@@ -336,7 +338,7 @@ def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[s
         "method": asked.method,
         "weight_bits": (asked.weight_bits or (16,)) if "full" not in pinned.techniques.method else None,
         "sharding": asked.sharding,
-        "activation_checkpointing": asked.activation_checkpointing or (DEFAULT_CHECKPOINTING,),
+        "activation_checkpointing": asked.activation_checkpointing or (USUAL_CHECKPOINTING,),
         "optimizer": asked.optimizer or (USUAL_OPTIMIZER,),
         "gpus_per_engine": job.rollout.tensor_parallel,
     }

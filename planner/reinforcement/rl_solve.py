@@ -67,9 +67,9 @@ from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
-from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of
+from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
-from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up, setting_path
+from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:

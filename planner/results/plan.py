@@ -326,7 +326,8 @@ def plan_figures(
     Dollars at the confidence of several jobs are those of their sum where it is given, else the sum of theirs. `runs`
     are jobs of reinforcement learning.
     """
-    paid, planned = math.fsum(reservation.usd for reservation in reservations), (*jobs, *runs)
+    paid = math.fsum(reservation.usd for reservation in reservations)
+    planned: tuple[Assignment | RlRun, ...] = (*jobs, *runs)
     late = paid + math.fsum(job.cost_at_confidence for job in planned)
     if budget_confidence is not None:
         late = joint_late_usd(jobs, budget_confidence, paid)
