@@ -393,10 +393,13 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
 def _row(option: Alternative) -> list[str]:
     """Return option alternative; a second line continues the difference."""
     name = words.shorten(words.sanitise(option.name), 17)
-    machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
+    machines, count = words.gpus(option.gpus, option.gpu, option.runs_at_once), _count(option)
+    pools = option.plan.rpartition(", ")[0].replace(f" {option.provider}", "")
+    if " + " in pools:  # of several kinds: the number of all would read as one of the first
+        machines, count = pools, pools.replace(f" x {option.gpu}", "")
     how = {
         "provider": f"{machines}, {option.method}",
-        "gpu": f"{_count(option)} at {option.provider}",
+        "gpu": f"{count} at {option.provider}",
         "method": f"{machines} at {option.provider}",
     }[option.by]
     if len(how) > MACHINES and option.by != "gpu":

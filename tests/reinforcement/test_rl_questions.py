@@ -12,6 +12,7 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
+from planner.results.explanation import Alternative
 from planner.scenario.rl_job import RlJob
 from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, _day, every_way, run_of, scenario, solved
 
@@ -175,3 +176,15 @@ def test_why_not_another_way_has_its_price_or_the_limit_that_excludes_it(query: 
             "chosen",
         )
     assert query in str(found)
+
+
+@pytest.mark.slow
+def test_a_way_of_two_kinds_of_machines_is_not_named_as_one_of_the_first() -> None:
+    """`1 x B300 + 14 x A5000` are not fifteen B300: each pool is named, and counts of one kind are a sum."""
+    mixed = Alternative(by="provider", job="math", name="cloud", plan="1 x B300 + 14 x A5000 cloud, full",
+                        gpu="B300", gpus=15, provider="cloud", method="full", cost_usd=9.0, hours=1.0, verdict="the plan")  # fmt: skip
+    pair = mixed.model_copy(update={"by": "gpu", "name": "H200", "plan": "5 + 3 x H200 cloud, full", "gpu": "H200"})
+    found = planner.explain(scenario({"max_gpus": 1}), library=LIBRARY)
+    by_provider, by_gpu = (str(found.model_copy(update={"alternatives": (option,)})) for option in (mixed, pair))
+    assert "1 x B300 + 14 x A5000" in by_provider
+    assert "5 + 3 at cloud" in by_gpu
