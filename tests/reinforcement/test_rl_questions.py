@@ -181,10 +181,11 @@ def test_why_not_another_way_has_its_price_or_the_limit_that_excludes_it(query: 
 @pytest.mark.slow
 def test_a_way_of_two_kinds_of_machines_is_not_named_as_one_of_the_first() -> None:
     """`1 x B300 + 14 x A5000` are not fifteen B300: each pool is named, and counts of one kind are a sum."""
-    mixed = Alternative(by="provider", job="math", name="cloud", plan="1 x B300 + 14 x A5000 cloud, full",
-                        gpu="B300", gpus=15, provider="cloud", method="full", cost_usd=9.0, hours=1.0, verdict="the plan")  # fmt: skip
+    machines = {"plan": "1 x B300 + 14 x A5000 cloud, full", "gpu": "B300", "gpus": 15, "provider": "cloud"}
+    figures = {"method": "full", "cost_usd": 9.0, "hours": 1.0, "verdict": "the plan"}
+    mixed = Alternative.model_validate({"by": "provider", "job": "math", "name": "cloud", **machines, **figures})
     pair = mixed.model_copy(update={"by": "gpu", "name": "H200", "plan": "5 + 3 x H200 cloud, full", "gpu": "H200"})
-    found = planner.explain(scenario({"max_gpus": 1}), library=LIBRARY)
+    found = planner.explain(scenario({"max_gpus": 2}), library=LIBRARY)
     by_provider, by_gpu = (str(found.model_copy(update={"alternatives": (option,)})) for option in (mixed, pair))
     assert "1 x B300 + 14 x A5000" in by_provider
     assert "5 + 3 at cloud" in by_gpu
