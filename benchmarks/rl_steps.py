@@ -34,6 +34,41 @@ USUAL_PROMPT = 150.0
 NETWORK_GBPS = 3200.0
 """Network of a machine of eight H100 or H20, where a run takes several."""
 
+EMOJI = {"sequence_length": 1801, "tokens_per_sample": 2 * 334.0, "length_cv": 162.8 / 334.0, "packing": "padded"}
+"""Pairs of shareAI/DPO-zh-en-emoji: longest, mean and deviation of its answers with their prompts in Qwen2.5's tokens
+(ms-swift, docs/source_en/Instruction/Supported-models-and-datasets.md)."""
+FULL = {"method": "full", "gpus": 4}
+PACKED = {"sequence_length": 4096, "tokens_per_sample": 8192.0, "packing": "fixed"}
+"""Sequences of 8,192 tokens that pairs fill, both answers of each."""
+SCRIPTS: dict[str, dict[str, Any]] = {
+    "train/rlhf/dpo/full.sh": {**FULL, **EMOJI, "tuning": "dpo", "framework": "deepspeed", "sharding": "zero3"},
+    "train/rlhf/dpo/lora.sh": {**EMOJI, "tuning": "dpo", "method": "lora", "lora_rank": 8, "framework": "hf"},
+    "train/rlhf/simpo.sh": {
+        **FULL, **EMOJI, "tuning": "simpo", "gpus": 2, "framework": "deepspeed", "sharding": "zero2",
+    },
+    "megatron/rlhf/dpo/dense.sh": {**FULL, **EMOJI, "tuning": "dpo", "packing": "padding_free", "tensor_parallel": 4},
+    "megatron/rlhf/kto/dense.sh": {**FULL, **PACKED, "tuning": "kto", "sequence_length": 8192, "tensor_parallel": 4},
+    "megatron/rlhf/rm/dense.sh": {**FULL, **PACKED, "tuning": "reward", "gpus": 2, "tensor_parallel": 2},
+    "megatron/rlhf/rm/moe.sh": {
+        **PACKED, "tuning": "reward", "method": "lora", "gpus": 2, "lora_rank": 8, "framework": "nemo",
+        "expert_parallel": 2,
+    },
+    "megatron/rlhf/dpo/moe.sh": {
+        **FULL, **PACKED, "tuning": "dpo", "gpus": 8, "tensor_parallel": 4, "expert_parallel": 8,
+    },
+    "megatron/multimodal/moe/full_dpo_offload.sh": {
+        **FULL, **PACKED, "tuning": "dpo", "gpus": 8, "tensor_parallel": 4, "pipeline_parallel": 2,
+        "expert_parallel": 4, "sequence_length": 8192, "tokens_per_sample": 16384.0,
+    },
+}  # fmt: skip
+"""What the ms-swift examples of preference tuning set, by their file below examples/. `nemo` has the adapters of
+Megatron; full runs keep gradients in fp32 (`main_grads_dtype`)."""
+HOSTED = {"megatron/rlhf/dpo/moe.sh": 1.0, "megatron/multimodal/moe/full_dpo_offload.sh": 0.65}
+"""Share of the optimizer that lies in host memory (`optimizer_offload_fraction`), taken off by hand: a job with
+Megatron refuses it."""
+LANGUAGE_MODELS = {"OpenGVLab/InternVL3_5-30B-A3B": "qwen3-30b-a3b"}
+"""The language model of what has no architecture file; its frozen tower has 0.3e9 weights."""
+
 
 def settings_of(row: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
     """Return model, GPU and settings of `estimate_rl` for one row of a table."""
@@ -92,6 +127,46 @@ def judge(table: Path) -> tuple[list[tuple[dict[str, str], planner.RlEstimate]],
     return judged, refused
 
 
+def memory_of(table: Path) -> list[tuple[dict[str, str], str, planner.Estimate, float]]:
+    """Return the rows of preference tuning with a measured peak, file, estimate, and GiB that lie in host memory.
+
+    Lengths are those of the data set, where pairs fill no sequence. No row states its GPU; memory does not depend on
+    it. ms-swift logs what the allocator has reserved (`max_memory_reserved` in swift/utils/torch_utils.py).
+    """
+    found = []
+    for row in csv.DictReader(table.open(encoding="utf-8")):
+        script = row["source"].partition(":examples/")[2].partition("@")[0]
+        if script not in SCRIPTS or not row["peak_gpu_gb"]:
+            continue
+        settings = {"framework": "megatron", "gpus": 1, "micro_batch": int(row["micro_batch"]), **SCRIPTS[script]}
+        replicas = settings["gpus"] // (settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1))
+        batch = int(row["train_global_batch"] or 16)
+        settings["accumulation_steps"] = max(1, batch // (replicas * settings["micro_batch"]))
+        if row["notes"].startswith("with padding_free"):
+            settings["packing"] = "padding_free"
+        name = LANGUAGE_MODELS.get(row["model"], row["model"])
+        estimate = planner.estimate(name, "A100-80GB", **settings)
+        found.append((row, script, estimate, HOSTED.get(script, 0.0) * estimate.vram_gib.parts["optimizer"]))
+    return found
+
+
+def print_memory(table: Path) -> None:
+    """Print each peak of preference tuning next to what is estimated: live tensors, and what the allocator reserves."""
+    rows = memory_of(table)
+    if not rows:
+        return
+    print("memory of preference tuning, GiB per GPU: live tensors, reserved, measured")
+    pairs: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for row, script, estimate, hosted in rows:
+        vram, measured = estimate.vram_gib, float(row["peak_gpu_gb"])
+        pairs[hosted > 0].append((vram.reserved - hosted, measured))
+        said = f"{vram.allocated - hosted:5.1f} {vram.reserved - hosted:5.1f} {measured:5.1f}"
+        said += f" {(vram.reserved - hosted) / measured - 1:+.0%}{'  optimizer in host memory' if hosted else ''}"
+        print(f"  {row['id']} {script.removesuffix('.sh'):<42} {said}")
+    print(f"  reserved                                       {errors(pairs[False])}")
+    print(f"  with those by hand                             {errors(pairs[False] + pairs[True])}")
+
+
 def errors(pairs: list[tuple[float, float]]) -> str:
     """Return count, median and mean of the absolute errors."""
     relative = [abs(planned / measured - 1.0) for planned, measured in pairs]
@@ -131,6 +206,7 @@ def main() -> None:
     print("phases")
     for name, pairs in sorted(phases.items()):
         print(f"  {name:<18} {errors(pairs)}")
+    print_memory(options.table)
     print(f"not predicted: {len(refused)}")
     for name in sorted({reason for _, reason in refused}):
         print(f"  {sum(reason == name for _, reason in refused)} x {name}")
