@@ -24,8 +24,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from scipy.stats import beta
-
 import planner
 from planner.errors import PlannerError
 from planner.loading.question import resolve_cards
@@ -302,6 +300,8 @@ def errors(pairs: list[tuple[float, float]]) -> str:
 
 def coverage(judged: list[Judged]) -> str:
     """Return how many steps lie within the 68 % range, and between which shares chance alone leaves that (95 %)."""
+    from scipy.stats import beta  # type: ignore[import-untyped]
+
     count = len(judged)
     inside = sum(abs(math.log(one.measured / one.planned)) <= one.found.sigma for one in judged)
     low = beta.ppf(0.025, inside, count - inside + 1) if inside else 0.0
