@@ -233,7 +233,7 @@ def trainers(table: Path) -> tuple[dict[str, list[tuple[float, float]]], list[tu
         if not row["framework"].startswith("prime-rl") or not row["train_s"]:
             continue
         tokens, gpus = int(row["mean_total_len"]), int(row["gpus"])
-        settings = {
+        settings: dict[str, Any] = {
             "gpus": gpus, "method": "lora" if row["lora_rank"] else "full", "micro_batch": int(row["micro_batch"]),
             "global_batch": int(row["train_global_batch"]), "sequence_length": tokens, "framework": RL_FRAMEWORK,
             **({"sharding": "zero3"} if gpus > 1 else {}),

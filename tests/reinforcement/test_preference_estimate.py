@@ -72,8 +72,8 @@ def test_a_reward_model_has_a_score_in_place_of_logits() -> None:
 
 def test_deepspeed_keeps_the_logits_of_pairs_in_16_bit() -> None:
     """Nothing casts them there: 6 bytes of a logit in DPO and KTO and 8 in ORPO, where Accelerate's autocast has 14."""
-    whole = {"method": "full", "pairs_at_once": 4, "longest_output": 4096, "gpu": "8xB200"}
-    under = {"framework": "deepspeed", "sharding": "zero3"}
+    whole: dict[str, Any] = {"method": "full", "pairs_at_once": 4, "longest_output": 4096, "gpu": "8xB200"}
+    under: dict[str, Any] = {"framework": "deepspeed", "sharding": "zero3"}
     fp32 = estimate(**whole, sharding="zero3").parts["logits"]
     assert estimate(**whole, **under).parts["logits"] == pytest.approx(fp32 * 6 / 14)
     assert estimate(**whole, **under, objective="orpo").parts["logits"] == pytest.approx(fp32 * 8 / 14)
