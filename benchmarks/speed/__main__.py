@@ -281,6 +281,28 @@ def jobs_lines(repeat: int) -> list[Line]:
     return [Line(what, times.cpu / alone.cpu, "x", 4.0, True, f"{times}; one {alone}")]
 
 
+REINFORCEMENT = (
+    *(f"reinforcement/rl-{name}" for name in ("7b-one-card", "8b-grpo", "32b-dapo", "30b-mixture", "8b-spot")),
+    *(f"tuning/dpo-{size}" for size in ("8b", "70b")),
+)
+"""Shipped scenarios of reinforcement learning and preference tuning."""
+
+
+def reinforcement_lines(repeat: int) -> list[Line]:
+    """Measure solves with a proof of reinforcement learning and preference tuning in a running process."""
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.solve import solve
+
+    lines, options = [], SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
+    for name in REINFORCEMENT:
+        scenario, library = question_of(name)
+        if solve(scenario, options, library).gap != 0.0:
+            raise AssertionError(f"{name} is not proven")
+        times = best_times(partial(solve, scenario, options, library), repeat)
+        lines.append(Line(f"solve {name} in a running process", times.cpu, "s", 5.0, True, str(times)))
+    return lines
+
+
 PARTS: dict[str, Callable[[int], list[Line]]] = {
     "help": help_lines,
     "solve": solve_lines,
@@ -290,6 +312,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
     "frontier": frontier_lines,
     "what-if": what_if_lines,
     "jobs": jobs_lines,
+    "reinforcement": reinforcement_lines,
     "catalogs": catalog_lines,
 }
 

@@ -29,6 +29,8 @@ from planner.scenario.offer import Offer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.scenario.job import Job
+
 
 class Evidence(IntEnum):
     """What a speed rests on, the best first."""
@@ -60,10 +62,11 @@ def tie_steps(offers: Integers, evidence: Integers) -> Integers:
     return np.column_stack([offers[:, 0], offers[:, 1], evidence, offers[:, 2]])
 
 
-def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
+def training_evidence(job: Job, physics: JobConfigurations, library: Library) -> Integers:
     """Return what the speed of every configuration (n,) of training rests on, as numbers of `Evidence`.
 
-    A run of the job on that GPU counts for all of its techniques; without one a technique that is a prior makes it one.
+    A run of the job on that GPU counts for all of its techniques; without one a technique that is a prior makes it one,
+    and so does preference tuning: no published run stands behind the speed of pairs and their reference.
     """
     ways, speeds = physics.ways, library.calibrations["gpu_efficiency"]
     timed = {seen.run.gpu for seen in physics.learned.timed}
@@ -80,6 +83,7 @@ def training_evidence(physics: JobConfigurations, library: Library) -> Integers:
             found[place, unknown] = Evidence.PRIOR
     guessed = [technique_sigma(recipe, physics.shape.network.experts, library) > 0.0 for recipe in ways.recipes]
     estimated = found[ways.machine, method[ways.recipe]]
-    is_guess = np.asarray(guessed, dtype=bool)[ways.recipe] & (estimated != Evidence.OWN_RUN)
+    guess = np.asarray(guessed, dtype=bool)[ways.recipe] | (job.tuning != "sft")
+    is_guess = guess & (estimated != Evidence.OWN_RUN)
     estimated = np.where(is_guess, int(Evidence.PRIOR), estimated)
     return np.where(np.isnan(ways.observed_hours), estimated, int(Evidence.OWN_RUN))

@@ -286,7 +286,7 @@ def compute_run_hours(
         reload_hours=np.where(observed, 0.0, times.load_seconds / HOUR * trials.reloads_wall),
         reload_share=trials.reloads / trials.reloads_wall if trials.reloads_wall else 1.0,
         observed=observed,
-        evidence=training_evidence(physics, library),
+        evidence=training_evidence(job, physics, library),
         step_seconds=times.step_seconds,
         load_seconds=times.load_seconds,
         sigma=sigma,

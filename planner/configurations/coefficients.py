@@ -463,8 +463,7 @@ def _activations(
     recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
     prepared = _is_kbit_prepared(recipe, framework, table)
-    name = framework.loss if job.tuning == "sft" else framework.tuning_loss or framework.loss
-    loss = table.bytes.loss["hf-prepared" if prepared and name == "hf" else name]
+    loss = table.bytes.loss[_loss_row(recipe, job, framework, table, prepared)]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
     keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
@@ -493,6 +492,21 @@ def _activations(
         megatron_kernels=int(framework.megatron),
         working_factor=framework.working_factor,
     )
+
+
+def _loss_row(recipe: Recipe, job: Job, framework: FrameworkProfile, table: TechniqueTable, prepared: bool) -> str:
+    """Return the row of the loss in `bytes.yaml`: that of the framework, or of its preference tuning.
+
+    Accelerate's autocast casts the logits of Transformers classes to fp32. DeepSpeed's engine has no autocast, and
+    losses of pairs, other than that of supervised tuning, do not cast (TRL, `selective_log_softmax`).
+    """
+    name = framework.loss if job.tuning == "sft" else framework.tuning_loss or framework.loss
+    if name != "hf":
+        return name
+    if prepared:
+        return "hf-prepared"
+    narrow = _runs_deepspeed(recipe, framework, table) and table.compute(recipe.precision).element_bytes == 2
+    return (job.tuning_row.loss_16_bit or name) if narrow else name
 
 
 def _copied_bytes(network: Network, states: States, activations: Activations, library: Library) -> float:

@@ -150,6 +150,7 @@ class Tuning(Row):
     further: int = 0
     scalar: bool = False
     teacher: bool = False
+    loss_16_bit: str | None = None  # row of bytes.yaml where nothing casts its logits to fp32
 
     def further_forwards(self, once: bool, epochs: float) -> float:
         """Return the passes without gradients of a step: of the policy, and of its reference.
@@ -608,6 +609,8 @@ class TechniqueTable(Row):
             yield f"precision.{name}", precision.compute, self.values.compute
             yield "training bytes", name, self.bytes.training
         yield from (("quantised bytes", name, self.bytes.quantised) for name in self.values.quant.values)
+        for name, tuning in self.values.tuning.items():
+            yield from ((f"{name}.loss_16_bit", loss, self.bytes.loss) for loss in (tuning.loss_16_bit,) if loss)
         for name, profile in self.frameworks.items():
             yield f"{name}.loss", profile.loss, self.bytes.loss
             yield f"{name}.tuning_loss", profile.tuning_loss or profile.loss, self.bytes.loss

@@ -93,7 +93,7 @@ def estimate_preference(
     of_trainer = {key: value for key, value in settings.items() if key not in PREFERENCE_FIELDS}
     refuse_following(of_trainer, PAIRS_DECIDE)
     network, card, library = resolve_cards(architecture, gpu, library)
-    named = {"architecture": network.name, "gpu": card.name}
+    named = {"architecture": network.name, "gpu": card.name, "tokens_per_sample": asked.input + asked.output}
     method = Source(WHERE).validate(Configuration, {**named, **of_trainer}).method or "lora"
     raise_faults([Fault(WHERE, 0, *fault) for fault in _faults(asked, method, network)], ScenarioError)
     longest = asked.longest_output or min(

@@ -132,6 +132,11 @@ def estimate_rl(
     >>> estimate_rl("qwen2.5-7b", "8xH100", output=1500, longest_output=8192).step_seconds.expected > 60
     True
     """
+    return _build(resolve_step(architecture, gpu, library, **settings))
+
+
+def resolve_step(architecture: str | Architecture, gpu: str, library: Library | None = None, **settings: Any) -> RlStep:
+    """Return the step that `estimate_rl` estimates, with its names resolved; settings and errors are its own."""
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
         what = f"{count} by the name of the GPU, {settings['gpus']} here"
@@ -146,8 +151,7 @@ def estimate_rl(
     network, card, library = resolve_cards(architecture, gpu, library)
     engines_card = resolve_cards(network, asked.rollout_gpu, library)[1] if asked.rollout_gpu else card
     _check(asked, trainer, network)
-    step = RlStep(asked, trainer, of_trainer, network, card, engines_card, library)
-    return _build(step)
+    return RlStep(asked, trainer, of_trainer, network, card, engines_card, library)
 
 
 def refuse_following(given: Mapping[str, Any], following: Mapping[str, str]) -> None:

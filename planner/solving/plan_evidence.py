@@ -69,9 +69,7 @@ def find_evidence(
     rests = candidates.run_hours.evidence
     managed = bool(candidates.is_managed_service[uncut])
     speed = Evidence.PRIOR if managed else Evidence(rests[candidates.configuration[uncut]])
-    tuned = made.techniques.tuning != "sft"  # no published run stands behind pairs and their reference
-    if tuned and speed == Evidence.PUBLISHED_RUNS:
-        speed = Evidence.PRIOR
+    tuned = made.techniques.tuning != "sft"
     on_spot = made.spot is not None or made.spot_share > 0
     return PlanEvidence(
         speed=SPEED_WORDS[speed],

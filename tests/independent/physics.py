@@ -408,7 +408,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if fsdp_adapters and x.checkpoints in ("full", "attention", "offloaded"):
         working += layers * boundary
     kernel = x.frame["loss"] if x.t["tuning"] == "sft" else x.frame.get("tuning_loss", x.frame["loss"])
-    kernel = "hf-prepared" if x.prepared and kernel == "hf" else kernel
+    if kernel == "hf":
+        pairs_16_bit = x.does.get("loss_16_bit") if x.deepspeed and not x.wide else None
+        kernel = "hf-prepared" if x.prepared else pairs_16_bit or kernel
     loss, entries = x.bytes["loss"][kernel], 0.0 if x.does.get("scalar") else t * x.V / x.tp
     logits = k["k_log"] * loss["bytes"] * entries * (2 if x.teacher else 1)
     fragments = k["f_dyn"] * (stored + logits + working)

@@ -70,6 +70,22 @@ def test_a_reward_model_has_a_score_in_place_of_logits() -> None:
     assert "logits" not in reward
 
 
+def test_deepspeed_keeps_the_logits_of_pairs_in_16_bit() -> None:
+    """Nothing casts them there: 6 bytes of a logit in DPO and KTO and 8 in ORPO, where Accelerate's autocast has 14."""
+    whole: dict[str, Any] = {"method": "full", "pairs_at_once": 4, "longest_output": 4096, "gpu": "8xB200"}
+    under: dict[str, Any] = {"framework": "deepspeed", "sharding": "zero3"}
+    fp32 = estimate(**whole, sharding="zero3").parts["logits"]
+    assert estimate(**whole, **under).parts["logits"] == pytest.approx(fp32 * 6 / 14)
+    assert estimate(**whole, **under, objective="orpo").parts["logits"] == pytest.approx(fp32 * 8 / 14)
+    bits_32 = estimate(**whole, **under, precision="tf32")
+    assert bits_32.parts["logits"] == pytest.approx(fp32)
+
+
+def test_padding_may_be_named_though_it_is_assumed() -> None:
+    """The lengths that padding needs are those of prompts and answers."""
+    assert estimate(packing="padded") == estimate()
+
+
 def test_dollars_are_hours_times_price() -> None:
     """Four GPUs at $1.50 an hour."""
     found = estimate(usd_per_gpu_hour=1.5, pairs=50_000)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from benchmarks.rl_steps import COLUMNS, bounded_seconds, estimated, keeps_activations
 from planner import generation
 from planner.estimates.generation import decode_step_seconds, prompt_seconds, seen_tokens
 from planner.library.reading import read_library
@@ -99,3 +100,33 @@ def test_more_staleness_is_never_slower_and_ends_at_the_rate_of_the_seats() -> N
     steps = [formula(_Run(0.0, 0.0, staleness, 64)) for staleness in (1, 2, 4, 8)]
     assert steps == sorted(steps, reverse=True)
     assert steps[-1] == pytest.approx(steps[-2], rel=0.05)
+
+
+def invented(**given: str) -> dict[str, str]:
+    """Return a row of a table of published steps, of numbers that nobody measured."""
+    more = "mean_response_len mean_total_len max_response_len max_total_len prompts_per_step generations_per_prompt"
+    more += (
+        " sequences_per_step train_gpus updates_per_step train_parallel rollout_parallel train_global_batch lora_rank"
+    )
+    usual = {"framework": "NeMo-RL (Megatron-Core + vLLM)", "algorithm": "GRPO", "model": "qwen2.5-1.5b", "gpus": "16"}
+    usual |= {"gpu": "H100-SXM", "placement": "async, separate GPUs, 1-step Off", "mean_total_len": "900"}
+    usual |= {"max_total_len": "4096", "sequences_per_step": "512", "micro_batch": "1"}
+    return dict.fromkeys((*COLUMNS, *more.split()), "") | usual | given
+
+
+@pytest.mark.slow
+def test_the_benchmark_reads_staleness_and_recomputation_of_a_row() -> None:
+    """Eight steps behind nothing is left of the tail; verl's Megatron recomputes nothing, and its FSDP all."""
+    eight = estimated(invented(placement="async, separate GPUs, 8-step Off"))
+    assert eight.planned < estimated(invented()).planned == estimated(invented()).found.step_seconds.expected
+    assert keeps_activations(invented(framework="verl (Megatron + vLLM)"))
+    assert not keeps_activations(invented(framework="verl (FSDP + vLLM)"))
+    assert keeps_activations(invented(train_parallel="FSDP2 TP1 AC False"))
+
+
+@pytest.mark.slow
+def test_the_benchmark_plans_a_bound_for_longer_answers_as_longer() -> None:
+    """A bound that holds at the cap holds for all shorter answers, with rollouts or without."""
+    without = {"placement": "training only", "algorithm": "DPO", "gpus": "8", "train_global_batch": "64"}
+    for row in (invented(mean_total_len=""), invented(**without)):
+        assert bounded_seconds(row, 0.25) < bounded_seconds(row, 1.0)

@@ -72,6 +72,21 @@ def test_what_a_step_prefers_is_planned_though_it_costs_half_a_percent_more(step
     assert LEAST_COST_IS[step] in " ".join(" ".join(near_tie(plan)).split()) and not near_tie(strict)
 
 
+def test_no_runs_of_a_gpu_decide_a_tie_of_preference_tuning() -> None:
+    """The speed of pairs is a prior on every GPU: what costs less is planned, on the GPU that was measured less."""
+    measured, prior = (
+        {**PLAIN, "provider": name, **one} for name, one in zip("bw", BETTER_AND_WORSE["evidence"], strict=True)
+    )
+    measured |= {"stock": 4}
+    pairs = {"method": "dpo", "work": {"samples": 20_000, "tokens_per_sample": 1000}, "sequence_length": 1024}
+    settings = [f"jobs.0.{key}={json.dumps(value)}" for key, value in pairs.items()]
+    dear, cheap = (usd_of(solve(change_scenario(scenario(one), settings), OPTIONS)) for one in (measured, prior))
+    prior["usd_per_hour"] *= 0.995 * dear / cheap
+    plan = solve(change_scenario(scenario(measured, prior), settings), OPTIONS)
+    assert plan.jobs[0].provider == "w"
+    assert plan.tie_decided_by is None
+
+
 def test_the_steps_of_offers() -> None:
     """Own or not, private host or not, stock known or not; a status of the provider's list is known, too."""
     plain = {"provider": "p", "gpu": "A6000", "gpus": 1, "usd_per_hour": 1.0}

@@ -19,7 +19,8 @@ AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("the margin follows no confidence", "offload).sigma, confidence", "offload).sigma, 0.8")
 
 AREA.of("planner/configurations/coefficients.py", PHYSICS)
-AREA.add("prepared bases have the loss of plain ones", '"hf-prepared" if prepared and', '"hf" if prepared and')
+AREA.add("prepared bases have the loss of plain ones", 'return "hf-prepared"', 'return "hf"')
+AREA.add("losses of pairs cast 16-bit logits", "(job.tuning_row.loss_16_bit or name) if narrow else name", "name")
 AREA.add("rotation is always fused", "rope_factor=2.0 if network.rope", "rope_factor=1.0 if network.rope")
 AREA.add(
     "communicators are added to the context of Megatron",
