@@ -471,6 +471,7 @@ def _activations(
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
+    checkpoints = recipe.activation_checkpointing != "none"
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
@@ -481,6 +482,7 @@ def _activations(
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
         keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
+        input_hooks=int(states.frozen and checkpoints and framework.input_hooks),
         norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,

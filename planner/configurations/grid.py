@@ -121,6 +121,7 @@ def with_tower(network: Network, job: Job, architecture: Architecture) -> Networ
             tiles=packed * given.count * view.tiles,
             patches=view.patches,
             state=_TOWER_STATES[given.tower],
+            input_hook=architecture.tower.input_hook,
             adapter_widths=float(architecture.tower.adapter_widths),
         ),
     )

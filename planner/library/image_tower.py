@@ -64,6 +64,7 @@ class ImageTower(BaseModel):
     ffn: PositiveInt
     heads: PositiveInt
     gated: bool = False
+    input_hook: bool = True  # Transformers finds its patch embedding, and asks for gradients of what it returns
     fused_qkv: bool = False  # one linear layer makes queries, keys and values
     window: NonNegativeInt = 0  # patches of a window of attention; 0: all see all of their tile
     full_layers: NonNegativeInt = 0  # that see all of it nevertheless
