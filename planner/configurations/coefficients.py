@@ -180,13 +180,9 @@ def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | 
     given, where = job.work.image_input, f"jobs.{job.name}.work.image_input"
     if given is None:
         return
-    if architecture.tower is None:
-        what = f"{architecture.name} has no image tower that is known"
-        yield Fault(job.name, 0, where, what, "leave it out, or choose a vision-language model such as qwen3-vl-8b")
-        return
-    for key, what, fix in architecture.tower.faults(given.limits):
-        yield Fault(job.name, 0, f"{where}.{key}", f"{architecture.name}: {what}", fix)
-    if given.tower == "lora" and tuple(methods or ()) != ("lora",):
+    for key, what, fix in given.faults(architecture.name, architecture.tower):
+        yield Fault(job.name, 0, f"{where}.{key}" if key else where, what, fix)
+    if job.trains and given.tower == "lora" and tuple(methods or ()) != ("lora",):
         fix = "add techniques.method: lora, or write frozen or trained"
         yield Fault(job.name, 0, f"{where}.tower", "adapters in the tower of a run that may be full", fix)
 

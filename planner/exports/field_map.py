@@ -7,6 +7,7 @@ names of every family of `models/techniques/linears.yaml`, because a file may be
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ from planner.documents.validation import Row, Source, validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, holds, read_techniques
 from planner.results.plan import Assignment
+from planner.scenario.job_stages import PromptImages
 from planner.scenario.offer import Offer
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
@@ -600,6 +602,8 @@ class EngineMap(Row):
     adapters: tuple[str, ...]
     ranks: tuple[int, ...]
     measure: tuple[str, ...]
+    images: tuple[str, ...] = ()
+    pixels: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
     several: tuple[str, ...] = ()
     image: str = ""
@@ -611,6 +615,22 @@ class EngineMap(Row):
             target=self.engine, label=self.label, version=self.version, checked=self.checked, source=self.source,
             file="generate.py",
         )  # fmt: skip
+
+    def image_words(self, images: PromptImages | None) -> list[str]:
+        """Return what the command says of the images of prompts."""
+        if images is None:
+            return []
+        known = {"modality": "video" if images.frames else "image", "most": math.ceil(images.count)}
+        words = (*self.images, *(self.pixels if images.max_pixels else ()))
+        return filled(words, {**known, "max_pixels": images.max_pixels})
+
+    def image_remarks(self, images: PromptImages | None) -> list[str]:
+        """Return what a reader must know of the images of prompts."""
+        if images is None:
+            return []
+        what = f"images: at most {math.ceil(images.count)} in a prompt; measurements of the engine send text alone"
+        tiles = f"max_tiles {images.max_tiles}: {self.label} takes it from preprocessor_config.json of the model"
+        return [what, *([tiles] if images.max_tiles is not None else [])]
 
     def room_for(self, rank: int) -> int | None:
         """Return the rank that the engine reserves room for; None where it has none as large."""

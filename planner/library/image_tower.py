@@ -65,6 +65,7 @@ class ImageTower(BaseModel):
     heads: PositiveInt
     gated: bool = False
     input_hook: bool = True  # Transformers finds its patch embedding, and asks for gradients of what it returns
+    outputs: PositiveInt = 1  # vectors of the language model for each token: Qwen3-VL has some for deeper layers
     fused_qkv: bool = False  # one linear layer makes queries, keys and values
     window: NonNegativeInt = 0  # patches of a window of attention; 0: all see all of their tile
     full_layers: NonNegativeInt = 0  # that see all of it nevertheless
@@ -120,6 +121,11 @@ class ImageTower(BaseModel):
             return (self.longest_edge // self.patch) ** 2
         tiles = self.max_tiles**2 if self.cuts == "grid" else self.max_tiles
         return (tiles + 1) * self.tile_patches
+
+    @property
+    def most_tokens(self) -> float:
+        """Tokens of the largest image that the released processor lets through, without marks."""
+        return self.most_patches / self.patches_per_token
 
     def view(self, width: int, height: int, limits: ImageLimits = ImageLimits()) -> ImageView:
         """Return tokens, tiles and patches of one image of so many pixels, or of a video of such frames."""
