@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -85,6 +85,7 @@ ImageEdges = Annotated[str, BeforeValidator(_image_size, json_schema_input_type=
 """Width and height in pixels, such as `1280x720`; a number is the edge of a square."""
 TowerState = Literal["frozen", "lora", "trained"]
 """What happens to an image tower: nothing, adapters of its own, or all its weights are trained."""
+TOWER_STATES: tuple[TowerState, ...] = get_args(TowerState)
 
 
 class PromptImages(StrictModel):
