@@ -88,6 +88,18 @@ class TargetRow(Row):
     add: tuple[str, ...]
 
 
+class ReadImages(Row):
+    """How a file says that its data have images: by any of the `shown_by` fields."""
+
+    shown_by: tuple[str, ...]
+    pixels: str
+    """Field with the pixels to which the tool shrinks images."""
+    usual: int
+    """Its default."""
+    trains: str
+    """Field that is false where the tower is trained, by adapters where the method has some."""
+
+
 class Reading(Row):
     """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
 
@@ -139,6 +151,8 @@ class Reading(Row):
     details: tuple[str, ...] = ()
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
+    images: ReadImages | None = None
+    """Where the fields for images next to text are; None: the tool has none."""
     epochs: str = ""
     samples_per_gpu: str = ""
     """Field with the samples of one GPU in a step, which gives the accumulation where a file does not name that."""
@@ -165,7 +179,8 @@ class Reading(Row):
             self.steps_per_epoch,
             *targets,
         )
-        return (*named, *self.shown_by, *self.same, *self.details, *others)
+        images = self.images.shown_by if self.images else ()
+        return (*named, *self.shown_by, *self.same, *self.details, *images, *others)
 
 
 class UnreadFile(Row):
@@ -331,7 +346,7 @@ class FieldMap(Tool):
         if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
             yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["has_images"] and not self.images:
-            yield "", f"{self.label}: no file for images next to text is written, llamafactory has one", ()
+            yield "", f"{self.label}: no file for images next to text is written, llamafactory and trl have one", ()
         elif facts["has_images"] and facts["tower"] not in self.images:
             yield "", f"{self.label}: no file is written for a tower that is {facts['tower']}", ()
         if facts["framework"] not in self.frameworks:
