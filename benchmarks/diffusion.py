@@ -164,10 +164,11 @@ def _line(name: str, group: list[Judged]) -> str:
     memory = [one.memory for one in group if one.memory]
     seconds = [one.seconds for one in group if one.seconds]
     inside = [one.within for one in group if one.seconds]
-    return f"{name:<22}{_errors(memory):>24}{_errors(seconds):>26}{sum(inside):>6}/{len(inside)}"
+    return f"{name:<22}{errors_of(memory):>24}{errors_of(seconds):>26}{sum(inside):>6}/{len(inside)}"
 
 
-def _errors(ratios: list[float]) -> str:
+def errors_of(ratios: list[float]) -> str:
+    """Return median and mean of the absolute error, the bias and the number of rows."""
     if not ratios:
         return "-"
     off = [abs(ratio - 1.0) for ratio in ratios]
@@ -225,10 +226,10 @@ def left_out_text(found: list[LeftOut], sigma: float) -> str:
     lines = [f"{'left out':<22}{'as shipped':>24}{'fitted without it':>24}  constants without it"]
     for one in found:
         constants = ", ".join(f"{value:.2g}" for value in one.fitted.values())
-        shipped, again = (_errors([math.exp(error) for error in each]) for each in (one.shipped, one.refitted))
+        shipped, again = (errors_of([math.exp(error) for error in each]) for each in (one.shipped, one.refitted))
         lines.append(f"{one.model:<22}{shipped:>24}{again:>24}  {constants}")
     every = np.abs([error for one in found for error in one.refitted])
-    again = _errors([math.exp(error) for one in found for error in one.refitted])
+    again = errors_of([math.exp(error) for one in found for error in one.refitted])
     lines.append(f"{'all':<46}{again:>24}  {', '.join(FITTED)}")
     inside = 0
     for one in found:

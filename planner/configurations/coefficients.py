@@ -180,13 +180,9 @@ def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | 
     given, where = job.work.image_input, f"jobs.{job.name}.work.image_input"
     if given is None:
         return
-    if architecture.tower is None:
-        what = f"{architecture.name} has no image tower that is known"
-        yield Fault(job.name, 0, where, what, "leave it out, or choose a vision-language model such as qwen3-vl-8b")
-        return
-    for key, what, fix in architecture.tower.faults(given.limits):
-        yield Fault(job.name, 0, f"{where}.{key}", f"{architecture.name}: {what}", fix)
-    if given.tower == "lora" and tuple(methods or ()) != ("lora",):
+    for key, what, fix in given.faults(architecture.name, architecture.tower):
+        yield Fault(job.name, 0, f"{where}.{key}" if key else where, what, fix)
+    if job.trains and given.tower == "lora" and tuple(methods or ()) != ("lora",):
         fix = "add techniques.method: lora, or write frozen or trained"
         yield Fault(job.name, 0, f"{where}.tower", "adapters in the tower of a run that may be full", fix)
 
@@ -470,6 +466,7 @@ def _activations(
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
+    checkpoints = recipe.activation_checkpointing != "none"
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
@@ -480,6 +477,7 @@ def _activations(
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
         keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
+        input_hooks=int(states.frozen and checkpoints and framework.input_hooks),
         norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,

@@ -59,7 +59,7 @@ from planner.estimates.stage_seconds import (
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
 from planner.library.image_tower import ImageTower, ImageView
-from planner.library.schema import Architecture, ImageTokens, ImageWork, Library, describe_tower
+from planner.library.schema import SERVED_TOWER, Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job import Job
 from planner.units import GB
@@ -121,6 +121,7 @@ def with_tower(network: Network, job: Job, architecture: Architecture) -> Networ
             tiles=packed * given.count * view.tiles,
             patches=view.patches,
             state=_TOWER_STATES[given.tower],
+            input_hook=architecture.tower.input_hook,
             adapter_widths=float(architecture.tower.adapter_widths),
         ),
     )
@@ -172,6 +173,13 @@ def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
     if architecture.image is not None:
         return ()
     return parts_of(Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)}))
+
+
+def prompt_notes(job: Job, architecture: Architecture) -> list[str]:
+    """Return what is counted of images in prompts, or that a model which reads them has none."""
+    if job.work.image_input is not None:
+        return [job.work.image_input.described]
+    return [SERVED_TOWER] if architecture.tower_parameters else []
 
 
 def stand_ins(architecture: Architecture, job: Job) -> list[str]:

@@ -16,7 +16,7 @@ from planner.configurations.coefficients import (
     recipe_spread,
 )
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
-from planner.configurations.grid import JobShape, parts_of_card, stand_ins
+from planner.configurations.grid import JobShape, parts_of_card, prompt_notes, stand_ins
 from planner.configurations.recipe import framework_of, length_spread, mean_tokens, technique_notes
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -26,7 +26,7 @@ from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.library.schema import SERVED_TOWER, Architecture, Library
+from planner.library.schema import Architecture, Library
 from planner.results.fleet import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
@@ -257,7 +257,7 @@ def build_generation_notes(
 ) -> tuple[str, ...]:
     """Return the notes of a job of generation: what is a prior, what is rounded, market, limits."""
     form, notes = made.weight_format, attention_stand_ins(parts_of_card(chosen.candidates.architecture))
-    notes += [SERVED_TOWER] if chosen.candidates.architecture.tower_parameters else []
+    notes += prompt_notes(chosen.job, chosen.candidates.architecture)
     if made.priors:
         notes.append(f"no published measurements inform {', '.join(made.priors)}: its speed is a prior")
     if chosen.recipe.weight_bits < 16 and form != chosen.candidates.architecture.published[0]:

@@ -129,6 +129,7 @@ class Tower:
     tiles: float  # of all images of a sequence
     patches: int  # of a tile; no patch attends to those of another
     state: int  # a TOWER_ code
+    input_hook: bool = False  # a framework's hook of all input embeddings finds its patches
     adapter_widths: float = 0.0  # inputs and outputs of its linear layers: weights of adapters of rank 1
 
 
@@ -275,6 +276,7 @@ class Activations:
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
     token_share: Numbers = 1.0  # of a sequence's time what is computed: less where latents of images are read
     further_forwards: Numbers = 0.0  # passes of a step without gradients: of a reference, or of other answers
+    input_hooks: Numbers = 0  # 1: input embeddings ask for gradients, those of a frozen tower of images too
     copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
 
 
@@ -355,6 +357,14 @@ class TimedSetup(Setup):
 
     kernels: Kernels
     hardware: Hardware
+
+
+def tower_backward(setup: Setup) -> Numbers:
+    """Return 1 where the backward pass runs through a tower of images: it is trained, or its inputs need gradients."""
+    tower = setup.network.tower
+    if tower is None or tower.state != TOWER_FROZEN:
+        return 1
+    return setup.activations.input_hooks if tower.input_hook else 0
 
 
 def tower_states(states: States, tower: Tower) -> States:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Floats
-from planner.estimates.inputs import TOWER_FROZEN, Numbers, Setup, Stack, TimedSetup, Tower
+from planner.estimates.inputs import Numbers, Setup, Stack, TimedSetup, tower_backward
 from planner.estimates.memory_terms import (
     HOST_BUFFERS,
     ActivationTerms,
@@ -235,7 +235,7 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
     return MemoryLines(
         known=_known_parts(static),
         held=_held_parts(static, setup.activations.head_gradient_bytes * head / layout.tensor),
-        grown=_grown_parts(moving, tower_terms(setup, coefficients), network.tower),
+        grown=_grown_parts(moving, tower_terms(setup, coefficients), tower_backward(setup)),
         fragments_slope=moving.fragments,
         rho=coefficients.rho,
         stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
@@ -276,32 +276,35 @@ def _held_parts(static: StaticTerms, head_gradient: Numbers) -> tuple[Parts, ...
     )
 
 
-def _grown_parts(moving: ActivationTerms, images: ActivationTerms | None, tower: Tower | None) -> tuple[Parts, ...]:
-    """Return the parts of each phase that grow with the micro-batch; `images`: those of a tower."""
+def _grown_parts(moving: ActivationTerms, images: ActivationTerms | None, backward: Numbers) -> tuple[Parts, ...]:
+    """Return the parts of each phase that grow with the micro-batch; `images`: those of a tower, and its `backward`."""
     stored = np.maximum(moving.stored_first, moving.stored_last)
-    backward = {"working_set": moving.working_set, "input_gradients": moving.input_gradients}
-    end, start, late = _tower_parts(moving, images, tower)
+    passing = {"working_set": moving.working_set, "input_gradients": moving.input_gradients}
+    end, start, late = _tower_parts(moving, images, backward)
     return (
         {"stored_activations": moving.stored_last, "logits": moving.logits, **end},
-        {"stored_activations": stored, **backward, **start},
-        {**backward, **late},
+        {"stored_activations": stored, **passing, **start},
+        {**passing, **late},
         {},
         {},
     )
 
 
-def _tower_parts(moving: ActivationTerms, images: ActivationTerms | None, tower: Tower | None) -> tuple[Parts, ...]:
+def _tower_parts(moving: ActivationTerms, images: ActivationTerms | None, backward: Numbers) -> tuple[Parts, ...]:
     """Return what a tower of images adds to the end of forward, the start and the end of backward.
 
-    A frozen tower has done its work before the language model stores anything: it counts where it needs more than that
-    does at the end. One that is trained stores its activations to the end of the backward pass.
+    A tower without a backward pass has done its work before the language model stores anything: it counts where it
+    needs more than that does at the end. Another stores its activations to the end of the backward pass.
     """
-    if images is None or tower is None:
+    if images is None:
         return {}, {}, {}
-    if tower.state == TOWER_FROZEN:
-        return {"image_tower": np.maximum(images.working_set - moving.stored_last - moving.logits, 0.0)}, {}, {}
-    kept = {"image_tower": images.stored_last}
-    return kept, kept, {"image_tower": images.stored_last + images.working_set}
+    alone = np.maximum(images.working_set - moving.stored_last - moving.logits, 0.0)
+    if not np.any(backward):
+        return {"image_tower": alone}, {}, {}
+    kept = {"image_tower": np.where(backward, images.stored_last, 0.0)}
+    working = np.where(backward, images.working_set, 0.0)
+    end = {"image_tower": np.where(backward, images.stored_last, alone)}
+    return end, kept, {"image_tower": kept["image_tower"] + working}
 
 
 def fit_probability(margin: Numbers, sigma: Numbers, most: Numbers = 1.0) -> Floats:

@@ -29,13 +29,13 @@ from planner.estimates.inputs import (
     CHECKPOINT_NONE,
     KEYS_BY_HEADS,
     KEYS_GATHERED,
-    TOWER_FROZEN,
     Hardware,
     Kernels,
     Layout,
     Network,
     States,
     TimedSetup,
+    tower_backward,
     tower_states,
 )
 
@@ -431,8 +431,8 @@ def tower_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one micro-batch that the images of a job take in their tower; 0 without images.
 
     The formulas are those of the language model, with patches as tokens, each tile a sequence, and no causal mask. A
-    frozen tower runs forward alone. Each GPU runs all of it, for the samples of its own micro-batch. A pass of a
-    reference runs it once more.
+    frozen tower runs forward alone, unless gradients pass through it. Each GPU runs all of it, for the samples of its
+    own micro-batch. A pass of a reference runs it once more.
     """
     tower, layout = setup.network.tower, setup.layout
     if tower is None:
@@ -448,10 +448,12 @@ def tower_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     plain = replace(parts, activations=replace(activations, checkpointing=CHECKPOINT_NONE))
     forward = _forward_of(plain, coefficients)
     passes = setup.activations.further_forwards
-    if tower.state == TOWER_FROZEN:
+    through = tower_backward(setup)
+    if not np.any(through):
         return (1.0 + passes) * forward
     device, launch = device_time(parts, coefficients).total, launch_seconds(parts, coefficients)
-    return np.cbrt(_cube(device) + _cube(launch)) + hook_seconds(parts) + passes * forward
+    trained = np.cbrt(_cube(device) + _cube(launch)) + hook_seconds(parts)
+    return np.where(through, trained, forward) + passes * forward
 
 
 def _forward_of(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:

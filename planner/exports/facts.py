@@ -86,7 +86,7 @@ def technique_facts(
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
-        **_tower_facts(asked, card),
+        **_tower_facts(asked, card, modules),
         **_lora_parts(techniques["lora_targets"], card.family),
         **_image_modules(techniques["lora_targets"], card),
         **environment_facts(gpu),
@@ -95,19 +95,30 @@ def technique_facts(
     return facts | _engine(facts)
 
 
-def _tower_facts(asked: Job, card: Architecture) -> dict[str, Any]:
+def _tower_facts(asked: Job, card: Architecture, modules: list[str] | None) -> dict[str, Any]:
     """Return the facts of images next to text: the state of the tower, and the pixels to which a tool shrinks images.
 
     A tool with a limit of its own must not shrink what the processor lets through, nor the whole image of a tower that
-    cuts tiles.
+    cuts tiles. `modules` that adapters extend are named in the language model alone, by one pattern: those of a tower
+    may have the same names.
     """
     given = asked.work.image_input
     if given is None:
-        return {"has_images": False, "tower": None, "has_tiles": False, "has_video": False, "image_max_pixels": None}
+        none = {"has_images": False, "has_pixels": False, "has_tiles": False, "has_video": False}
+        return {**none, "tower": None, "image_max_pixels": None, "text_modules": None}
     width, height = given.edges
-    most = given.max_pixels or max(width * height, card.tower.max_pixels if card.tower else 0)
-    tiles, video = given.max_tiles is not None, given.frames is not None
-    return {"has_images": True, "tower": given.tower, "has_tiles": tiles, "has_video": video, "image_max_pixels": most}
+    stack = "text_model" if card.tower and card.tower.cuts == "grid" else "language_model"  # in Transformers 5
+    named = [name for name in modules or () if name != "all-linear"]
+    named = named or sorted(read_techniques().linears.chosen(card.family, "all-linear"))
+    return {
+        "has_images": True,
+        "tower": given.tower,
+        "has_pixels": given.max_pixels is not None,
+        "has_tiles": given.max_tiles is not None,
+        "has_video": given.frames is not None,
+        "image_max_pixels": given.max_pixels or max(width * height, card.tower.max_pixels if card.tower else 0),
+        "text_modules": None if modules is None else f".*{stack}.*[.]({'|'.join(named)})",
+    }
 
 
 def _image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> dict[str, Any]:

@@ -7,6 +7,7 @@ names of every family of `models/techniques/linears.yaml`, because a file may be
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ from planner.documents.validation import Row, Source, validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, holds, read_techniques
 from planner.results.plan import Assignment
+from planner.scenario.job_stages import PromptImages
 from planner.scenario.offer import Offer
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
@@ -86,6 +88,18 @@ class TargetRow(Row):
     add: tuple[str, ...]
 
 
+class ReadImages(Row):
+    """How a file says that its data have images: by any of the `shown_by` fields."""
+
+    shown_by: tuple[str, ...]
+    pixels: str
+    """Field with the pixels to which the tool shrinks images."""
+    usual: int
+    """Its default."""
+    trains: str
+    """Field that is false where the tower is trained, by adapters where the method has some."""
+
+
 class Reading(Row):
     """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
 
@@ -137,6 +151,8 @@ class Reading(Row):
     details: tuple[str, ...] = ()
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
+    images: ReadImages | None = None
+    """Where the fields for images next to text are; None: the tool has none."""
     epochs: str = ""
     samples_per_gpu: str = ""
     """Field with the samples of one GPU in a step, which gives the accumulation where a file does not name that."""
@@ -163,7 +179,8 @@ class Reading(Row):
             self.steps_per_epoch,
             *targets,
         )
-        return (*named, *self.shown_by, *self.same, *self.details, *others)
+        images = self.images.shown_by if self.images else ()
+        return (*named, *self.shown_by, *self.same, *self.details, *images, *others)
 
 
 class UnreadFile(Row):
@@ -329,7 +346,7 @@ class FieldMap(Tool):
         if facts["tuning"] != "sft" and facts["tuning"] not in self.tuning:
             yield "", f"{self.label} has no {facts['tuning']} here", ()
         if facts["has_images"] and not self.images:
-            yield "", f"{self.label}: no file for images next to text is written, llamafactory has one", ()
+            yield "", f"{self.label}: no file for images next to text is written, llamafactory and trl have one", ()
         elif facts["has_images"] and facts["tower"] not in self.images:
             yield "", f"{self.label}: no file is written for a tower that is {facts['tower']}", ()
         if facts["framework"] not in self.frameworks:
@@ -600,6 +617,8 @@ class EngineMap(Row):
     adapters: tuple[str, ...]
     ranks: tuple[int, ...]
     measure: tuple[str, ...]
+    images: tuple[str, ...] = ()
+    pixels: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
     several: tuple[str, ...] = ()
     image: str = ""
@@ -611,6 +630,22 @@ class EngineMap(Row):
             target=self.engine, label=self.label, version=self.version, checked=self.checked, source=self.source,
             file="generate.py",
         )  # fmt: skip
+
+    def image_words(self, images: PromptImages | None) -> list[str]:
+        """Return what the command says of the images of prompts."""
+        if images is None:
+            return []
+        known = {"modality": "video" if images.frames else "image", "most": math.ceil(images.count)}
+        words = (*self.images, *(self.pixels if images.max_pixels else ()))
+        return filled(words, {**known, "max_pixels": images.max_pixels})
+
+    def image_remarks(self, images: PromptImages | None) -> list[str]:
+        """Return what a reader must know of the images of prompts."""
+        if images is None:
+            return []
+        what = f"images: at most {math.ceil(images.count)} in a prompt; measurements of the engine send text alone"
+        tiles = f"max_tiles {images.max_tiles}: {self.label} takes it from preprocessor_config.json of the model"
+        return [what, *([tiles] if images.max_tiles is not None else [])]
 
     def room_for(self, rank: int) -> int | None:
         """Return the rank that the engine reserves room for; None where it has none as large."""

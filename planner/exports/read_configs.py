@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,6 +113,8 @@ def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
 
 
 def _listed(one: Held) -> str:
+    if isinstance(one.value, dict):
+        return ", ".join(f"{key} {value}" for key, value in one.value.items())
     between = ", " if one.place == ("lora", "targets") else " or "
     return between.join(map(str, one.value)) if isinstance(one.value, list) else str(one.value)
 
@@ -327,6 +330,7 @@ class _Reader:
         for technique in self.tool.read.techniques:
             self._technique(technique)
         self._hold_experts()
+        self._hold_images()
         self._hold_targets_by_matrix()
         self._batch()
         for name, why in self.tool.read.unsaid.items():
@@ -410,6 +414,29 @@ class _Reader:
             return
         self.answer.held["lora", "experts_16_bit"] = replace(bits, place=("lora", "experts_16_bit"), value=True)
         self.answer.unmodelled[f"{bits.field} of experts"] = f"{read.whole_experts}, and stay in 16 bits"
+
+    def _hold_images(self) -> None:
+        """Hold the images of the data as large as the tool lets them be; say so where no field speaks of any.
+
+        Of 262,144 pixels a square of 512: a file names data, not the sizes and the number of their images.
+        """
+        read, model = self.tool.read.images, self.facts.get("model_id")
+        name = next((field for field in read.shown_by if field in self.values), "") if read else ""
+        if read is None or not name:
+            if isinstance(model, str) and (card := known_card(model)) is not None and card.tower is not None:
+                self.answer.unmodelled["images"] = f"{card.name} reads them; where the data have some, {_ADD_IMAGES}"
+            return
+        most = self.values.get(read.pixels, read.usual)
+        if not isinstance(most, int) or most < 1:
+            self._fault(read.pixels, f"{short_text(most)} is no number of pixels", "give such as 262144")
+            return
+        self.left -= set(read.shown_by)
+        images: dict[str, Any] = {"size": math.isqrt(most)}
+        if self.values.get(read.trains) is False:
+            images["tower"] = "lora" if self._value_of_method() == ["lora"] else "trained"
+        self._hold(("work", "image_input"), images, read.pixels if read.pixels in self.values else name)
+        told = f"one image of {most:,} pixels in each sample; of others {_ADD_IMAGES}"
+        self.answer.unmodelled["images"] = f"{told}, and tokens_per_sample of the text"
 
     def _value_of_method(self) -> Any:
         held = self.answer.held.get(("techniques", "method"))
@@ -761,13 +788,22 @@ class _Reader:
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
 
 
-def mixture(model: str) -> Architecture | None:
-    """Return a model of the library that is a mixture of experts; None of all others, and of names it does not know."""
+_ADD_IMAGES = "add --set 'jobs.0.work.image_input={size: 1280x720, count: 1}'"
+
+
+def known_card(model: str) -> Architecture | None:
+    """Return a model of the library; None of names that it does not know."""
     try:
         (card,) = read_library([model]).architectures.values()
     except LibraryError:
         return None
-    return card if card.experts > 0 else None
+    return card
+
+
+def mixture(model: str) -> Architecture | None:
+    """Return a model of the library that is a mixture of experts; None of all others, and of names it does not know."""
+    card = known_card(model)
+    return card if card is not None and card.experts > 0 else None
 
 
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")

@@ -21,14 +21,17 @@ from planner.estimates.generation import (
     ServingStack,
     activation_bytes,
     cache_bytes,
+    encoder_flop,
 )
 from planner.estimates.parts import cache_of
 from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_engines
+from planner.library.image_tower import ImageTower
 from planner.library.model_ladder import describe_published, is_16_bit, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
+from planner.scenario.job_stages import PromptImages
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class Serving:
     held_share: float  # of an answer: its cache that a request in flight holds in the mean
     base: Mapping[str, float]  # quantity -> sheet figure
     keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
+    image_flop: float = 0.0  # of a request: a tower's pass over its images, in which the engine does nothing else
 
 
 def served_model(
@@ -272,12 +276,14 @@ class ServingColumns:
         self._base = {name: np.array([serving.base[name] for serving in servings]) for name in QUANTITIES}
         self._division = {name: fact(name) for name in ("tensor", "pipeline")}
         self._bytes = {name: fact(name) for name in ("weight_bytes", "kv_bytes", "held_share")}
+        self._image_flop = fact("image_flop")
 
     def inputs(self, factor: Callable[[str], Any]) -> tuple[ServedModel, ServingHardware, ServingStack]:
         """Return the inputs, given the product of the coefficients (n,) of each quantity."""
         rates = {name: base * factor(name) for name, base in self._base.items() if name != "sequences"}
         own = {field.name for field in fields(ServingHardware)}
         hardware = ServingHardware(**{n: value for n, value in rates.items() if n in own}, **self._division)
+        rates["request_seconds"] = rates["request_seconds"] + self._image_flop / (hardware.flops * hardware.tensor)
         return self.model, hardware, ServingStack(**{n: v for n, v in rates.items() if n not in own}, **self._bytes)
 
 
@@ -373,7 +379,9 @@ def start_bytes(
         return float(bytes_), 0.0
     tokens = limits.offline if start.use == "offline" else limits.server
     forward = float(activation_bytes(a.hidden, widest_values(a), tokens, 0.0, 0.0, serving.tensor))
-    forward = max(forward, largest_image_bytes(a, serving.tensor))
+    if a.tower is not None:  # whose result waits while the language model is tried
+        forward += encoder_cache_bytes(a.hidden, a.tower, tokens)
+        forward = max(forward, largest_image_bytes(a, serving.tensor))
     each = [(max(forward, limits.sequences * a.vocab * row.logit_bytes), row.graph_gib * GIB) for row in releases]
     return max(each, key=math.fsum)
 
@@ -389,6 +397,27 @@ def largest_image_bytes(architecture: Architecture, tensor: int) -> float:
         return 0.0
     widest = (3 if tower.gated else 2) * tower.ffn
     return float(activation_bytes(tower.hidden, widest, tower.most_patches, 0.0, 0.0, tensor))
+
+
+def encoder_cache_bytes(hidden: int, tower: ImageTower, tokens: float) -> float:
+    """Return the bytes of what a tower makes of the tokens of a step, or of its largest image where that has more.
+
+    Qwen3-VL-8B: 16,384 tokens of 4 * 4,096 values in 16 bit are 0.54 GB, on each GPU. Source: vLLM 0.33,
+    `compute_mm_encoder_budget` of v1/core/encoder_cache_manager.py, and `profile_run`, which keeps them.
+    """
+    return 2.0 * hidden * tower.outputs * max(tokens, tower.most_tokens)
+
+
+def image_flop(architecture: Architecture, images: PromptImages | None) -> float:
+    """Return the FLOP of a tower for the images of one prompt; 0 without images.
+
+    No image is cached, and none is part of a shared prefix.
+    """
+    tower = architecture.tower
+    if images is None or tower is None:
+        return 0.0
+    view = tower.view(*images.edges, images.limits)
+    return images.count * encoder_flop(tower.matrices, view.patches, view.tiles, tower.layers, tower.hidden)
 
 
 def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coefficient], bound: str = "value") -> float:
@@ -488,9 +517,15 @@ def supports(engine: Engine, gpu: GpuSpec) -> bool:
     return gpu.vendor in engine.vendors and capability(gpu) >= engine.capability
 
 
+READS_IMAGES = ("vllm", "sglang")
+"""Engines whose towers are modelled: they run images of a prompt before its tokens, and try them at their start."""
+
+
 def engines_of(job: InferenceJob) -> tuple[str, ...]:
     """Return the engines that a job may use: those that it names, else those that take part by themselves."""
     named = job.techniques.engine or BY_THEMSELVES
+    if job.work.image_input is not None:
+        named = tuple(name for name in named if name in READS_IMAGES) or named  # where none does, that is a fault
     if job.adapter is None or job.adapter.served is None:
         return named
     return tuple(name for name in named if name in SERVE_ADAPTERS) or named  # where none does, that is a fault
@@ -578,6 +613,9 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         fix = "choose a language model"
         yield Fault(job.name, 0, f"{place}.architecture", f"{architecture.name} makes images", fix)
         return
+    if job.work.image_input is not None and job.measured:
+        what = "measured runs of prompts with images are not modelled"
+        yield Fault(job.name, 0, f"{place}.measured", what, "leave measured or image_input out")
     for index, request_class in enumerate(job.work.classes):
         if request_class.input_tokens + request_class.output_tokens > architecture.max_sequence:
             longer = "input_tokens" if request_class.input_tokens >= request_class.output_tokens else "output_tokens"
@@ -623,6 +661,9 @@ def _engine_faults(
     table, asked = read_engines(), job.techniques
     engines = {name: table.engines[name] for name in engines_of(job)}
     labels = ", ".join(engine.label for engine in engines.values())
+    if job.work.image_input is not None and not any(name in READS_IMAGES for name in engines):
+        fix = f"choose {' or '.join(READS_IMAGES)}"
+        yield Fault(job.name, 0, f"{place}.techniques.engine", f"images of prompts are not modelled for {labels}", fix)
     if not any(set(asked.kv_bits) & set(engine.kv_bits) for engine in engines.values()):
         have = sorted({bits for engine in engines.values() for bits in engine.kv_bits}, reverse=True)
         what = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"

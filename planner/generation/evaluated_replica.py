@@ -77,7 +77,17 @@ class Replica:
             self.context.architecture, self.context.gpu, self.context.library, engine=recipe.framework,
             weights=recipe.quant, kv_bits=self.kv_bits, division=(recipe.tensor_parallel, recipe.pipeline_parallel),
         )  # fmt: skip
-        return next_to_adapters(plain, self.context, self.job)
+        return replace(next_to_adapters(plain, self.context, self.job), image_flop=self.tower_flop)
+
+    @cached_property
+    def tower_flop(self) -> float:
+        """FLOP of the tower for the images of a prompt: of each patch with all weights, and with those of its tile."""
+        tower, images = self.context.architecture.tower, self.job.work.image_input
+        if tower is None or images is None:
+            return 0.0
+        view = tower.view(*images.edges, images.limits)
+        seen = 4.0 * tower.layers * tower.hidden * view.patches
+        return images.count * view.all_patches * (2.0 * tower.matrices + seen)
 
     @cached_property
     def inputs(self) -> Any:
@@ -157,7 +167,9 @@ class Replica:
             kind = ".profiled" if self.together == 1 else ".profiled-shared"
             step = activation_bytes(a.hidden, widest, limits.server, 0.0, 0.0, recipe.tensor_parallel)
             step, logits = float(step), limits.sequences * a.vocab
-            if tower := a.tower:  # and the largest image before
+            if tower := a.tower:  # and the largest image before, whose result it keeps
+                kept = max(limits.server, tower.most_patches / tower.patches_per_token) * tower.outputs
+                step += 2.0 * a.hidden * kept
                 wide = (3 if tower.gated else 2) * tower.ffn / recipe.tensor_parallel
                 step = max(step, tower.most_patches * (4.0 * tower.hidden + wide) * 2.0)
             starts = [(max(step, logits * row.logit_bytes), row.graph_gib * GIB) for row in engine.releases]

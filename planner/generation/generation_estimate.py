@@ -18,7 +18,6 @@ from planner.estimates.generation import (
     ServingStack,
     cycle_seconds,
     decode_step_seconds,
-    encoder_flop,
     kv_bytes_per_token,
     makespan_seconds,
     mean_seen_tokens,
@@ -41,13 +40,13 @@ from planner.generation.engine_recipes import (
     coefficient_factors,
     divisions,
     has_kernels,
+    image_flop,
     replica_memory,
     serving_of,
     supports,
 )
 from planner.generation.replica_hours import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
-from planner.library.image_tower import ImageLimits, ImageView
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
@@ -56,6 +55,7 @@ from planner.loading.scenario_file import MARKET, read_inventory
 from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
+from planner.scenario.job_stages import PromptImages
 from planner.scenario.techniques import WHERE
 from planner.units import GB, GIB, HOUR, MEGA
 
@@ -287,47 +287,33 @@ def resolve_replica(
         raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
     asked = Source(WHERE).validate(InferenceRequest, settings)
     network, card, library = resolve_cards(architecture, gpu, library)
-    view = _view_of(asked, network)
-    if view is not None:
-        asked = asked.model_copy(update={"input": asked.input + asked.images_per_sample * view.tokens})
+    images = _images_of(asked, network)
+    if images is not None:
+        asked = asked.model_copy(update={"input": asked.input + (images.tokens or 0)})
     served = resolve_request(asked, network, card)
     serving = serving_of(
         network, card, library, engine=served.name, weights=served.format_name, kv_bits=asked.kv_bits,
         division=Division(served.tensor, served.pipeline, _link(asked, served, card)),
     )  # fmt: skip
     calibration = library.calibrations["inference"]
+    serving = replace(serving, image_flop=image_flop(network, images))
     model, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], calibration.values))
     coefficients = calibration.coefficients
-    if view is not None:
-        stack = replace(stack, request_seconds=stack.request_seconds + _encoder_seconds(asked, network, view, hardware))
     setup = ReplicaSetup(asked, served, network, card, serving, model, hardware, stack, coefficients)
     return setup, library
 
 
-def _view_of(asked: InferenceRequest, architecture: Architecture) -> ImageView | None:
-    """Return how the model sees an image of a prompt; None without one, `ScenarioError` where it reads none."""
+def _images_of(asked: InferenceRequest, architecture: Architecture) -> PromptImages | None:
+    """Return the images of a prompt with their tokens; None without one, `ScenarioError` where the model reads none."""
     if asked.image_size is None:
         return None
-    tower, limits = architecture.tower, ImageLimits(asked.max_pixels, asked.max_tiles)
-    if tower is None:
-        what = f"{architecture.name} has no image tower that is known"
-        raise ScenarioError([Fault(WHERE, 0, "image_size", what, "leave it out, or choose such as qwen3-vl-8b")])
-    raise_faults([Fault(WHERE, 0, key, what, fix) for key, what, fix in tower.faults(limits)], ScenarioError)
-    width, height = map(int, asked.image_size.split("x"))
-    return tower.view(width, height, limits)
-
-
-def _encoder_seconds(
-    asked: InferenceRequest, architecture: Architecture, view: ImageView, hardware: ServingHardware
-) -> Any:
-    """Return the seconds in which an engine runs the images of a prompt through the tower, at the speed of prompts.
-
-    Nothing else runs meanwhile, and no image is cached.
-    """
-    tower = architecture.tower
-    assert tower is not None
-    flop = encoder_flop(tower.matrices, view.patches, view.tiles, tower.layers, tower.hidden)
-    return asked.images_per_sample * flop / (hardware.flops * hardware.tensor)
+    given = PromptImages(
+        size=asked.image_size, count=asked.images_per_sample, max_pixels=asked.max_pixels, max_tiles=asked.max_tiles
+    )
+    found = given.faults(architecture.name, architecture.tower)
+    raise_faults([Fault(WHERE, 0, key or "image_size", what, fix) for key, what, fix in found], ScenarioError)
+    assert architecture.tower is not None
+    return given.model_copy(update={"tokens": given.tokens_of(architecture.tower)})
 
 
 def _link(asked: InferenceRequest, served: Served, gpu: GpuSpec) -> str | Network | None:
@@ -503,9 +489,8 @@ def _notes(
 ) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = attention_stand_ins(parts_of_card(setup.architecture))
-    if view := _view_of(asked, setup.architecture):
-        what = f"{asked.images_per_sample} x {asked.image_size} in a prompt are {view.tokens:,} tokens each"
-        notes.append(f"{what}, next to those of the text; no image is cached, and decoding and resizing do not count")
+    if images := _images_of(asked, setup.architecture):
+        notes.append(images.described)
     elif setup.architecture.tower:
         notes.append("the image tower lies on the GPU; prompts have no image: give --image-size")
     notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []

@@ -145,11 +145,9 @@ def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list
     }
     if served and adapter is not None:
         settings |= {"adapters_served": served, "adapter_rank": tool.room_for(adapter.rank)}
-    more = (
-        *(tool.made[made.weight_format] if made_here else tool.formats[made.weight_format]),
-        *tool.cache[made.kv_bits],
-    )
-    serve = (*tool.serve, *more, *tool.prefix[made.prefix_tokens > 0], *(tool.adapters if served else ()))
+    more = (*(tool.made if made_here else tool.formats)[made.weight_format], *tool.cache[made.kv_bits])
+    more = (*more, *tool.prefix[made.prefix_tokens > 0], *tool.image_words(asked.work.image_input))
+    serve = (*tool.serve, *more, *(tool.adapters if served else ()))
     measured = {
         "own_input_tokens": max(1, round(made.input_tokens - made.prefix_tokens)),
         "output_tokens": max(1, round(made.output_tokens)),
@@ -164,7 +162,7 @@ def remarks_of(given: Given, tool: EngineMap, wishes: Wishes) -> list[str]:
     """Return what a reader of the files must know of weights, adapters and lengths."""
     made, asked = generation_of(given), asked_of(given)
     model, made_here = _weights(given, tool, wishes)
-    found = []
+    found = tool.image_remarks(asked.work.image_input)
     if not model and asked.adapter is not None and not asked.adapter.served:
         found.append("name the merged weights: model in generate.json, or --model-id")
     elif not model:

@@ -55,6 +55,7 @@ from planner.generation.engine_recipes import (
     ServingColumns,
     ServingRecipe,
     coefficient_factors,
+    image_flop,
     replica_memory,
     serving_of,
     serving_recipe,
@@ -245,7 +246,8 @@ def replica_speeds(
         for served_gpu in which
     )  # fmt: skip
     adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
-    servings = [with_adapters(serving, adapter, served) for serving in plain]
+    flop = image_flop(architecture, job.work.image_input)
+    servings = [replace(with_adapters(serving, adapter, served), image_flop=flop) for serving in plain]
     longest_prompt = float(np.max(lengths.prompt))
     memory = tuple(
         replica_memory(

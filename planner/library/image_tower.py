@@ -20,6 +20,8 @@ MAX_FRAME_TOKENS = 768
 `max_video_tokens` of Transformers' Qwen3VLVideoProcessor."""
 LARGEST_GRID_EDGE = 4096
 """Pixels of an image at most before Idefics 3 cuts it (`MAX_IMAGE_SIZE` of its image processor)."""
+FILLED_TOKENS = (70, 140, 280, 560, 1120)
+"""Tokens of an image that Gemma 4's processor takes as `max_soft_tokens`; the first is that of a frame of a video."""
 CROP_PIXELS, CROP_RATIO = 256, 1.2
 """Gemma 3 crops images of at least this ratio, into crops of at least so many pixels (image_processing_gemma3.py)."""
 
@@ -50,7 +52,8 @@ class ImageView:
 class ImageTower(BaseModel):
     """The shape of a tower, and the rule by which its processor cuts an image.
 
-    resize: sides are multiples of a merged patch, pixels are within two limits (Qwen). rows: the longer edge is
+    resize: sides are multiples of a merged patch, pixels are within two limits (Qwen). fill: as large as a number of
+    tokens allows, padded to it (Gemma 4). rows: the longer edge is
     limited, each row of tokens ends with a mark (Pixtral). crops: one square, crops only where they are asked for
     (Gemma 3). canvas: the grid of tiles with the closest ratio, and the whole image once more (InternVL). fit: the grid
     that needs the least rescaling (Llama 4). grid: tiles of an image whose longer edge is fixed (Idefics 3, SmolVLM).
@@ -58,12 +61,14 @@ class ImageTower(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cuts: Literal["resize", "rows", "crops", "canvas", "fit", "grid"]
+    cuts: Literal["resize", "fill", "rows", "crops", "canvas", "fit", "grid"]
     layers: PositiveInt
     hidden: PositiveInt
     ffn: PositiveInt
     heads: PositiveInt
     gated: bool = False
+    input_hook: bool = True  # Transformers finds its patch embedding, and asks for gradients of what it returns
+    outputs: PositiveInt = 1  # vectors of the language model for each token: Qwen3-VL has some for deeper layers
     fused_qkv: bool = False  # one linear layer makes queries, keys and values
     window: NonNegativeInt = 0  # patches of a window of attention; 0: all see all of their tile
     full_layers: NonNegativeInt = 0  # that see all of it nevertheless
@@ -96,15 +101,15 @@ class ImageTower(BaseModel):
 
     def faults(self, limits: ImageLimits) -> Iterator[tuple[str, str, str]]:
         """Yield key, fault and mend of limits that its processor does not have."""
-        if limits.max_pixels is not None and self.cuts != "resize":
+        if limits.max_pixels is not None and self.cuts not in ("resize", "fill"):
             yield "max_pixels", "its processor limits no pixels", "leave it out" + self._other_limit
-        if limits.max_tiles is not None and self.cuts in ("resize", "rows"):
+        if limits.max_tiles is not None and self.cuts in ("resize", "fill", "rows"):
             yield "max_tiles", "its processor cuts no tiles", "leave it out, or give max_pixels"
         if limits.frames is not None and not self.frame_group:
             yield "frames", "its processor reads no videos", "give the frames as images: count"
-        if limits.max_pixels is not None and limits.max_pixels < (self.patch * self.merge) ** 2:
-            least = (self.patch * self.merge) ** 2
-            yield "max_pixels", f"{limits.max_pixels:,} pixels are less than a token", f"at least {least:,}"
+        least = (FILLED_TOKENS[0] if self.cuts == "fill" else 1) * (self.patch * self.merge) ** 2
+        if limits.max_pixels is not None and limits.max_pixels < least:
+            yield "max_pixels", f"{limits.max_pixels:,} pixels are less than it takes", f"at least {least:,}"
 
     @property
     def _other_limit(self) -> str:
@@ -113,12 +118,17 @@ class ImageTower(BaseModel):
     @property
     def most_patches(self) -> int:
         """Patches of the largest image that the released processor lets through."""
-        if self.cuts == "resize":
+        if self.cuts in ("resize", "fill"):
             return self.max_pixels // self.patch**2
         if self.cuts == "rows":
             return (self.longest_edge // self.patch) ** 2
         tiles = self.max_tiles**2 if self.cuts == "grid" else self.max_tiles
         return (tiles + 1) * self.tile_patches
+
+    @property
+    def most_tokens(self) -> float:
+        """Tokens of the largest image that the released processor lets through, without marks."""
+        return self.most_patches / self.patches_per_token
 
     def view(self, width: int, height: int, limits: ImageLimits = ImageLimits()) -> ImageView:
         """Return tokens, tiles and patches of one image of so many pixels, or of a video of such frames."""
@@ -129,6 +139,10 @@ class ImageTower(BaseModel):
     def _video(self, width: int, height: int, limits: ImageLimits) -> ImageView:
         """Return the view of a video: a tile for each group of frames; marks and time stamps of frames do not count."""
         groups = math.ceil((limits.frames or 1) / max(self.frame_group, 1))
+        if self.cuts == "fill":
+            least = FILLED_TOKENS[0] * (self.patch * self.merge) ** 2
+            one = _filled(self, width, height, ImageLimits(max_pixels=limits.max_pixels or least))
+            return ImageView(groups * one.tokens, groups, one.patches)
         if self.cuts != "resize":
             return ImageView(groups * self.tile_tokens, groups, self.tile_patches)
         most = limits.max_pixels or MAX_FRAME_TOKENS * (self.patch * self.merge) ** 2
@@ -152,6 +166,21 @@ def _resized(tower: ImageTower, width: int, height: int, limits: ImageLimits) ->
         by = math.sqrt(least / (height * width))
         rows, columns = (math.ceil(edge * by / side) for edge in (height, width))
     return ImageView(rows * columns, 1, rows * columns * tower.merge**2)
+
+
+def _filled(tower: ImageTower, width: int, height: int, limits: ImageLimits) -> ImageView:
+    """Return the view of Gemma 4 (image_processing_gemma4.py): 1,280 x 720 fill 280 squares of 48 pixels with 22 x 12.
+
+    Small images are enlarged. The tower runs over the padded number of patches. Two marks enclose the tokens.
+    """
+    side = tower.patch * tower.merge
+    most = max(budget for budget in FILLED_TOKENS if budget * side**2 <= (limits.max_pixels or tower.max_pixels))
+    by = math.sqrt(most * side**2 / (height * width))
+    rows, columns = (math.floor(edge * by / side) for edge in (height, width))
+    if not rows or not columns:
+        long = min(max(width, height) // min(width, height), most)
+        rows, columns = (1, long) if width > height else (long, 1)
+    return ImageView(rows * columns + 2, 1, most * tower.merge**2)
 
 
 def _rows(tower: ImageTower, width: int, height: int, _limits: ImageLimits) -> ImageView:
@@ -227,6 +256,7 @@ def _grid(tower: ImageTower, width: int, height: int, limits: ImageLimits) -> Im
 
 _RULES: dict[str, Callable[[ImageTower, int, int, ImageLimits], ImageView]] = {
     "resize": _resized,
+    "fill": _filled,
     "rows": _rows,
     "crops": _crops,
     "canvas": _canvas,

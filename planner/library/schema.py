@@ -306,7 +306,7 @@ def describe_tower(parameters: int, tokens: int = 0, token_pixels: int = 0) -> s
     )
 
 
-SERVED_TOWER = "the image tower lies on the GPUs; give images as input_tokens: encoding them does not count"
+SERVED_TOWER = "the image tower lies on the GPUs; prompts have no images: give image_input with their size"
 """What plans of services and generation count of images."""
 
 

@@ -434,6 +434,7 @@ class FrameworkProfile(Row):
     offloaded_checkpoints: bool = False
     selective: Literal["operators", "attention", "scores"] = "operators"
     fsdp_adapters_keep_gradients: bool = False
+    input_hooks: bool = False
     frozen_quantised_factor: bool = True
     load_whole: bool = False
     no_sync: bool = False

@@ -32,13 +32,13 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import Source, suggest_names
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, LibraryError
 from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits
-from planner.library.reading import CardNames, is_config_path, read_config
+from planner.library.reading import CardNames, is_config_path, read_config, read_library
 from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DEFAULT_WEIGHT_BITS, FORMS, job_form
-from planner.scenario.job_stages import gather_lengths
+from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.schedule import ClockChange
@@ -90,8 +90,34 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
         if isinstance(work, dict):
             _check_work(path[:2], work, found, kind, source, faults)
     for index, published in released.items():
-        data = _with_released_bits(data, ("jobs", index), published)
+        data = _with_image_tokens(_with_released_bits(data, ("jobs", index), published), index, source, faults)
     return data
+
+
+def _with_image_tokens(data: Any, index: int | str, source: Source, faults: list[Fault]) -> Any:
+    """Return the data with the tokens of the images of prompts, which follow from the model of their job."""
+    job = data["jobs"][index]
+    part = "load" if "load" in job else "work"
+    given = job.get(part)
+    if not isinstance(given, dict) or not isinstance(given.get("image_input"), dict):
+        return data
+    if part == "work" and job.get("kind") != "inference":
+        return data
+    path: KeyPath = ("jobs", index, part, "image_input")
+    named = [name for _, name in texts_at(job, ("architecture", "*"))]
+    if len(named) != 1:
+        fix = "give one model, and plan the others by themselves"
+        faults.append(source.fault(path, "images of prompts have other tokens in each model", fix))
+        return replace_value(data, path, {**given["image_input"], "tokens": 0})
+    try:
+        images = PromptImages.model_validate({**given["image_input"], "tokens": None})
+        (card,) = read_library(named).architectures.values()
+    except (ValidationError, LibraryError):  # each is reported where scenarios are validated
+        return replace_value(data, path, {**given["image_input"], "tokens": 0})
+    found = [source.fault((*path, key) if key else path, *rest) for key, *rest in images.faults(card.name, card.tower)]
+    faults.extend(found)
+    tokens = 0 if found or card.tower is None else images.tokens_of(card.tower)
+    return replace_value(data, path, {**given["image_input"], "tokens": tokens})
 
 
 def _with_released_bits(data: Any, path: KeyPath, published: list[tuple[str, ...]]) -> Any:

@@ -203,11 +203,13 @@ def load_held(
     """Return the scenario of a question with values that a file holds, and the places where an option says otherwise.
 
     `held`: place in the job -> value, and the option and line that a fault of it is shown under. An amount of work in
-    the question replaces that of the file, but for the epochs of samples.
+    the question replaces that of the file, but for the epochs of samples and the images next to text.
     """
     asked, replaced = dict(held), set[KeyPath]()
     given = {PLACES[name][2:] for name in question.options() if PLACES[name][0] == "jobs"}
     counted = {place for place in asked if place[0] == "work" and question.amount}
+    if not question.lengths:  # a table of lengths has the images in it
+        counted.discard(("work", "image_input"))
     if question.counts_samples and not question.epochs:
         counted.discard(("work", "epochs"))
     elif not question.counts_samples and ("work", "epochs") in asked:  # epochs count samples, whose number is unknown

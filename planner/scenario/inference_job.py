@@ -20,7 +20,7 @@ from planner.documents.quantities import Count as Amount
 from planner.errors import format_value
 from planner.library.engines import read_engines
 from planner.scenario.job import Bits, Engine, Job, ServedRun, Tokens, WeightFormatName
-from planner.scenario.job_stages import Export, ImageEdges, Stages, Work
+from planner.scenario.job_stages import Export, ImageEdges, PromptImages, Stages, Work
 from planner.scenario.techniques import FewIntegers, Targets, Techniques
 
 MAX_CLASSES = 2000
@@ -105,6 +105,8 @@ class InferenceWork(Work):
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()  # type: ignore[assignment]
     """Requests by length, in place of one length; a file may name a CSV table."""
+    image_input: PromptImages | None = None  # type: ignore[assignment]
+    """Images of each prompt next to its text; `input_tokens` are those of the text then."""
 
     if not TYPE_CHECKING:  # what training counts is nothing here
         samples: ClassVar[None] = None
@@ -115,7 +117,6 @@ class InferenceWork(Work):
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
         frames: ClassVar[None] = None
-        image_input: ClassVar[None] = None
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -135,19 +136,31 @@ class InferenceWork(Work):
         if not self.lengths and len(given) < len(single):
             missing = " and ".join(name for name, value in single.items() if value is None)
             raise validation_error(f"{missing} is missing", "give requests, input_tokens, output_tokens, or lengths")
-        shortest = min(request_class.input_tokens for request_class in self.classes)
+        if self.image_input is not None and self.image_input.tokens is None:
+            what = "the tokens of images follow from the model, which is not read here"
+            raise validation_error(what, "make the scenario with planner.Scenario or read_scenario", "image_input")
+        shortest = min(request_class.input_tokens for request_class in self.classes) - self.image_tokens
         if self.prefix_tokens > shortest:
             what = f"{self.prefix_tokens:,} exceeds the shortest input of {shortest:,} tokens"
             raise validation_error(what, "the prefix is part of every input", "prefix_tokens")
         return self
 
     @property
+    def image_tokens(self) -> int:
+        """Tokens of the images of a prompt."""
+        return (self.image_input.tokens or 0) if self.image_input is not None else 0
+
+    @property
     def classes(self) -> tuple[LengthClass, ...]:
-        """The requests by length."""
-        if self.lengths:
+        """The requests by length, their images among the tokens of prompts."""
+        if self.lengths and not self.image_tokens:
             return self.lengths
-        prompt, answer, count = self.input_tokens or 0, self.output_tokens or 0, self.requests or 0
-        return (LengthClass.model_construct(input_tokens=prompt, output_tokens=answer, count=count),)
+        alike = ((self.input_tokens or 0, self.output_tokens or 0, self.requests or 0),)
+        rows = ((one.input_tokens, one.output_tokens, one.count) for one in self.lengths) if self.lengths else alike
+        return tuple(
+            LengthClass.model_construct(input_tokens=prompt + self.image_tokens, output_tokens=answer, count=count)
+            for prompt, answer, count in rows
+        )
 
     @property
     def total_requests(self) -> int:

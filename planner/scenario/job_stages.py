@@ -2,7 +2,8 @@
 
 import math
 import re
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -23,7 +24,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.errors import format_value
-from planner.library.image_tower import ImageLimits
+from planner.library.image_tower import ImageLimits, ImageTower
 
 # How much is to be computed: samples, tokens, steps or images.
 
@@ -84,10 +85,11 @@ ImageEdges = Annotated[str, BeforeValidator(_image_size, json_schema_input_type=
 """Width and height in pixels, such as `1280x720`; a number is the edge of a square."""
 TowerState = Literal["frozen", "lora", "trained"]
 """What happens to an image tower: nothing, adapters of its own, or all its weights are trained."""
+TOWER_STATES: tuple[TowerState, ...] = get_args(TowerState)
 
 
-class ImageInput(StrictModel):
-    """Images that samples of a vision-language model have next to their text.
+class PromptImages(StrictModel):
+    """Images that prompts or samples of a vision-language model have next to their text.
 
     Tokens follow from the size by the rule of the model's image processor (`models/towers.yaml`).
     """
@@ -95,15 +97,15 @@ class ImageInput(StrictModel):
     size: ImageEdges
     """Mean width and height in pixels, such as `1280x720`; a number is the edge of a square."""
     count: Annotated[Positive, Field(le=10_000)] = 1.0
-    """Images, or videos, of a sample in the mean."""
+    """Images, or videos, of a sample or a prompt in the mean."""
     max_pixels: Count | None = None
     """Pixels to which the processor shrinks an image, of Qwen; None: as released."""
     max_tiles: Annotated[int, Field(ge=0, le=100)] | None = None
     """Tiles that the processor cuts at most, of models with tiles; None: as released."""
     frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Frames of each, which is a video then."""
-    tower: TowerState = "frozen"
-    """What happens to the image tower: nothing, adapters of its own, or all its weights are trained."""
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens of all images of a prompt; filled in from the model when a scenario is read, whatever is written."""
 
     @property
     def edges(self) -> tuple[int, int]:
@@ -115,6 +117,34 @@ class ImageInput(StrictModel):
     def limits(self) -> ImageLimits:
         """What it says of the processor."""
         return ImageLimits(self.max_pixels, self.max_tiles, self.frames)
+
+    def faults(self, name: str, tower: ImageTower | None) -> Iterator[tuple[str, str, str]]:
+        """Yield key (empty: all), fault and mend of what the model of this name or its processor does not have."""
+        if tower is None:
+            fix = "leave it out, or choose a vision-language model such as qwen3-vl-8b"
+            yield "", f"{name} has no image tower that is known", fix
+        else:
+            yield from ((key, f"{name}: {what}", fix) for key, what, fix in tower.faults(self.limits))
+
+    def tokens_of(self, tower: ImageTower) -> int:
+        """Return the tokens of all images of a prompt; 1.5 images of 880 tokens are 1,320."""
+        return math.ceil(self.count * tower.view(*self.edges, self.limits).tokens)
+
+    @property
+    def described(self) -> str:
+        """What a plan counts of the images of prompts, and what it does not."""
+        what = f"{self.count:g} x {self.size} in a prompt are {self.tokens or 0:,} tokens"
+        return f"{what}, next to those of the text; no image is cached, and decoding and resizing do not count"
+
+
+class ImageInput(PromptImages):
+    """Images of samples that a model is trained on, and what happens to its tower."""
+
+    tower: TowerState = "frozen"
+    """What happens to the image tower: nothing, adapters of its own, or all its weights are trained."""
+
+    if not TYPE_CHECKING:  # a sample has a mean of its own
+        tokens: ClassVar[None] = None
 
 
 class Work(StrictModel):

@@ -20,6 +20,7 @@ from planner.errors import format_value
 from planner.library.engines import read_load_profiles
 from planner.scenario.inference_job import MAX_CLASSES, InferenceJob, InferenceWork, LengthClass, kind_of_job
 from planner.scenario.job import Tokens
+from planner.scenario.job_stages import PromptImages
 from planner.units import DAY_HOURS, HOUR
 
 DAY, WEEK = int(DAY_HOURS), 7 * int(DAY_HOURS)
@@ -120,6 +121,8 @@ class Load(StrictModel):
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
     """Requests by length, in place of one length."""
+    image_input: PromptImages | None = None
+    """Images of each prompt next to its text; `input_tokens` are those of the text then."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -153,14 +156,15 @@ class Load(StrictModel):
     @property
     def as_work(self) -> InferenceWork:
         """The requests of an hour of mean load, by length: what the formulas of generation read."""
+        shared = {"prefix_tokens": self.prefix_tokens, "image_input": self.image_input}
         if self.lengths:
-            return InferenceWork.model_validate({"lengths": self.lengths, "prefix_tokens": self.prefix_tokens})
+            return InferenceWork.model_validate({"lengths": self.lengths, **shared})
         given: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         missing = [name for name, value in given.items() if value is None]
         if missing:
             raise validation_error(f"{' and '.join(missing)} is missing", "give both, or lengths", missing[0])
         count = max(1, round(HOUR * sum(self.hourly) / len(self.hourly)))
-        return InferenceWork.model_validate({"requests": count, "prefix_tokens": self.prefix_tokens, **given})
+        return InferenceWork.model_validate({"requests": count, **shared, **given})
 
 
 LEFT_OUT = -1.0

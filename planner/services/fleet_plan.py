@@ -11,12 +11,13 @@ import numpy as np
 from planner import generation
 from planner.arrays import Floats, Integers
 from planner.candidates.market import Market
+from planner.configurations.grid import prompt_notes
 from planner.configurations.recipe import weights_to_make
 from planner.decode.assignment import SEARCH_TOLERANCE
 from planner.errors import AuditError
 from planner.evaluation.comparison import Violation, compare, unit_of
 from planner.formulation.program import Peak
-from planner.library.schema import SERVED_TOWER, Library
+from planner.library.schema import Library
 from planner.results.fleet import FleetBaseline, FleetKind, Service
 from planner.results.plan_parts import Option
 from planner.results.service_results import seconds_text
@@ -316,7 +317,7 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
         )
     ]
     notes = [f"no published measurements inform {', '.join(dict.fromkeys(priors))}: a prior"] if priors else []
-    notes += [SERVED_TOWER] if library.architecture(served.job.architecture).tower_parameters else []
+    notes += prompt_notes(served.job, library.architecture(served.job.architecture))
     slow = max(float(served.capacities.slow[served.kinds[kind].which]) for kind in used)
     sure = math.floor(served.job.confidence * 100)
     notes.append(f"latency limits hold with {sure} % probability: estimated times are multiplied by {slow:.2f}")

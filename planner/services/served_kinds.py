@@ -199,7 +199,7 @@ class ServedKind:
         several = tool.several if together and self.is_together else ()
         formats = tool.made if self.made_here else tool.formats
         words = (*tool.serve, *tool.service, *formats[made.weight_format], *tool.cache[made.kv_bits], *several)
-        words += tool.prefix[self.settings["prefix_caching"]]
+        words += (*tool.prefix[self.settings["prefix_caching"]], *self.settings["image_words"])
         if self.settings["adapters_served"]:  # their names and folders come last, from the shell
             words += tool.adapters
         return filled(words, self.settings)
@@ -313,6 +313,7 @@ def _settings(given: GivenService, made: FleetKind, tool: EngineMap) -> dict[str
         "chunk": CHUNK,
         "replicas": made.replicas,
         "prefix_caching": given.service.prefix_tokens > 0,
+        "image_words": tool.image_words(asked.load.image_input),
         "adapters_served": adapter.served if adapter else 0,
         "adapter_rank": tool.room_for(adapter.rank) if adapter else 0,
     }

@@ -137,6 +137,7 @@ def assumptions(given: GivenService, kind: ServedKind) -> list[str]:
         f"{has['tensor_parallel']}, pipeline parallel {has['pipeline_parallel']}, up to {has['max_num_seqs']} requests "
         f"at once, {has['memory_share']:g} of the memory, prompts in chunks of {has['chunk']:,} tokens, no speculative "
         f"decoding{'; ' + model if model else ''}.",
+        *(f"Assumed {line}." for line in kind.engine.image_remarks(load.image_input)),
         f"Assumed length: requests of up to {has['max_model_len']:,} tokens ({lengths}).",
     ]
 

@@ -6,11 +6,13 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.errors import Fault
+from planner.errors import Fault, InputError
 from planner.library.engines import read_engines, read_load_profiles
+from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
+from planner.scenario.job_stages import TOWER_STATES
 from planner.scenario.open_job import OpenJob
 from planner.scenario.service_load import FLAT, ServeJob
 from planner.units import DAY_HOURS, MILLISECONDS
@@ -100,6 +102,7 @@ MORE = "More of the job"
 """Heading of what is folded: the first fields are those that most questions change."""
 _FOLD_OF_TRAINING, _FOLD_OF_ENGINES = "Techniques and frameworks", "Engines and weights"
 _NO_LIMIT = "empty: no limit"
+_TOWER_WORDS = ("frozen", "adapters of its own", "all its weights trained")
 _WEIGHT_BITS = (("16", "16 bit"), ("8", "8 bit"), ("4", "4 bit"))
 
 
@@ -128,7 +131,7 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
         yield from _of_load(job, fields)
         return
     if not job.trains:
-        yield from _prompts(job.work, "work", fields)
+        yield from _prompts(job, job.work, "work", fields)
     elif is_known:
         yield from _work(job, fields)
     if hasattr(job, "deadline_hours"):
@@ -160,6 +163,7 @@ def _work(job: Job, fields: _Fields) -> Iterator[Control]:
     if on_images:
         yield from _images(job, fields)
     else:
+        yield from _images_next_to_text(job, job.work, "work", fields)
         hint = "tokens, such as 4k; empty: so many that a sample fits in"
         given, key = job.sequence_length, "sequence_length"
         yield fields.make(key, "Sequence length", "text", key, given, hint, may_be_empty=True, fold=MORE)
@@ -183,6 +187,39 @@ def _images(job: Job, fields: _Fields) -> Iterator[Control]:
     )
 
 
+def _images_next_to_text(job: Job, given: Any, place: str, fields: _Fields) -> Iterator[Control]:
+    """Yield the images of samples or prompts, where the scenario has some or the model reads them."""
+    images, path = given.image_input, f"{place}.image_input"
+    if images is None and not _reads_images(job.architecture):
+        return
+    more: dict[str, Any] = {"fold": MORE}
+    size = images.size if images else ""
+    hint = "pixels of an image, such as 1280x720" + ("" if images else "; empty: text alone")
+    first: dict[str, Any] = {} if images else {**more, "may_be_empty": True}
+    yield fields.make("image_size", "Image size", "text", f"{path}.size", size, hint, **first)
+    what = "sample" if job.trains else "prompt"
+    count = images.count if images else 1.0
+    yield fields.make("image_count", f"Images of a {what}", "text", f"{path}.count", count, "the mean", **more)
+    hint = "to which its processor shrinks an image, such as 1,003,520; empty: as released"
+    most = images.max_pixels if images else None
+    yield fields.make(
+        "max_pixels", "Pixels at the most", "text", f"{path}.max_pixels", most, hint, may_be_empty=True, **more
+    )
+    if job.trains:
+        tower = images.tower if images else TOWER_STATES[0]
+        choices = tuple((state, words) for state, words in zip(TOWER_STATES, _TOWER_WORDS, strict=True))
+        yield fields.make("tower", "Image tower", "one", f"{path}.tower", tower, choices=choices, **more)
+
+
+def _reads_images(architecture: str) -> bool:
+    """Return whether a model has an image tower that is known; of a model that cannot be read not."""
+    try:
+        (card,) = read_library([architecture]).architectures.values()
+    except InputError:
+        return False
+    return card.tower is not None
+
+
 def _training(job: Job, fields: _Fields) -> Iterator[Control]:
     """Yield framework and techniques; nothing ticked leaves them to the planner."""
     table = read_techniques()
@@ -196,13 +233,14 @@ def _training(job: Job, fields: _Fields) -> Iterator[Control]:
         yield fields.make(name, label, "choices", f"techniques.{name}", value, choices=choices, **free | {"fold": fold})
 
 
-def _prompts(given: Any, place: str, fields: _Fields) -> Iterator[Control]:
+def _prompts(job: InferenceJob, given: Any, place: str, fields: _Fields) -> Iterator[Control]:
     """Yield the lengths of prompts and answers, and how many there are; a table of lengths has no field."""
     if getattr(given, "requests", None) is not None:
         yield fields.make("requests", "Requests", "text", f"{place}.requests", count_text(given.requests), "such as 2M")
     if not given.lengths:
         yield fields.make("input_tokens", "Tokens of a prompt", "text", f"{place}.input_tokens", given.input_tokens)
         yield fields.make("output_tokens", "Tokens of an answer", "text", f"{place}.output_tokens", given.output_tokens)
+    yield from _images_next_to_text(job, given, place, fields)
     hint, shared = "the beginning that all prompts share", given.prefix_tokens
     yield fields.make("prefix_tokens", "Of these shared", "text", f"{place}.prefix_tokens", shared, hint, fold=MORE)
 
@@ -224,7 +262,7 @@ def _of_load(job: ServeJob, fields: _Fields) -> Iterator[Control]:
         names[WRITTEN_HOURS] = f"the {len(load.profile)} numbers of the scenario"
     choices = tuple(names.items())
     yield fields.make("profile", "Load by the hour", "one", "load.profile", written, choices=choices)
-    yield from _prompts(load, "load", fields)
+    yield from _prompts(job, load, "load", fields)
     for key, label, seconds in (
         ("ttft", "Limit: first token", latency.ttft_seconds),
         ("tpot", "Limit: per token", latency.tpot_seconds),

@@ -75,6 +75,27 @@ def test_tower_seconds_grow_with_images_and_with_what_is_trained() -> None:
     assert runs[0].vram_gib.peak < runs[1].vram_gib.peak < runs[2].vram_gib.peak
 
 
+def test_gradients_pass_through_a_frozen_tower_whose_inputs_ask_for_them() -> None:
+    """Checkpointed adapters of Transformers' classes hook the patch embedding: twice the forward pass more, at least.
+
+    Nothing asks for these gradients without checkpointing, in full training, in Megatron's classes and in Qwen3-VL's.
+    """
+    passed = estimated("qwen2.5-vl-7b", activation_checkpointing="full")
+    alone = [
+        estimated("qwen2.5-vl-7b", activation_checkpointing="full", framework="nemo"),
+        estimated("qwen2.5-vl-7b", activation_checkpointing="none"),
+        estimated("qwen2.5-vl-7b", method="full", gpus=8),
+    ]
+    seconds, *less = (run.step_seconds.parts["image_tower"] for run in (passed, *alone))
+    assert all(seconds > 2.5 * one for one in less)
+    assert passed.trainable_parameters == alone[1].trainable_parameters
+    kept = 32 * 2 * 4784 * 1280 * 2 / 2**30  # inputs of 32 layers, of two images of 26 x 46 tokens
+    assert passed.vram_gib.parts["image_tower"] == pytest.approx(kept, rel=0.05)
+    seconds, stored = (estimated(activation_checkpointing=one).step_seconds.parts["image_tower"]
+                       for one in ("full", "none"))  # fmt: skip
+    assert seconds == pytest.approx(stored)
+
+
 def test_adapters_and_weights_of_a_tower_are_trained_weights() -> None:
     """Rank 16 on 27 layers: queries, keys and values as one (4,608), the output (2,304), two of 1,152 + 4,304."""
     frozen, adapted, trained = (estimated(tower=state).trainable_parameters for state in ("frozen", "lora", "trained"))

@@ -206,3 +206,19 @@ def test_transformers_counts_the_towers_that_were_recorded(case: dict[str, Any])
         built = transformers.AutoModelForImageTextToText.from_config(transformers.CONFIG_MAPPING[family](**config))
     tower = [one for name, one in built.named_parameters() if any(word in name for word in (*ENCODERS, "connector"))]
     assert sum(one.numel() for one in tower) == case["tower_parameters"]
+
+
+@pytest.mark.parametrize("case", TOWERS, ids=tower_name)
+def test_transformers_asks_for_gradients_of_the_inputs_of_a_tower(case: dict[str, Any]) -> None:
+    """`input_hooks` of frameworks.yaml, `input_hook` of towers.yaml: what PEFT and TRL call hooks patch embeddings."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = dict(case["config"])
+    family = config.pop("model_type")
+    if family not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"Transformers {transformers.__version__} does not know the family")
+    with torch.device("meta"):
+        built = transformers.AutoModelForImageTextToText.from_config(transformers.CONFIG_MAPPING[family](**config))
+    built.enable_input_require_grads()
+    hooked = [name for name, module in built.named_modules() if module._forward_hooks]
+    found = any(any(word in name for word in ENCODERS) for name in hooked)
+    assert found == architecture_from_config(case["config"], "tower")["tower"].get("input_hook", True)

@@ -11,6 +11,7 @@ from planner.library.image_tower import ImageLimits, ImageTower
 SHAPE = {"layers": 2, "hidden": 8, "ffn": 16, "heads": 2}
 TILES = {"tile_tokens": 256, "tile_patches": 1024, "tile_pixels": 448**2}
 QWEN = ImageTower(cuts="resize", patch=14, merge=2, min_pixels=3136, max_pixels=12_845_056, frame_group=2, **SHAPE)
+GEMMA4 = ImageTower(cuts="fill", patch=16, merge=3, max_pixels=645_120, frame_group=1, **SHAPE)
 MISTRAL = ImageTower(cuts="rows", patch=14, merge=2, longest_edge=1540, **SHAPE)
 GEMMA = ImageTower(cuts="crops", tile_tokens=256, tile_patches=4096, tile_pixels=896**2, **SHAPE)
 INTERNVL = ImageTower(cuts="canvas", max_tiles=12, frame_group=1, **TILES, **SHAPE)
@@ -29,6 +30,10 @@ SMOL = ImageTower(cuts="grid", tile_tokens=64, tile_patches=1024, tile_pixels=51
         (QWEN, (20, 20), {}, (4, 1, 16)),
         # 16 frames are 8 pairs, each of 768 tokens at most: 1,080 pixels shrink to 20 squares, 1,920 to 36.
         (QWEN, (1920, 1080), {"frames": 16}, (8 * 20 * 36, 8, 4 * 20 * 36)),
+        # 280 squares of 48 pixels: 1,280 x 720 shrink by 1.195 to 1,070.9 x 602.4, 22 x 12 squares and two marks.
+        (GEMMA4, (1280, 720), {}, (22 * 12 + 2, 1, 280 * 9)),
+        (GEMMA4, (1280, 720), {"max_pixels": 70 * 48**2}, (11 * 6 + 2, 1, 70 * 9)),
+        (GEMMA4, (1280, 720), {"frames": 8}, (8 * 68, 8, 70 * 9)),
         # 2,000 x 1,000 shrink to 1,540 x 770, 55 x 27.5 squares: 28 rows with a mark each.
         (MISTRAL, (2000, 1000), {}, (28 * 56, 1, 28 * 55 * 4)),
         (GEMMA, (1920, 1080), {}, (256, 1, 4096)),
@@ -53,7 +58,7 @@ def test_an_image_has_the_tokens_of_its_processor(
     assert (view.tokens, view.tiles, view.patches) == expected
 
 
-@pytest.mark.parametrize("tower", [QWEN, MISTRAL, GEMMA, INTERNVL, LLAMA, SMOL], ids=lambda tower: tower.cuts)
+@pytest.mark.parametrize("tower", [QWEN, GEMMA4, MISTRAL, GEMMA, INTERNVL, LLAMA, SMOL], ids=lambda tower: tower.cuts)
 def test_an_image_on_its_side_has_as_many_patches(tower: ImageTower) -> None:
     one, other = tower.view(1600, 900), tower.view(900, 1600)
     assert one.all_patches == other.all_patches > 0
@@ -62,6 +67,10 @@ def test_an_image_on_its_side_has_as_many_patches(tower: ImageTower) -> None:
 def test_limits_that_a_processor_does_not_have_are_faults() -> None:
     assert [key for key, *_ in GEMMA.faults(ImageLimits(max_pixels=1000, frames=4))] == ["max_pixels", "frames"]
     assert [key for key, *_ in QWEN.faults(ImageLimits(max_pixels=100, max_tiles=3))] == ["max_tiles", "max_pixels"]
+    assert [key for key, *_ in GEMMA4.faults(ImageLimits(max_pixels=70 * 48**2 - 1, max_tiles=3))] == [
+        "max_tiles",
+        "max_pixels",
+    ]
     assert not list(QWEN.faults(ImageLimits(max_pixels=1_003_520, frames=4)))
 
 
@@ -136,3 +145,13 @@ def test_the_best_fit_is_that_of_transformers() -> None:
     for width, height in sizes():
         high, wide = (int(edge) // 336 for edge in llama4.get_best_fit((height, width), known))
         assert LLAMA.view(width, height).tiles == (1 if high * wide == 1 else high * wide + 1)
+
+
+@pytest.mark.ecosystem
+def test_images_that_fill_a_number_of_tokens_are_those_of_transformers() -> None:
+    gemma4 = pytest.importorskip("transformers.models.gemma4.image_processing_pil_gemma4")
+    for width, height in [*sizes(), (6000, 90), (90, 6000)]:
+        for tokens in (70, 280, 1120):
+            high, wide = gemma4.get_aspect_ratio_preserving_size(height, width, 16, tokens * 9, 3)
+            view = GEMMA4.view(width, height, ImageLimits(max_pixels=tokens * 48**2))
+            assert (view.tokens, view.patches) == (high * wide // 48**2 + 2, tokens * 9)

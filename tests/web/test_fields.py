@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.documents.overrides import override
 from planner.errors import Fault, InputError
-from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
 from planner.web.job_fields import locate
 from planner.web.setting_fields import Refusal, controls_of, settings_of, values_of
 from tests.helpers.pages import CALM, MOVES, OFFICE, OFFICE_MOVES, PROMPT_MOVES, PROMPTS, opened
@@ -42,6 +43,41 @@ def test_each_field_changes_the_scenario_as_its_setting_says(scenario: object, k
     if key != "prices":  # a factor multiplies: the field of the changed scenario starts at 1 again
         assert moved[key] == MOVES[key] or (key == "deadline" and moved[key] == "2h")
     assert settings_of(controls, {key: next(one.value for one in controls if one.key == key)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("image_size", "640x480", "size"),
+        ("image_count", "3", "count"),
+        ("max_pixels", "602112", "max_pixels"),
+        ("tower", "trained", "tower"),
+    ],
+)
+def test_images_next_to_text_have_fields(key: str, value: str, place: str) -> None:
+    """Size first, the others folded; moved and back, as every field."""
+    scenario = read_scenario("vision-qwen3-vl-lora")
+    controls = controls_of(scenario)
+    one = next(control for control in controls if control.key == key)
+    assert bool(one.fold) == (key != "image_size")
+    (setting,) = settings_of(controls, {key: value}).values()
+    changed = change_scenario(scenario, [setting]).jobs[0].work.image_input
+    assert changed is not None and str(getattr(changed, place)).removesuffix(".0") == value
+    assert settings_of(controls, {key: one.value}) == {}
+
+
+def test_a_model_that_reads_images_has_a_field_for_them_until_it_has_some() -> None:
+    """Of prompts as of samples; a model of text has none."""
+    job = {"name": "s", "kind": "inference", "architecture": "qwen3-vl-8b"}
+    work = {"requests": 10, "input_tokens": 200, "output_tokens": 20}
+    scenario = parse_scenario(json.dumps({"name": "s", "jobs": [{**job, "work": work}]}))
+    controls = controls_of(scenario)
+    (setting,) = settings_of(controls, {"image_size": "1280x720"}).values()
+    changed = change_scenario(scenario, [setting])
+    assert changed.jobs[0].work.classes[0].input_tokens == 200 + 880
+    assert next(one.value for one in controls_of(changed) if one.key == "image_size") == "1280x720"
+    text = change_scenario(scenario, ["jobs.s.architecture=qwen3-8b"])
+    assert "image_size" not in {one.key for one in controls_of(text)}
 
 
 @pytest.mark.parametrize("key", ["budget", "max_gpus"])
