@@ -1,6 +1,8 @@
 """Jobs of reinforcement learning against their evaluation, limits, totals.
 
 Nothing of how the way was found is known here. Not recomputed are other ways than the plan's, the bound and the notes.
+Jobs before and after a run are audited as a plan of their own, with what the run leaves them; here are their times
+around it, and the totals of all.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolera
     for run in plan.reinforcement:
         if (job := asked.get(run.name)) is not None:
             found += _times(run, job, plan, tolerance)
+    if plan.jobs:
+        found += [Violation("", *broken) for broken in _needs(plan)]
     return found + [violation for what in TOTALS for violation in _total(what, plan, scenario, tolerance)]
 
 
@@ -65,6 +69,26 @@ def _times(run: RlRun, job: RlJob, plan: Plan, tolerance: Tolerance) -> list[Vio
         if each.start_at_hours < end - MOMENT_HOURS and each.finish_hours > run.start_at_hours + MOMENT_HOURS:
             found.append(Violation(each.name, "times", f"not at the same time as {run.name}", each.start_at_hours))
     return found
+
+
+def _needs(plan: Plan) -> Iterator[Broken]:
+    """Yield GPUs that several parts hold at one time, and the most of each kind, that the plan states otherwise."""
+    parts, found = (*plan.jobs, *plan.reinforcement), list[Counter[tuple[str, str]]]()
+    for at in sorted({part.start_at_hours for part in parts}):
+        held = Counter[tuple[str, str]]()
+        for part in parts:
+            if part.start_at_hours <= at + MOMENT_HOURS < part.finish_hours - MOMENT_HOURS:
+                for provider, gpu, gpus in part.held:
+                    held[provider, gpu] += gpus
+        found.append(held)
+    busiest, most = max(found, key=Counter.total), Counter[tuple[str, str]]()
+    for held in found:
+        most |= held
+    needed = {"at_one_time": busiest, "most_of_each": most if most != busiest else Counter()}
+    for what, needs in needed.items():
+        stated = Counter({(one.provider, one.gpu): one.gpus for one in getattr(plan, what)})
+        if stated != needs:
+            yield what, str(dict(needs)), str(dict(stated))
 
 
 def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:

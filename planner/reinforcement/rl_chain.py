@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import build_inputs
+from planner.decode.notes import budget_probability
 from planner.errors import AuditError
 from planner.reinforcement.evaluated_rl import report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
@@ -32,7 +33,7 @@ from planner.reinforcement.rl_solve import (
     told_run,
     within,
 )
-from planner.results.plan import Plan, most_of_each, needed_at_once
+from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path, without_jobs
 from planner.scenario.schedule import After
@@ -70,6 +71,9 @@ def around(scenario: Scenario, job: RlJob, late_hours: float, late_usd: float) -
     return reduced.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
 
 
+_WAIT = After(job="another")
+
+
 def _around(each: Job, job: RlJob, late_hours: float) -> Job:
     """Return one of the other jobs with what the run changes of its times."""
     lags = {wait.job: wait.lag_hours for wait in each.after}
@@ -78,7 +82,7 @@ def _around(each: Job, job: RlJob, late_hours: float) -> Job:
         delay = late_hours + lags.pop(job.name)
         for wait in job.after:
             lags[wait.job] = max(lags.get(wait.job, 0.0), wait.lag_hours + delay)
-        update["after"] = tuple(After(job=name, lag=lag) for name, lag in lags.items())
+        update["after"] = tuple(_WAIT.model_copy(update={"job": name, "lag_hours": lag}) for name, lag in lags.items())
         if not job.after:
             update["release_hours"] = max(each.release_hours, delay)
     wait = next((wait for wait in job.after if wait.job == each.name), None)
@@ -123,19 +127,32 @@ class _Pairs:
         self.lower = np.zeros(len(self.way))  # dollars of the others, at least
         self.solved = np.zeros(len(self.way), dtype=bool)
         self.best: tuple[float, int] | None = None  # dollars of all, row of the way
+        self.plans: dict[int, Plan] = {}  # of the others, by row of the way
         self.last: PreparedScenario | None = None
+        self.gave_up = False  # whether a solver stopped without a plan
 
     def least(self) -> tuple[float, int] | None:
         """Return the least dollars of all and the way of the run; None where no way leaves the others a plan."""
-        self._prove(float(self.hours.min()), float(self.late_usd.min()))
+        is_late = self._prove(float(self.hours.min()), float(self.late_usd.min())) is None
         while True:
             most = math.inf if self.best is None else self.best[0] * (1.0 - SAME_OBJECTIVE)
             (left,) = np.nonzero(~self.solved & (self.usd + self.lower < most))
             if not len(left):
                 return None if self.best is None else (self.best[0], int(self.way[self.best[1]]))
-            at = left[len(left) // 2]
+            # The way that may cost least; where it left the others no plan, a faster one halves what is left.
+            at = int(left[len(left) // 2] if is_late else left[np.argmin((self.usd + self.lower)[left])])
+            run = self.run_of(at)
+            self.hours[at] = run.hours.at_confidence  # as the check takes them off, to the last bit
+            self.late_usd[at] = 0.0 if self.scenario.limits.budget_usd is None else run.cost_at_confidence
             self.solved[at] = True
-            self._prove(float(self.hours[at]), float(self.late_usd[at]))
+            plan = self._prove(float(self.hours[at]), float(self.late_usd[at]), at)
+            is_late = plan is None
+            if plan is not None and plan.objective is not None:
+                self.plans[int(self.way[at])] = plan
+
+    def run_of(self, at: int) -> RlRun:
+        """Return a way as a run."""
+        return report_rl(evaluated_way(self.search, int(self.way[at])), self.options.as_of or datetime.date.today())
 
     @property
     def bound_usd(self) -> float:
@@ -151,17 +168,23 @@ class _Pairs:
         plan = solve_prepared(self.last, self.options, explains=False)
         return None if plan.status == "infeasible" else plan
 
-    def _prove(self, late_hours: float, late_usd: float) -> None:
-        """Find what the other jobs cost around a run of so much: at least that around one that leaves them no more."""
+    def _prove(self, late_hours: float, late_usd: float, at: int = -1) -> Plan | None:
+        """Return the plan of the other jobs around a run of so much, whose bound holds for all that leave no more.
+
+        `at`: row of the way that takes so much.
+        """
         plan = self.others(late_hours, late_usd)
         tighter = (self.hours >= late_hours) & (self.late_usd >= late_usd)
         if plan is None:
             self.lower[tighter] = math.inf
-        elif plan.objective is not None:
+        elif plan.objective is None:
+            self.gave_up = True
+        else:
             self.lower[tighter] = np.maximum(self.lower[tighter], plan.bound or 0.0)
-            self._take(plan, late_hours)
+            self._take(plan, late_hours, at)
+        return plan
 
-    def _take(self, plan: Plan, late_hours: float) -> None:
+    def _take(self, plan: Plan, late_hours: float, at: int) -> None:
         """Take the cheapest way that a plan of the other jobs leaves room for, where both cost less than what is known.
 
         With jobs after the run no way may be longer than the one that the plan was made around.
@@ -172,7 +195,9 @@ class _Pairs:
             room = math.inf if deadline is None else deadline - start_of(self.job, plan)
         able = self.hours <= room
         if budget is not None:
-            able &= self.late_usd <= budget - (plan.cost_at_confidence or 0.0)
+            paid = (*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations))
+            able &= self.late_usd <= budget - math.fsum(paid)  # of jobs together, as each needs by itself
+        able |= np.arange(len(able)) == at
         if not able.any():
             return
         at = int(np.argmin(np.where(able, self.usd, math.inf)))
@@ -207,19 +232,18 @@ def solve_chain(
     alone = run_alone(scenario, job)
     search = search_rl(alone, rl_job_of(alone) or job, library)
     able = within(limits_of(search), len(search.ways))
-    if not able.any():
-        why = _renumbered(diagnose_rl(search), scenario, job) if explains else None
-        return _no_plan(scenario, search, options, started, why)
-    pairs = _Pairs(scenario, job, search, able, library, options)
-    found = pairs.least()
-    if found is None:
-        why = _diagnosed(scenario, job, library, options) if explains else None
-        return _no_plan(scenario, search, options, started, why)
+    pairs = _Pairs(scenario, job, search, able, library, options) if able.any() else None
+    found = pairs.least() if pairs is not None else None
+    if pairs is None or found is None:
+        gave_up = pairs is not None and pairs.gave_up
+        has_reasons = explains and not gave_up
+        why = _diagnosed(scenario, search, options, has_runs=pairs is not None) if has_reasons else None
+        return _no_plan(scenario, search, options, started, why, "no_plan" if gave_up else "infeasible")
     usd, way = found
     as_of = options.as_of or datetime.date.today()
     made = evaluated_way(search, way)
     run = report_rl(made, as_of)
-    plan = pairs.others(run.hours.at_confidence, run.cost_at_confidence)
+    plan = pairs.plans.get(way) or pairs.others(run.hours.at_confidence, run.cost_at_confidence)
     if plan is None or plan.status not in SOLVED:
         raise AuditError(f"search and plan differ: no plan of the other jobs around {run.name}")
     shown = able & (search.ways.late_hours <= run.hours.at_confidence) | (np.arange(len(able)) == way)
@@ -249,12 +273,13 @@ def joined(scenario: Scenario, plan: Plan, run: RlRun, counts: CandidateCounts, 
             "cost_at_confidence": None if late is None else late + run.cost_at_confidence,
             "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + run.cost_usd,
             "budget_usd": scenario.limits.budget_usd,
+            "budget_probability": None,
             "hours": Hours(**{name: max(hours, run.start_at_hours + getattr(run.hours, name))
                               for name, hours in dict(plan.hours).items()}),
             "price_age_days": max(ages, default=None),
             "candidates": _counts(plan.candidates, counts),
             "reinforcement": (run,),
-            "faster": (), "baseline": None, "shared_limits": (),
+            "faster": (), "shared_limits": (),
             "at_one_time": together,
             "most_of_each": () if each == together else each,
             "warnings": tuple(dict.fromkeys((*plan.warnings, *run.notes))),
@@ -276,48 +301,64 @@ def _counts(first: CandidateCounts, second: CandidateCounts) -> CandidateCounts:
 def jobs_of_chain(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     """Return the other jobs of a plan as the plan of a scenario of their own; those of a run alone as they are."""
     job = rl_job_of(scenario)
-    if not plan.jobs or job is None or len(plan.reinforcement) != 1 or plan.cost is None:
+    if not plan.jobs or job is None or len(plan.reinforcement) != 1:
         return plan, scenario
     (run,) = plan.reinforcement
     asked = around(scenario, job, run.hours.at_confidence, run.cost_at_confidence)
     if asked is None:  # an edited plan, whose hours or dollars its check names
         asked = around(scenario, job, 0.0, 0.0) or scenario
-    objective, bound, late = plan.objective, plan.bound, plan.cost_at_confidence
-    mine = None if objective is None else objective - run.cost_usd
-    least = None if bound is None else bound - run.cost_usd
-    gap = None if mine is None or least is None else max(0.0, mine - least) / max(abs(mine), 1e-9)
+    paid = math.fsum(one.usd for one in plan.reservations)
+    chance = budget_probability(asked, plan.jobs, paid)
+    update = {"budget_usd": asked.limits.budget_usd, "budget_probability": chance}
+    return other_jobs(plan).model_copy(update=update), asked
+
+
+def other_jobs(plan: Plan) -> Plan:
+    """Return a plan without its run: dollars and bound less those of the run, hours until the last other job ends."""
+    (run,) = plan.reinforcement
+    assert plan.cost is not None and plan.objective is not None
+    objective, late = plan.objective - run.cost_usd, plan.cost_at_confidence
+    bound = None if plan.bound is None else plan.bound - run.cost_usd
+    gap = None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9)
     is_proven = gap is not None and gap <= SAME_OBJECTIVE
     ages = [each.price_age_days for each in plan.jobs if each.price_age_days is not None]
     together, every = needed_at_once(plan.jobs), most_of_each(plan.jobs)
     hours = {
         name: max(each.delay_hours + getattr(each.hours, name) for each in plan.jobs) for name in Hours.model_fields
     }
-    update = {
-        "reinforcement": (),
-        "status": "optimal" if is_proven else plan.status,
-        "objective": mine,
-        "bound": mine if is_proven else least,
-        "gap": 0.0 if is_proven else gap,
-        "cost": Spread(**{name: usd - getattr(run.cost, name) for name, usd in dict(plan.cost).items()}),
-        "cost_at_confidence": None if late is None else late - run.cost_at_confidence,
-        "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd - run.cost_usd,
-        "budget_usd": asked.limits.budget_usd,
-        "hours": Hours(**hours),
-        "price_age_days": max(ages, default=None),
-        "at_one_time": together,
-        "most_of_each": () if every == together else every,
-    }
-    return plan.model_copy(update=update), asked
+    return plan.model_copy(
+        update={
+            "reinforcement": (),
+            "status": "optimal" if is_proven else plan.status,
+            "objective": objective,
+            "bound": objective if is_proven else bound,
+            "gap": 0.0 if is_proven else gap,
+            "cost": Spread(**{name: usd - getattr(run.cost, name) for name, usd in dict(plan.cost).items()}),
+            "cost_at_confidence": None if late is None else late - run.cost_at_confidence,
+            "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd - run.cost_usd,
+            "budget_usd": None,
+            "hours": Hours(**hours),
+            "price_age_days": max(ages, default=None),
+            "at_one_time": together,
+            "most_of_each": () if every == together else every,
+        }
+    )
 
 
 # Why there is no plan.
 
 
 def _no_plan(
-    scenario: Scenario, search: RlSearch, options: SolveOptions, started: float, why: Infeasible | None
+    scenario: Scenario,
+    search: RlSearch,
+    options: SolveOptions,
+    started: float,
+    why: Infeasible | None,
+    status: Status = "infeasible",
 ) -> Plan:
+    """Return the answer without a plan, with its reasons."""
     return Plan(
-        scenario=scenario.name, status="infeasible", objective=None, bound=None, gap=None, cost=None, hours=None,
+        scenario=scenario.name, status=status, objective=None, bound=None, gap=None, cost=None, hours=None,
         solver=options.solver, seconds=perf_counter() - started, candidates=count_ways(search), infeasible=why,
         as_of=(options.as_of or datetime.date.today()).isoformat(), budget_usd=scenario.limits.budget_usd,
     )  # fmt: skip
@@ -335,8 +376,12 @@ def _renumbered(why: Infeasible, scenario: Scenario, job: RlJob) -> Infeasible:
     return why.model_copy(update={"relax": tuple(relax)})
 
 
-def _diagnosed(scenario: Scenario, job: RlJob, library: Library, options: SolveOptions) -> Infeasible:
-    """Return the budget or the deadline that suffices for the cheapest plan without it; else why others have none."""
+def _diagnosed(scenario: Scenario, search: RlSearch, options: SolveOptions, has_runs: bool) -> Infeasible:
+    """Return the budget or the deadline that suffices for the cheapest plan without it; else why a part has none.
+
+    `has_runs`: whether the run by itself keeps all limits.
+    """
+    job, library = search.job, search.library
     relax = list[Relaxation]()
     for path, given, freed in _freed(scenario):
         plan = solve_chain(freed, library, options, perf_counter(), explains=False)
@@ -359,6 +404,8 @@ def _diagnosed(scenario: Scenario, job: RlJob, library: Library, options: SolveO
         )
     if relax:
         return Infeasible(relax=tuple(relax))
+    if not has_runs:
+        return _renumbered(diagnose_rl(search), scenario, job)
     others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
     plan = None if others is None else solve(others, options, library)
     return (plan.infeasible if plan is not None else None) or Infeasible(relax=())

@@ -172,15 +172,16 @@ class Reinforcement(Subject):
         return texts[type(result)](result)
 
     def details(self, plan: Plan) -> str:
-        """Return the answer, which has all that there is to say."""
-        return self.text(plan)
+        """Return the answer, which has all that there is to say of a run alone."""
+        from planner.reinforcement.rl_answer import render_chain_details
+
+        return render_chain_details(plan) if plan.jobs else self.text(plan)
 
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
-        from planner.reinforcement.rl_answer import risk_lines
-        from planner.report import plan_answer
+        from planner.reinforcement.rl_answer import risks_of_chain
 
-        return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
+        return risks_of_chain(plan)
 
 
 REINFORCEMENT: Reinforcement = Reinforcement()
