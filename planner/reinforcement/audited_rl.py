@@ -16,7 +16,7 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, changes_of, evaluate_rl, host_room_gb, report_rl
-from planner.results.plan import Plan
+from planner.results.plan import SAME_HOUR, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks, latest_finish_hours
@@ -26,8 +26,6 @@ from planner.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOMENT_HOURS = 1e-6
-"""Hours by which two moments may differ."""
 RL_AGREEMENT = 1e-6
 """Relative difference of two figures that are the same."""
 NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd", "start_at_hours")
@@ -66,18 +64,18 @@ def _times(run: RlRun, job: RlJob, plan: Plan, tolerance: Tolerance) -> list[Vio
     end, room = run.start_at_hours + run.hours.at_confidence, RL_AGREEMENT * (limit or 0.0)
     found += [Violation(run.name, *broken) for broken in at_most("deadline_hours", limit, end, room)]
     for each in plan.jobs:
-        if each.start_at_hours < end - MOMENT_HOURS and each.finish_hours > run.start_at_hours + MOMENT_HOURS:
+        if each.start_at_hours < end - SAME_HOUR and each.finish_hours > run.start_at_hours + SAME_HOUR:
             found.append(Violation(each.name, "times", f"not at the same time as {run.name}", each.start_at_hours))
     return found
 
 
 def _needs(plan: Plan) -> Iterator[Broken]:
     """Yield GPUs that several parts hold at one time, and the most of each kind, that the plan states otherwise."""
-    parts, found = (*plan.jobs, *plan.reinforcement), list[Counter[tuple[str, str]]]()
+    parts, found = plan.parts_that_end, list[Counter[tuple[str, str]]]()
     for at in sorted({part.start_at_hours for part in parts}):
         held = Counter[tuple[str, str]]()
         for part in parts:
-            if part.start_at_hours <= at + MOMENT_HOURS < part.finish_hours - MOMENT_HOURS:
+            if part.start_at_hours <= at + SAME_HOUR < part.finish_hours - SAME_HOUR:
                 for provider, gpu, gpus in part.held:
                     held[provider, gpu] += gpus
         found.append(held)
@@ -96,7 +94,7 @@ def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> l
 
     Of several jobs dollars at the confidence are checked with those of the others; here they keep the budget.
     """
-    parts, stated = (*plan.jobs, *plan.reinforcement), getattr(plan, what)
+    parts, stated = plan.parts_that_end, getattr(plan, what)
     if not plan.jobs and what == "cost_at_confidence":
         return []
     if what == "cost_at_confidence":

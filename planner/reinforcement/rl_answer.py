@@ -106,7 +106,7 @@ def risks_of_chain(plan: Plan) -> list[plan_answer.Risk]:
     """Return what of the run and of the other jobs would change the decision; without jobs of the run alone."""
     if not plan.jobs:
         return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
-    hosts = [part.name for part in (*plan.jobs, *plan.reinforcement) if any(m.tier == "community" for m in part.rented)]
+    hosts = [part.name for part in plan.parts_that_end if any(m.tier == "community" for m in part.rented)]
     whose = " and ".join(map(words.sanitise, hosts)) if len(hosts) < len(plan.planned) else "every job"
     private = plan_answer.Risk(PRIVATE, f"{whose}: a private person's machine ({EXCLUDES_HOSTS} excludes it)")
     own = [
@@ -308,7 +308,7 @@ def _chain_figures(plan: Plan) -> dict[str, str]:
     if plan.cost is None or plan.hours is None:
         return {"all jobs": plan.status}
     found = {}
-    for part in (*plan.jobs, *plan.reinforcement):
+    for part in plan.parts_that_end:
         machines = " + ".join(f"{gpus} x {gpu}" for _, gpu, gpus in part.held)
         found[words.sanitise(part.name)] = f"{machines}, {words.usd(part.cost_usd)}, {part.finish_hours:,.1f} h"
     return found | {"all jobs": f"{words.usd(plan.cost.expected)}, {plan.hours.at_confidence:,.1f} h"}

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.library.schema import Library
+    from planner.results.plan import Assignment
     from planner.results.rl_run import RlRun
     from planner.scenario.job import Job
     from planner.scenario.rl_job import RlJob
@@ -85,9 +86,9 @@ def _around(each: Job, job: RlJob, late_hours: float) -> Job:
         update["after"] = tuple(_WAIT.model_copy(update={"job": name, "lag_hours": lag}) for name, lag in lags.items())
         if not job.after:
             update["release_hours"] = max(each.release_hours, delay)
-    wait = next((wait for wait in job.after if wait.job == each.name), None)
-    if wait is not None and job.planned_deadline_hours is not None:
-        by = job.planned_deadline_hours - late_hours - wait.lag_hours + each.start_slack_hours
+    found = next((wait for wait in job.after if wait.job == each.name), None)
+    if found is not None and job.planned_deadline_hours is not None:
+        by = job.planned_deadline_hours - late_hours - found.lag_hours + each.start_slack_hours
         update["deadline_hours"] = by if each.deadline_hours is None else min(by, each.deadline_hours)
     return each.model_copy(update=update)
 
@@ -260,7 +261,7 @@ def joined(scenario: Scenario, plan: Plan, run: RlRun, counts: CandidateCounts, 
     gap = max(0.0, objective - bound) / max(abs(objective), 1e-9)
     gap = 0.0 if gap <= SAME_OBJECTIVE else gap
     ages = [age for age in (plan.price_age_days, run.price_age_days) if age is not None]
-    parts = (*plan.jobs, run)
+    parts: tuple[Assignment | RlRun, ...] = (*plan.jobs, run)
     together, each = needed_at_once(parts), most_of_each(parts)
     return plan.model_copy(
         update={
@@ -407,8 +408,8 @@ def _diagnosed(scenario: Scenario, search: RlSearch, options: SolveOptions, has_
     if not has_runs:
         return _renumbered(diagnose_rl(search), scenario, job)
     others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
-    plan = None if others is None else solve(others, options, library)
-    return (plan.infeasible if plan is not None else None) or Infeasible(relax=())
+    why = None if others is None else solve(others, options, library).infeasible
+    return why or Infeasible(relax=())
 
 
 def _freed(scenario: Scenario) -> Iterator[tuple[str, float, Scenario]]:
@@ -428,5 +429,5 @@ def _freed(scenario: Scenario) -> Iterator[tuple[str, float, Scenario]]:
 
 def _end_of(plan: Plan, scenario: Scenario, path: str) -> float:
     """Return the hours by which the job of a deadline ends, at its confidence, with what it keeps for a machine."""
-    ends = {part.name: part.finish_hours for part in (*plan.jobs, *plan.reinforcement)}
+    ends = {part.name: part.finish_hours for part in plan.parts_that_end}
     return next(ends[job.name] + job.start_slack_hours for job in scenario.jobs if path == f"jobs.{job.name}.deadline")
