@@ -378,56 +378,74 @@ def _renumbered(why: Infeasible, scenario: Scenario, job: RlJob) -> Infeasible:
 
 
 def _diagnosed(scenario: Scenario, search: RlSearch, options: SolveOptions, has_runs: bool) -> Infeasible:
-    """Return the budget or the deadline that suffices for the cheapest plan without it; else why a part has none.
+    """Return the least budget and the least deadline that alone suffice; without one why a part has no plan.
 
     `has_runs`: whether the run by itself keeps all limits.
     """
-    job, library = search.job, search.library
-    relax = list[Relaxation]()
-    for path, given, freed in _freed(scenario):
-        plan = solve_chain(freed, library, options, perf_counter(), explains=False)
-        if plan.cost is None or plan.hours is None:
+    job, relax = search.job, list[Relaxation]()
+    for path, given in _given(scenario):
+        found = _least_value(scenario, path, given, search.library, options)
+        if found is None:
             continue
-        is_usd = path == BUDGET
-        needed = plan.cost_at_confidence or plan.cost.expected if is_usd else _end_of(plan, scenario, path)
-        more = math.ceil(needed)
-        setting = f"{setting_path(path, scenario)}={more}{'' if is_usd else 'h'}"
-        relax.append(
-            Relaxation(
-                limit=path,
-                **{"from": given, "to": float(more)},
-                then=f"${plan.cost.expected:,.2f} for all jobs",
-                way=len(relax) + 1,
-                cost_usd=plan.cost.expected,
-                hours=plan.hours.expected,
-                setting=setting,
-            )
-        )
+        more, plan = found
+        assert plan.cost is not None and plan.hours is not None
+        setting = f"{setting_path(path, scenario)}={more}{'' if path == BUDGET else 'h'}"
+        change = {"limit": path, "from": given, "to": float(more), "setting": setting, "way": len(relax) + 1}
+        figures = {"cost_usd": plan.cost.expected, "hours": plan.hours.expected}
+        relax.append(Relaxation(**change, **figures, then=f"${figures['cost_usd']:,.2f} for all jobs"))
     if relax:
         return Infeasible(relax=tuple(relax))
     if not has_runs:
         return _renumbered(diagnose_rl(search), scenario, job)
     others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
-    why = None if others is None else solve(others, options, library).infeasible
+    why = None if others is None else solve(others, options, search.library).infeasible
     return why or Infeasible(relax=())
 
 
-def _freed(scenario: Scenario) -> Iterator[tuple[str, float, Scenario]]:
-    """Yield the budget and each deadline with its value, and the scenario without it."""
+def _given(scenario: Scenario) -> Iterator[tuple[str, float]]:
+    """Yield the path of the budget and of each deadline, with its value."""
     if (budget := scenario.limits.budget_usd) is not None:
-        yield (
-            BUDGET,
-            budget,
-            scenario.model_copy(update={"limits": scenario.limits.model_copy(update={"budget_usd": None})}),
-        )
-    for index, job in enumerate(scenario.jobs):
+        yield BUDGET, budget
+    for job in scenario.jobs:
         if job.deadline_hours is not None:
-            free = job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0})
-            jobs = (*scenario.jobs[:index], free, *scenario.jobs[index + 1 :])
-            yield f"jobs.{job.name}.deadline", job.deadline_hours, scenario.model_copy(update={"jobs": jobs})
+            yield f"jobs.{job.name}.deadline", job.deadline_hours
 
 
-def _end_of(plan: Plan, scenario: Scenario, path: str) -> float:
-    """Return the hours by which the job of a deadline ends, at its confidence, with what it keeps for a machine."""
+def _least_value(
+    scenario: Scenario, path: str, given: float, library: Library, options: SolveOptions
+) -> tuple[int, Plan] | None:
+    """Return the least whole dollars or hours of a limit that leave a plan, and that plan; None where none does."""
+
+    def solved(value: float | None) -> Plan:
+        return solve_chain(_with_value(scenario, path, value), library, options, perf_counter(), explains=False)
+
+    best, low = solved(None), math.floor(given)
+    if best.cost is None:
+        return None
+    high = max(_needed(best, scenario, path), low + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        plan = solved(float(middle))
+        if plan.cost is None:
+            low = middle
+        else:
+            best, high = plan, min(middle, _needed(plan, scenario, path))
+    return high, best
+
+
+def _with_value(scenario: Scenario, path: str, value: float | None) -> Scenario:
+    """Return the scenario with another budget or deadline; None: without it."""
+    if path == BUDGET:
+        return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={"budget_usd": value})})
+    free: dict[str, Any] = {"deadline_hours": value, **({"start_slack_hours": 0.0} if value is None else {})}
+    jobs = (job.model_copy(update=free) if path == f"jobs.{job.name}.deadline" else job for job in scenario.jobs)
+    return scenario.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _needed(plan: Plan, scenario: Scenario, path: str) -> int:
+    """Return the whole dollars or hours that a plan needs of a limit, at the confidence."""
+    if path == BUDGET:
+        return math.ceil(plan.cost_at_confidence or 0.0)
     ends = {part.name: part.finish_hours for part in plan.parts_that_end}
-    return next(ends[job.name] + job.start_slack_hours for job in scenario.jobs if path == f"jobs.{job.name}.deadline")
+    job = next(job for job in scenario.jobs if path == f"jobs.{job.name}.deadline")
+    return math.ceil(ends[job.name] + job.start_slack_hours)

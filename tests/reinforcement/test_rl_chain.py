@@ -154,14 +154,18 @@ def test_an_edited_figure_of_a_chain_is_found() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"deadline": "7h"}, {"deadline": "3h"}, {"budget_usd": 20}], ids=str)
-def test_a_chain_that_does_not_fit_names_a_limit_that_suffices(limits: dict[str, Any]) -> None:
-    """The setting that is named gives a plan of all jobs, also where the run alone breaks the limit."""
+def test_a_chain_that_does_not_fit_names_the_least_limit_that_suffices(limits: dict[str, Any]) -> None:
+    """The setting that is named gives a plan of all jobs, one less does not; also where the run alone breaks it."""
     one = chain("last", **limits)
     plan = solved(one)
     assert plan.status == "infeasible"
     assert plan.infeasible is not None
     change = plan.infeasible.relax[0]
     assert solved(planner.change_scenario(one, [change.setting])).status == "optimal"
+    assert isinstance(change.change_to, float)
+    less = f"{change.change_to - 1:g}{'' if change.limit == 'limits.budget_usd' else 'h'}"
+    shorter = planner.change_scenario(one, [f"{change.setting.partition('=')[0]}={less}"])
+    assert planner.solve(shorter, library=LIBRARY, explains=False).status == "infeasible"
 
 
 @pytest.mark.slow
