@@ -120,6 +120,7 @@ def _next_commands(answer: WhatIf | Sweep | Tornado) -> list[str]:
         return []
     subject = shown_by(answer.after)
     explains = subject is None or type(subject).explain is not Subject.explain
+    explains &= not (answer.after.reinforcement and answer.after.jobs)  # which are not explained together
     return [f"{asked} -o plan.json", *([asked_again("explain", OF_WHAT_IF)] if explains else [])]
 
 

@@ -109,7 +109,9 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     export = _export_words(plan, path or "plan.json")
     first = [] if path else [f"{asked} -o plan.json"]
     if plan.reinforcement:
-        words = ["planner", "what-if", *without_options(typed[1:], OF_SOLVE), "--set", "jobs.0.work.answers=16"]
+        jobs = plan.inputs.scenario["jobs"] if plan.inputs else []
+        at = next((index for index, job in enumerate(jobs) if job.get("name") == plan.reinforcement[0].name), 0)
+        words = ["planner", "what-if", *without_options(typed[1:], OF_SOLVE), "--set", f"jobs.{at}.work.answers=16"]
         return [" && ".join([*first, shlex.join(["planner", "check", path or "plan.json"])]), shlex.join(words)]
     run = " && ".join([*first, *export]) if export else ""
     others = (_asked_why(job, option) for job in plan.jobs for option in job.next_best if option.gpu)

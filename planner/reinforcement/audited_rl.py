@@ -1,6 +1,8 @@
 """Jobs of reinforcement learning against their evaluation, limits, totals.
 
 Nothing of how the way was found is known here. Not recomputed are other ways than the plan's, the bound and the notes.
+Jobs before and after a run are audited as a plan of their own, with what the run leaves them; here are their times
+around it, and the totals of all.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, changes_of, evaluate_rl, host_room_gb, report_rl
-from planner.results.plan import Plan
+from planner.results.plan import SAME_HOUR, Plan
+from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks, latest_finish_hours
 from planner.scenario.rl_job import RlJob
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 RL_AGREEMENT = 1e-6
 """Relative difference of two figures that are the same."""
-NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd")
+NOT_OF_NAMES = ("ways", "changes", "assumed", "notes", "bound_usd", "start_at_hours")
 """What a plan says of a run beside what its names decide."""
 
 
@@ -37,12 +40,72 @@ def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolera
     for run in plan.reinforcement:
         if (job := asked.get(run.name)) is not None:
             found += _audit_run(run, job, scenario, library, plan.as_of, tolerance)
-    usd = math.fsum(run.cost_usd for run in plan.reinforcement)
-    if len(plan.reinforcement) == 1 and not plan.jobs:
-        (run,) = plan.reinforcement
-        for name in ("hours", "cost"):
-            found += compare("", name, getattr(run, name), getattr(plan, name), tolerance)
-    return found + (compare("", "cost_usd", usd, plan.cost_usd, tolerance, "usd") if not plan.jobs else [])
+    for run in plan.reinforcement:
+        if (job := asked.get(run.name)) is not None:
+            found += _times(run, job, plan, tolerance)
+    if plan.jobs:
+        found += [Violation("", *broken) for broken in _needs(plan)]
+    return found + [violation for what in TOTALS for violation in _total(what, plan, scenario, tolerance)]
+
+
+TOTALS = ("hours", "cost", "cost_at_confidence")
+"""Figures of a plan that follow from its parts."""
+
+
+def _times(run: RlRun, job: RlJob, plan: Plan, tolerance: Tolerance) -> list[Violation]:
+    """Return where a run starts at another time than when the jobs that it waits for have ended, or ends too late.
+
+    Nothing else runs while it does: a job that does not wait for it, directly or through others, has ended.
+    """
+    ends = {each.name: each.finish_hours for each in plan.jobs}
+    start = max((ends.get(wait.job, math.inf) + wait.lag_hours for wait in job.after), default=0.0)
+    found = compare(run.name, "start_at_hours", start, run.start_at_hours, tolerance, "hours")
+    limit = job.planned_deadline_hours
+    end, room = run.start_at_hours + run.hours.at_confidence, RL_AGREEMENT * (limit or 0.0)
+    found += [Violation(run.name, *broken) for broken in at_most("deadline_hours", limit, end, room)]
+    for each in plan.jobs:
+        if each.start_at_hours < end - SAME_HOUR and each.finish_hours > run.start_at_hours + SAME_HOUR:
+            found.append(Violation(each.name, "times", f"not at the same time as {run.name}", each.start_at_hours))
+    return found
+
+
+def _needs(plan: Plan) -> Iterator[Broken]:
+    """Yield GPUs that several parts hold at one time, and the most of each kind, that the plan states otherwise."""
+    parts, found = plan.parts_that_end, list[Counter[tuple[str, str]]]()
+    for at in sorted({part.start_at_hours for part in parts}):
+        held = Counter[tuple[str, str]]()
+        for part in parts:
+            if part.start_at_hours <= at + SAME_HOUR < part.finish_hours - SAME_HOUR:
+                for provider, gpu, gpus in part.held:
+                    held[provider, gpu] += gpus
+        found.append(held)
+    busiest, most = max(found, key=Counter.total), Counter[tuple[str, str]]()
+    for held in found:
+        most |= held
+    needed = {"at_one_time": busiest, "most_of_each": most if most != busiest else Counter()}
+    for what, needs in needed.items():
+        stated = Counter({(one.provider, one.gpu): one.gpus for one in getattr(plan, what)})
+        if stated != needs:
+            yield what, str(dict(needs)), str(dict(stated))
+
+
+def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
+    """Return where a figure of the whole plan is not that of its parts: dollars add up, the last end sets the hours.
+
+    Of several jobs dollars at the confidence are checked with those of the others; here they keep the budget.
+    """
+    parts, stated = plan.parts_that_end, getattr(plan, what)
+    if not plan.jobs and what == "cost_at_confidence":
+        return []
+    if what == "cost_at_confidence":
+        most = scenario.limits.budget_usd
+        return [Violation("", *broken) for broken in at_most("limits.budget_usd", most, stated or 0.0, tolerance.usd)]
+    if what == "cost":
+        paid = math.fsum(reservation.usd for reservation in plan.reservations)
+        usd = {name: paid + math.fsum(getattr(part.cost, name) for part in parts) for name in Spread.model_fields}
+        return compare("", what, Spread(**usd), stated, tolerance)
+    late = {name: max(part.delay_hours + getattr(part.hours, name) for part in parts) for name in Hours.model_fields}
+    return compare("", what, Hours(**late), stated, tolerance)
 
 
 def _audit_run(

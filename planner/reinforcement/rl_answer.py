@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import timetable
+from planner.reinforcement.rl_chain import other_jobs
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, memory_lines, tail_words, waiting_words
-from planner.report import plan_sections, words
+from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
 from planner.results.rl_run import RL_PHASE_NAMES
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 STRIP = 56
 """Characters of the strip of a step."""
-RISKS = (SPEED_RISK, NETWORK_RISK)
+RISKS = {SPEED_RISK: "speed is a prior", NETWORK_RISK: "an unstated network"}
+"""Notes that are risks, by how they begin, with a few words for each."""
+PRIVATE = "a private person's machine"
+EXCLUDES_HOSTS = "--set limits.tiers.forbid=[community]"
 SIGNS = {"rollout": "R", "log_probabilities": "L", "training": "T", "new_weights": "W", "fixed": "."}
 """One character of the strip for each phase."""
 
@@ -25,6 +30,8 @@ SIGNS = {"rollout": "R", "log_probabilities": "L", "training": "T", "new_weights
 def render_rl_answer(plan: Plan) -> str:
     """Return the answer without a final newline."""
     (run,) = plan.reinforcement
+    if plan.jobs:
+        return _chain_answer(plan, run)
     return "\n".join(
         [
             *words.wrap_lines(f"{words.sanitise(plan.scenario)}: {_headline(plan)}", words.width(), 2),
@@ -50,6 +57,90 @@ def render_rl_answer(plan: Plan) -> str:
     )
 
 
+def _chain_answer(plan: Plan, run: RlRun) -> str:
+    """Return the answer of a plan with other jobs before or after the run: all as a table, then the run by itself."""
+    room = line_room()
+    return "\n".join(
+        [
+            plan_answer.first_line_of_jobs(plan),
+            *plan_answer.risk_lines(risks_of_chain(plan)),
+            "",
+            *plan_answer.job_lines(plan, [_row(plan, run)]),
+            "",
+            *words.section("Step", words.wrap_all([f"of {words.sanitise(run.name)}:", *_step(run)], room, 3)),
+            *words.section("Train", words.wrap_all(_train(run), room, 2)),
+            *words.section("Rollout", words.wrap_all(_rollout(run), room, 2)),
+            *words.section("Time", words.wrap_lines(_chain_time(plan, run), room, 3)),
+            *words.section("Bill", words.wrap_lines(_chain_bill(plan, run), room, 6)),
+            *words.section("Why", words.wrap_lines(plan_answer.why_text_of_jobs(plan), room, 4)),
+            *words.section("Notes", plan_answer.first_note(plan.warnings)),
+        ]
+    )
+
+
+def render_chain_details(plan: Plan) -> str:
+    """Return the answer, then the other jobs with all that there is to say of them, then what is left of the run."""
+    (run,) = plan.reinforcement
+    room = line_room()
+    own = [
+        f"{words.sanitise(run.name)}: {_run_words(run)}",
+        *(["", *_ways(run), ""] if run.ways else []),
+        *words.section("Memory", words.wrap_all(memory_lines(run.memory), room, 2)),
+        *words.section("Bill", plan_sections.bill(run)),
+        *words.section("Per 100", words.wrap_all(_per_100(run), room, 4)),
+        *words.section("Assumed", words.wrap_lines(", ".join(run.assumed), room, 3) if run.assumed else []),
+        *words.section("Notes", words.wrap_all(run.notes, room, 3)),
+    ]
+    return "\n".join([_chain_answer(plan, run), "", plan_text.render(other_jobs(plan)), "", *own])
+
+
+def _row(plan: Plan, run: RlRun) -> plan_answer.JobRow:
+    """Return the run as a row of the table of jobs."""
+    late = timetable.moment_text(plan, run.finish_hours)
+    how = f"{run.algorithm}, {run.placement}"
+    machines = " + ".join(map(_pool_words, run.pools))
+    return plan_answer.JobRow([run.name], machines, run.start_at_hours, late, run.cost_usd, how, is_reserved=False)
+
+
+def risks_of_chain(plan: Plan) -> list[plan_answer.Risk]:
+    """Return what of the run and of the other jobs would change the decision; without jobs of the run alone."""
+    if not plan.jobs:
+        return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
+    hosts = [part.name for part in plan.parts_that_end if any(m.tier == "community" for m in part.rented)]
+    whose = " and ".join(map(words.sanitise, hosts)) if len(hosts) < len(plan.planned) else "every job"
+    private = plan_answer.Risk(PRIVATE, f"{whose}: a private person's machine ({EXCLUDES_HOSTS} excludes it)")
+    own = [
+        plan_answer.Risk(kind, f"{words.sanitise(run.name)}: {note}")
+        for run in plan.reinforcement
+        for note in run.notes
+        for begin, kind in RISKS.items()
+        if note.startswith(begin)
+    ]
+    others = [risk for risk in plan_answer.risks_of_jobs(plan) if risk.kind != PRIVATE]
+    return [*([private] if hosts else []), *own, *others]
+
+
+def _chain_time(plan: Plan, run: RlRun) -> str:
+    """Return when the last job ends, and the steps and the deadline of the run."""
+    ends = ""
+    if plan.hours is not None:
+        ends = "last end likely {}, by {}".format(
+            *(timetable.moment_text(plan, hours) for hours in (plan.hours.expected, plan.hours.at_confidence))
+        )
+    by = f", deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
+    steps = f"{run.steps:,} steps in {words.hours(run.hours.low)} to {words.hours(run.hours.high)}"
+    return f"{ends}; {words.sanitise(run.name)}: {steps}{by}"
+
+
+def _chain_bill(plan: Plan, run: RlRun) -> str:
+    """Return the bill of all jobs, with what it is at the confidence of a budget."""
+    assert plan.cost is not None
+    text = plan_sections.bill_text((*plan.jobs, run), plan.cost, plan.reservations)
+    if plan.budget_usd is None or plan.cost_at_confidence is None:
+        return text
+    return f"{text}; {words.usd(plan.cost_at_confidence)} of the {words.usd(plan.budget_usd)} budget at its confidence"
+
+
 def _pool_words(pool: RlPool) -> str:
     place = pool.provider + (", spot" if pool.market == "spot" else "")
     hosts = ", private host" if pool.tier == "community" else ""
@@ -59,6 +150,11 @@ def _pool_words(pool: RlPool) -> str:
 def _headline(plan: Plan) -> str:
     """Return machines, how they share the work, dollars and the hours at the confidence."""
     (run,) = plan.reinforcement
+    return _run_words(run)
+
+
+def _run_words(run: RlRun) -> str:
+    """Return machines, how they share the work, dollars and the end of a run."""
     first, *others = run.pools
     if others:
         machines = f"{_pool_words(first)} train, {_pool_words(others[0])} sample"
@@ -66,14 +162,14 @@ def _headline(plan: Plan) -> str:
         machines = f"{_pool_words(first)}, {run.training_gpus} train and {run.rollout_gpus} sample"
     else:
         machines = f"{_pool_words(first)}, all train and sample in turn"
-    return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.hours.at_confidence)}"
+    return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.finish_hours)}"
 
 
 def risk_lines(run: RlRun) -> list[str]:
     """Return what would change the decision, a line each."""
-    lines = [note for note in run.notes if note.startswith(RISKS)]
+    lines = [note for note in run.notes if note.startswith(tuple(RISKS))]
     if any(pool.tier == "community" for pool in run.pools):
-        lines.append("a private person's machine: secure ones with --set limits.tiers.forbid=[community]")
+        lines.append(f"{PRIVATE}: secure ones with {EXCLUDES_HOSTS}")
     if run.price_age_days is not None and run.price_age_days > 60:
         lines.append(f"prices are {run.price_age_days} days old: planner prices update")
     return lines
@@ -81,7 +177,7 @@ def risk_lines(run: RlRun) -> list[str]:
 
 def _notes(run: RlRun) -> list[str]:
     """Return the notes that are no risk."""
-    return [note for note in run.notes if not note.startswith(RISKS)]
+    return [note for note in run.notes if not note.startswith(tuple(RISKS))]
 
 
 def _ways(run: RlRun) -> list[str]:
@@ -178,25 +274,24 @@ def render_rl_what_if(answer: WhatIf) -> str:
     before, after = answer.before, answer.after
     if not after.reinforcement:
         return "\n".join([words.first_fitting(answer.scenario, "no plan after the change"), *render_infeasible(after)])
-    rows = [(name, _figure(before, name), _figure(after, name)) for name in WHAT_IF_ROWS]
+    figures = [_chain_figures(plan) if before.jobs or after.jobs else _figures(plan) for plan in (before, after)]
+    rows = [(name, figures[0].get(name, ""), figures[1][name]) for name in figures[1]]
     usd, hours = answer.delta.cost_usd, answer.delta.hours
     changed = "feasible after the change"
     if usd is not None and hours is not None:
         changed = f"{'+' if usd >= 0 else '-'} {words.usd(abs(usd))}, {'+' if hours >= 0 else '-'} {abs(hours):,.1f} h"
         changed = "nothing changes" if all(old == new for _, old, new in rows) else changed
     lines = [f"{words.sanitise(answer.scenario)}: {changed}", ""]
-    lines += [f"  {'':<10}{'before':<34}after"]
-    return "\n".join([*lines, *(f"  {name:<10}{words.shorten(old, 32):<34}{new}".rstrip() for name, old, new in rows)])
+    size = max(10, *(len(name) + 2 for name, _, _ in rows))
+    lines += [f"  {'':<{size}}{'before':<34}after"]
+    rendered = (f"  {name:<{size}}{words.shorten(old, 32):<34}{new}".rstrip() for name, old, new in rows)
+    return "\n".join([*lines, *rendered])
 
 
-WHAT_IF_ROWS = ("machines", "way", "step", "cost", "by", "per 100")
-"""Rows of a what-if."""
-
-
-def _figure(plan: Plan, name: str) -> str:
-    """Return a figure of a plan; nothing where there is none."""
+def _figures(plan: Plan) -> dict[str, str]:
+    """Return the figures of a plan by the names of its rows; of no plan that there is none."""
     if not plan.reinforcement:
-        return plan.status if name == "machines" else ""
+        return {"machines": plan.status}
     (run,) = plan.reinforcement
     return {
         "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
@@ -205,4 +300,15 @@ def _figure(plan: Plan, name: str) -> str:
         "cost": words.usd(run.cost_usd),
         "by": f"{run.hours.at_confidence:,.1f} h",
         "per 100": words.usd(run.usd_per_100_steps),
-    }[name]
+    }
+
+
+def _chain_figures(plan: Plan) -> dict[str, str]:
+    """Return the machines, dollars and end of each job of a plan with several, then of all."""
+    if plan.cost is None or plan.hours is None:
+        return {"all jobs": plan.status}
+    found = {}
+    for part in plan.parts_that_end:
+        machines = " + ".join(f"{gpus} x {gpu}" for _, gpu, gpus in part.held)
+        found[words.sanitise(part.name)] = f"{machines}, {words.usd(part.cost_usd)}, {part.finish_hours:,.1f} h"
+    return found | {"all jobs": f"{words.usd(plan.cost.expected)}, {plan.hours.at_confidence:,.1f} h"}

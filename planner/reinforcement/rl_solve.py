@@ -67,7 +67,7 @@ from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
-from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
+from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
 from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
@@ -122,7 +122,7 @@ def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
     """Return place, what and remedy of what of a scenario is refused."""
     limits, found = scenario.limits, list[tuple[str, str, str]]()
     if len(scenario.jobs) > 1:
-        found.append(("jobs", "other jobs in the same scenario", "plan it in a scenario of its own"))
+        found += _refused_next_to_others(scenario)
     if limits.fallbacks:
         found.append(("limits.fallbacks", "further ways", "leave it out"))
     if limits.budgets:
@@ -133,6 +133,27 @@ def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
         found.append(("limits.spot_share", "a least share on spot", "leave min out: the trainer stays on demand"))
     if scenario.horizon is not None:
         found.append(("horizon", "machines that are bought", "leave it out: own machines are offers with own"))
+    return found
+
+
+def _refused_next_to_others(scenario: Scenario) -> list[tuple[str, str, str]]:
+    """Return place, what and remedy of what other jobs cannot be in the same scenario, or not at the same time."""
+    runs = [job.name for job in scenario.jobs if isinstance(job, RlJob)]
+    alone, found = "plan it in a scenario of its own", list[tuple[str, str, str]]()
+    if len(runs) > 1:
+        found.append(("jobs", f"several jobs of kind rl ({', '.join(runs)})", "plan each in a scenario of its own"))
+    if scenario.objective != "cost":
+        found.append(("objective", "another objective than cost with several jobs", "leave it out, or plan them alone"))
+    before = ends_before(scenario, runs[0])
+    for index, job in enumerate(scenario.jobs):
+        if job.name == runs[0] or isinstance(job, RlJob):
+            continue
+        if job.subject is not None:
+            what = "a service" if not job.ends else "an open model, batch or number of tokens"
+            found.append((f"jobs.{index}", f"{what} in the same scenario", alone))
+        elif job.name not in before and runs[0] not in ends_before(scenario, job.name):
+            fix = f"let one wait for the other (after: {runs[0]}), or plan it in a scenario of its own"
+            found.append((f"jobs.{index}", f"{job.name} may run at the same time as {runs[0]}", fix))
     return found
 
 
@@ -797,7 +818,7 @@ def solve_rl(
         )  # fmt: skip
     way = best_way(search, fits)
     made = evaluated_way(search, way)
-    run = _told(search, made, report_rl(made, as_of), way, fits, explains)
+    run = told_run(search, made, report_rl(made, as_of), way, fits, explains)
     value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
     value = run.hours.at_confidence if scenario.objective_kind == "time" else value
     return Plan(
@@ -823,7 +844,7 @@ def evaluated_way(search: RlSearch, way: int) -> EvaluatedRl:
     return made
 
 
-def _told(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
+def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
     """Return the run with other ways, changes, what was assumed, and notes."""
     update: dict[str, Any] = {"assumed": _assumed(search), "notes": run_notes(search, made)}
     if explains:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import Fault, ScenarioError
 from planner.results.plan import Plan
 from planner.results.what_if import Better, WhatIf
 from planner.subjects import Subject
@@ -34,6 +35,13 @@ def _library_of(scenario: Scenario) -> Library:
     return read_library([name for job in scenario.jobs for name in architectures_of(job)])
 
 
+def _only_job(scenario: Scenario, command: str) -> None:
+    """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
+    if len(scenario.jobs) > 1:
+        what = "not modelled for kind rl with other jobs before or after it"
+        raise ScenarioError([Fault(scenario.name, 0, command, what, "use solve, check, what-if or export")])
+
+
 class Reinforcement(Subject):
     """Steps of answers that engines sample, and of a policy that is trained on them."""
 
@@ -43,12 +51,15 @@ class Reinforcement(Subject):
     def solve(
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
-        """Return the plan of the only job."""
+        """Return the plan of the job, with others before or after it."""
+        from planner.reinforcement.rl_chain import solve_chain
         from planner.reinforcement.rl_questions import diagnose_rl, searched
         from planner.reinforcement.rl_solve import solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
+        if len(scenario.jobs) > 1:
+            return audited(solve_chain(scenario, library, options, started, explains), scenario, library, options)
         plan = solve_rl(scenario, library, options, started, explains)
         if plan.status == "infeasible" and explains:
             return plan.model_copy(update={"infeasible": diagnose_rl(searched(scenario, library))})
@@ -60,6 +71,7 @@ class Reinforcement(Subject):
         """Return the cost for every deadline."""
         from planner.reinforcement.rl_questions import frontier_of_rl
 
+        _only_job(scenario, "frontier")
         del points  # of a single job every breakpoint is given
         return frontier_of_rl(scenario, options, library or _library_of(scenario), by)
 
@@ -86,6 +98,7 @@ class Reinforcement(Subject):
         """Return what binds the plan and what limits are worth, or why not what is asked for."""
         from planner.reinforcement.rl_reasons import explain_rl
 
+        _only_job(scenario, "explain")
         del options  # no solver runs: every way is priced
         return explain_rl(scenario, why_not, library or _library_of(scenario))
 
@@ -108,6 +121,7 @@ class Reinforcement(Subject):
         """Return a run of a plan, by its logs, against what was planned."""
         from planner.reinforcement.rl_tracking import track_rl
 
+        _only_job(scenario, "track")
         return track_rl(plan, scenario, logs, job, stated, market, options)
 
     def calibrate(
@@ -116,11 +130,14 @@ class Reinforcement(Subject):
         """Return the `measured` entry of the logs of a run, and what it changes."""
         from planner.reinforcement.rl_tracking import calibrate_rl
 
+        _only_job(scenario, "calibrate")
         return calibrate_rl(logs, scenario, job, run, options)
 
     def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-        """Return the plan as it is: no other job stands next to one of reinforcement learning."""
-        return plan, scenario
+        """Return the jobs before and after the run as a plan of their own; a run alone as it is."""
+        from planner.reinforcement.rl_chain import jobs_of_chain
+
+        return jobs_of_chain(plan, scenario)
 
     def files(
         self, plan: Plan, scenario: Scenario, file: str, name: str | None, wishes: Wishes, targets: Sequence[str] | None
@@ -155,15 +172,16 @@ class Reinforcement(Subject):
         return texts[type(result)](result)
 
     def details(self, plan: Plan) -> str:
-        """Return the answer, which has all that there is to say."""
-        return self.text(plan)
+        """Return the answer, which has all that there is to say of a run alone."""
+        from planner.reinforcement.rl_answer import render_chain_details
+
+        return render_chain_details(plan) if plan.jobs else self.text(plan)
 
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
-        from planner.reinforcement.rl_answer import risk_lines
-        from planner.report import plan_answer
+        from planner.reinforcement.rl_answer import risks_of_chain
 
-        return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
+        return risks_of_chain(plan)
 
 
 REINFORCEMENT: Reinforcement = Reinforcement()

@@ -174,13 +174,13 @@ LINES_EACH = 2
 
 def render_jobs_answer(plan: Plan) -> str:
     """Return the answer of a plan of several jobs, or of jobs over time, without a final newline."""
-    lines = [_first_line_of_jobs(plan), *risk_lines(risks_of_jobs(plan)), "", *job_lines(plan), ""]
+    lines = [first_line_of_jobs(plan), *risk_lines(risks_of_jobs(plan)), "", *job_lines(plan), ""]
     return "\n".join([*lines, *_sections_of_jobs(plan)])
 
 
-def _first_line_of_jobs(plan: Plan) -> str:
+def first_line_of_jobs(plan: Plan) -> str:
     """Return how many jobs on what, dollars, and when the last one ends at the confidence; less of the machines."""
-    named = jobs_text(len(plan.jobs)) if len(plan.jobs) > 1 else ""
+    named = jobs_text(len(plan.planned)) if len(plan.planned) > 1 else ""
     late = f", by {timetable.moment_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
     figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost else late.removeprefix(", ")
     forms = [f"{named} on {machines}".strip() if named else machines for machines in machine_forms(plan)]
@@ -189,7 +189,7 @@ def _first_line_of_jobs(plan: Plan) -> str:
 
 def machine_forms(plan: Plan) -> list[str]:
     """Return the most of each kind that jobs need: with places, by kind alone, and shortened; none if none is known."""
-    if len(plan.jobs) == 1:
+    if len(plan.jobs) == 1 == len(plan.planned):
         return [_place(plan.jobs[0]), plan_sections.format_place(plan.jobs[0], with_region=False)]
     kinds: dict[str, int] = {}
     needs = plan.most_of_each or plan.at_one_time
@@ -239,9 +239,9 @@ def rows_of(plan: Plan) -> list[JobRow]:
     ]  # fmt: skip
 
 
-def job_lines(plan: Plan) -> list[str]:
-    """Return the table of jobs: the rows with most dollars, and the sum of the rest."""
-    rows = rows_of(plan)
+def job_lines(plan: Plan, more: Sequence[JobRow] = ()) -> list[str]:
+    """Return the table of jobs, of `more` too: the rows with most dollars, and the sum of the rest."""
+    rows = sorted([*rows_of(plan), *more], key=lambda row: row.start_hours) if more else rows_of(plan)
     dearest = sorted(rows, key=lambda row: -row.cost_usd)[:ROWS_OF_JOBS]
     shown, rest = [row for row in rows if row in dearest], [row for row in rows if row not in dearest]
     starts = any(row.start_hours for row in rows)
@@ -294,7 +294,7 @@ def _sections_of_jobs(plan: Plan) -> list[str]:
         ("Time", words.wrap_lines(_time_text_of_jobs(plan), room, 2)),
         *((label, lines[: 2 * LINES_EACH]) for label, lines in over_time.items()),
         ("Bill", words.wrap_lines(_bill_text(plan, cost), room, 6)),
-        ("Why", words.wrap_lines(_why_text_of_jobs(plan), room, 4)),
+        ("Why", words.wrap_lines(why_text_of_jobs(plan), room, 4)),
         ("Else", plan_text.further_ways_of_all(plan)[: 2 * LINES_EACH]),
         ("Notes", first_note(tuple(notes))),
     )
@@ -335,7 +335,7 @@ def _need_text(plan: Plan) -> str:
     if most:
         return f"at most {most}; at one time {_needs_text(plan.at_one_time)}"
     together = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    if len(together) < 2 or _listed(together) in _first_line_of_jobs(plan):
+    if len(together) < 2 or _listed(together) in first_line_of_jobs(plan):
         return ""
     return f"at one time {_needs_text(plan.at_one_time)}"
 
@@ -366,7 +366,7 @@ def _time_text_of_jobs(plan: Plan) -> str:
     return "; ".join(parts)
 
 
-def _why_text_of_jobs(plan: Plan) -> str:
+def why_text_of_jobs(plan: Plan) -> str:
     """Return what is proven, what the budget allows, which limits bind, and what a near tie costs."""
     binding: dict[str, list[str]] = {}
     for job in plan.jobs:

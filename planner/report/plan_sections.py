@@ -585,7 +585,7 @@ def bill(job: Assignment | RlRun) -> list[str]:
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
 
 
-def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
+def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
     """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included.
 
     Items as shown add up to the total as shown, if need be by one of rounding. One item alone has no amount of its own.
@@ -604,7 +604,7 @@ def bill_text(jobs: Sequence[Assignment], cost: Spread, reservations: Sequence[R
     return "; ".join([f"{total}: {items}" if items else total, *_left_out(jobs)])
 
 
-def _left_out(jobs: Sequence[Assignment]) -> list[str]:
+def _left_out(jobs: Sequence[Assignment | RlRun]) -> list[str]:
     """Return which items are not included because their price is unknown, and of which jobs where not of all."""
     whose: dict[str, list[str]] = {}
     for job in jobs:

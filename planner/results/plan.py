@@ -300,6 +300,11 @@ class Assignment(Part):
         )
 
     @property
+    def held(self) -> tuple[tuple[str, str, int], ...]:
+        """Provider, model and number of the GPUs that it holds, all runs at once."""
+        return ((self.provider, self.gpu, self.gpus * self.runs_at_once),) if self.gpus else ()
+
+    @property
     def delay_hours(self) -> float:
         """Hours before the start and in closed windows: what the calendar adds to the hours of the run."""
         return 0.0 if self.end_at_hours is None else max(0.0, self.end_at_hours - self.hours.at_confidence)
@@ -365,13 +370,13 @@ def outlay_of(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...
     return math.fsum(paid)
 
 
-def needed_at_once(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
+def needed_at_once(jobs: Sequence[Assignment | RlRun]) -> tuple[NeededAtOnce, ...]:
     """Return the GPUs of each model at each provider that several jobs hold at the first moment of most GPUs in all."""
     held = _held_at_starts(jobs)
     return _sorted_needs(max(held, key=lambda kinds: sum(kinds.values()), default={}))
 
 
-def most_of_each(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
+def most_of_each(jobs: Sequence[Assignment | RlRun]) -> tuple[NeededAtOnce, ...]:
     """Return the most GPUs of each model at each provider that several jobs hold at any moment, most first.
 
     Of jobs in turn these moments may differ.
@@ -383,7 +388,7 @@ def most_of_each(jobs: Sequence[Assignment]) -> tuple[NeededAtOnce, ...]:
     return _sorted_needs(most)
 
 
-def _held_at_starts(jobs: Sequence[Assignment]) -> list[dict[tuple[str, str], int]]:
+def _held_at_starts(jobs: Sequence[Assignment | RlRun]) -> list[dict[tuple[str, str], int]]:
     """Return the GPUs that several jobs hold by provider and model, at each start in order of time."""
     users = [job for job in jobs if job.gpus]
     if len(jobs) < 2:
@@ -394,8 +399,8 @@ def _held_at_starts(jobs: Sequence[Assignment]) -> list[dict[tuple[str, str], in
         first = bisect_left(moments, job.start_at_hours)
         after = bisect_left(moments, job.finish_hours - SAME_MOMENT_HOURS)
         for held in found[first : max(after, first + 1)]:
-            kind = job.provider, job.gpu
-            held[kind] = held.get(kind, 0) + job.gpus * job.runs_at_once
+            for provider, gpu, gpus in job.held:
+                held[provider, gpu] = held.get((provider, gpu), 0) + gpus
     return found
 
 
@@ -553,6 +558,11 @@ class Plan(TabledResult):
         """Whatever the plan has: jobs of training and generation, services, jobs of reinforcement learning."""
         return (*self.jobs, *self.services, *self.reinforcement)
 
+    @property
+    def parts_that_end(self) -> "tuple[Assignment | RlRun, ...]":
+        """Its jobs of training, generation and reinforcement learning."""
+        return (*self.jobs, *self.reinforcement)
+
     def table(self, of: Literal["jobs", "bill"] = "jobs") -> Table:
         """Return a row per job and service, or per line of the bill, whose dollars add up to those of the plan."""
         rows = _bill_rows(self) if of == "bill" else [_job_row(part) for part in self.planned]
@@ -631,8 +641,7 @@ def _job_row(part: Planned) -> Row:
 
 def _bill_rows(plan: Plan) -> list[Row]:
     """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
-    with_bill: tuple[Assignment | RlRun, ...] = (*plan.jobs, *plan.reinforcement)
-    rows = [{"job": job.name, **flattened(line)} for job in with_bill for line in job.bill]
+    rows = [{"job": job.name, **flattened(line)} for job in plan.parts_that_end for line in job.bill]
     rows += [
         {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
         for each in plan.reservations

@@ -1,8 +1,8 @@
 """What a plan says of a job of reinforcement learning: its pools of GPUs, a step by phase, dollars, other ways."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from planner.results.plan_parts import BillItem, Hours, Part, Spread
 
@@ -171,6 +171,14 @@ class RlRun(Part):
     sigma: float
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    start_at_hours: float = 0.0
+    """When it starts, from the start of the plan: after jobs that it waits for."""
+
+    @model_serializer(mode="wrap")
+    def _without_a_start_at_once(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data; a run that waits for nothing has no start."""
+        data: dict[str, Any] = handler(self)
+        return data if self.start_at_hours else {key: data[key] for key in data if key != "start_at_hours"}
 
     @property
     def gpu(self) -> str:
@@ -194,8 +202,18 @@ class RlRun(Part):
 
     @property
     def delay_hours(self) -> float:
-        """Nothing: it starts at once."""
-        return 0.0
+        """Hours before its start."""
+        return self.start_at_hours
+
+    @property
+    def finish_hours(self) -> float:
+        """Hours from the start of the plan until it ends, at its confidence."""
+        return self.start_at_hours + self.hours.at_confidence
+
+    @property
+    def held(self) -> tuple[tuple[str, str, int], ...]:
+        """Provider, model and number of the GPUs that it holds, of each pool."""
+        return tuple((pool.provider, pool.gpu, pool.gpus) for pool in self.pools)
 
     @property
     def runs_at_once(self) -> int:

@@ -194,7 +194,6 @@ Reward = Annotated[
 ]
 
 NOT_MODELLED = {
-    "after": "jobs that wait for one another",
     "release_hours": "a release",
     "due_hours": "a due date",
     "trials": "several trials",

@@ -1,0 +1,210 @@
+"""A job of kind rl with others before or after it: brute force over all ways of all jobs, its check, its faults."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import InputError, ScenarioError
+from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
+from planner.reinforcement.rl_chain import undominated
+from planner.scenario.rl_job import RlJob
+from planner.solving.prepare import prepare
+from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, every_way, solved
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Scenario
+
+ORDERS = {"last": ("sft", "dpo", "math"), "between": ("sft", "math", "dpo"), "first": ("math", "sft", "dpo")}
+"""Jobs in the order in which they run, by the place of the run among them."""
+OFFERS_OF_CHAIN = [OFFERS[0], {**OFFERS[1], "usd_per_hour": 0.9}]
+"""The cheaper machine is the slower one for every job."""
+LIMITS = [{}, {"deadline": "20h"}, {"deadline": "14h"}, {"deadline": "9h"}, {"deadline": "9h", "budget_usd": 36}]
+"""Limits of the whole chain: none, those that change one job, two and three, and a budget that just holds."""
+
+
+def chain(place: str = "last", deadline: str | None = None, **limits: Any) -> Scenario:
+    """Return supervised tuning, preference tuning and a run on two offers, whose last job has the deadline."""
+    common = {"architecture": "qwen2.5-1.5b", "techniques": {"method": "full", "sharding": ["none", "zero3"]}}
+    jobs: dict[str, dict[str, Any]] = {
+        "sft": {**common, "work": {"samples": 300000, "tokens_per_sample": 800}, "sequence_length": 2048},
+        "dpo": {**common, "work": {"samples": 200000, "tokens_per_sample": 900}, "sequence_length": 1024},
+        "math": {
+            **{"kind": "rl", "architecture": "qwen2.5-1.5b", "staleness": 1, "rollout": {"tensor_parallel": [1, 2]}},
+            "work": {"steps": 300, "prompts": 32, "answers": 8, "input_tokens": 300, "output_tokens": 600},
+            "techniques": {"sharding": ["zero3"]},
+        },
+    }
+    jobs["dpo"]["method"] = "dpo"
+    order = ORDERS[place]
+    for name, before in itertools.pairwise(order):
+        jobs[before]["after"] = {"job": name, "lag": "30m"}
+    if deadline:
+        jobs[order[-1]]["deadline"] = deadline
+    written = [{"name": name, **jobs[name]} for name in ("sft", "dpo", "math")]
+    limits = {"max_gpus": 4, "spot": False, **limits}
+    return planner.build_scenario(
+        {"schema": 2, "name": "chain", "jobs": written, "offers": OFFERS_OF_CHAIN, "limits": limits}, solve={"ties": 0}
+    )
+
+
+Ways = list[tuple[float, float, float]]
+"""Dollars, hours at the confidence, dollars at the confidence of ways to run one job."""
+
+
+@cache
+def ways_of_each() -> dict[str, Ways]:
+    """Return all ways to run each job by itself, those that another one beats in everything left out."""
+    found, one = dict[str, Ways](), chain()
+    for job in one.jobs:
+        alone = one.model_copy(update={"jobs": (job.model_copy(update={"after": ()}),)})
+        if isinstance(job, RlJob):
+            rows, offers = Ways(), dict(one.labelled_offers())
+            for named in every_way(alone):
+                try:
+                    run = report_rl(evaluate_rl(named, job, alone, offers, LIBRARY), planner_day())
+                except ScenarioError:
+                    continue
+                if all(phase.fits for phase in run.memory) and not (named.rollout and named.rollout.on_spot):
+                    rows.append((run.cost_usd, run.hours.at_confidence, run.cost_at_confidence))
+        else:
+            table = prepare(alone, LIBRARY).screened[0].table
+            columns = table.cost_usd(0.0), table.late_hours(0.0), table.late_cost_usd(0.0)
+            rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        kept = undominated(*np.asarray(rows).T)
+        found[job.name] = [rows[row] for row in kept]
+    return found
+
+
+def planner_day() -> Any:
+    """Return a day on which prices are counted: they are not dated here."""
+    import datetime
+
+    return datetime.date(2026, 11, 21)
+
+
+def least(deadline: str | None, budget_usd: float | None) -> float:
+    """Return the least dollars of all ways of all jobs, one after another with 30 minutes between them."""
+    hours = float(deadline.removesuffix("h")) if deadline else math.inf
+    sums = (
+        tuple(math.fsum(column) for column in zip(*ways, strict=True))
+        for ways in itertools.product(*ways_of_each().values())
+    )
+    able = (usd for usd, late, most in sums if late + 1.0 <= hours and most <= (budget_usd or math.inf))
+    return min(able, default=math.inf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "limits"),
+    [*(("last", LIMITS[at]) for at in (0, 2, 4)), ("between", LIMITS[2]), ("first", LIMITS[4])],
+    ids=str,
+)
+def test_a_chain_costs_the_least_of_all_ways_of_all_its_jobs(place: str, limits: dict[str, Any]) -> None:
+    """Brute force: every way of each job by itself, all of them together; a timetable counts in whole minutes."""
+    one = chain(place, **limits)
+    plan = solved(one)
+    expected = least(limits.get("deadline"), limits.get("budget_usd"))
+    assert plan.status == "optimal", plan.infeasible
+    assert plan.objective == pytest.approx(expected, abs=0.005)
+    assert plan.bound == pytest.approx(plan.objective)
+    assert not planner.check(plan, one)
+    ends = {part.name: part.finish_hours for part in (*plan.jobs, *plan.reinforcement)}
+    starts = {part.name: part.start_at_hours for part in (*plan.jobs, *plan.reinforcement)}
+    for before, after in itertools.pairwise(ORDERS[place]):
+        assert starts[after] >= ends[before] + 0.5 - 1e-6
+
+
+def test_tight_limits_of_the_chain_change_what_is_cheapest() -> None:
+    """The cases above are different ones: each deadline costs something, and less than the budget is no plan."""
+    usd = [least(each.get("deadline"), each.get("budget_usd")) for each in LIMITS]
+    assert all(math.isfinite(each) for each in usd)
+    assert usd[0] < usd[1] < usd[2] < usd[3] == usd[4]
+    assert math.isinf(least("9h", 35))
+
+
+@pytest.mark.slow
+def test_an_edited_figure_of_a_chain_is_found() -> None:
+    """The start of the run, dollars and hours of the whole, the start and the dollars of another job."""
+    one = chain("between", "9h")
+    plan = solved(one)
+    (run,), first = plan.reinforcement, plan.jobs[0]
+    assert plan.cost is not None and plan.hours is not None
+    later = plan.hours.model_copy(update={"at_confidence": plan.hours.at_confidence + 0.1})
+    edits: list[dict[str, Any]] = [
+        {"reinforcement": (run.model_copy(update={"start_at_hours": run.start_at_hours - 0.2}),)},
+        {"cost": plan.cost.model_copy(update={"expected": plan.cost.expected - 1.0})},
+        {"cost_at_confidence": (plan.cost_at_confidence or 0.0) - 1.0},
+        {"hours": later},
+        {"objective": (plan.objective or 0.0) - 1.0},
+        {"jobs": (first.model_copy(update={"start_at_hours": 0.3}), *plan.jobs[1:])},
+        {"jobs": (first.model_copy(update={"cost_usd": first.cost_usd - 1.0}), *plan.jobs[1:])},
+        {"jobs": plan.jobs[1:]},
+        {"at_one_time": ()},
+    ]
+    for edit in edits:
+        assert planner.check(plan.model_copy(update=edit), one), edit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limits", [{"deadline": "7h"}, {"deadline": "3h"}, {"budget_usd": 20}], ids=str)
+def test_a_chain_that_does_not_fit_names_the_least_limit_that_suffices(limits: dict[str, Any]) -> None:
+    """The setting that is named gives a plan of all jobs, one less does not; also where the run alone breaks it."""
+    one = chain("last", **limits)
+    plan = solved(one)
+    assert plan.status == "infeasible"
+    assert plan.infeasible is not None
+    change = plan.infeasible.relax[0]
+    assert solved(planner.change_scenario(one, [change.setting])).status == "optimal"
+    assert isinstance(change.change_to, float)
+    less = f"{change.change_to - 1:g}{'' if change.limit == 'limits.budget_usd' else 'h'}"
+    shorter = planner.change_scenario(one, [f"{change.setting.partition('=')[0]}={less}"])
+    assert planner.solve(shorter, library=LIBRARY, explains=False).status == "infeasible"
+
+
+@pytest.mark.slow
+def test_what_if_of_a_chain_shows_every_job() -> None:
+    """More answers make the run more expensive, and the whole by as much."""
+    found = planner.what_if(chain(), ["jobs.math.work.answers=16"])
+    assert found.delta.cost_usd is not None and found.delta.cost_usd > 0
+    text = str(found)
+    assert all(name in text for name in ("sft", "dpo", "math", "all jobs"))
+    answer = str(found.after)
+    assert "3 jobs" in answer and "Step" in answer
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"jobs.dpo.after": []}, "dpo may run at the same time as math"),
+        ({"objective": "time"}, "another objective than cost with several jobs"),
+        ({"limits.fallbacks": 1}, "further ways"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
+    """One line that names the job or the key, before anything is searched."""
+    one = chain("between")
+    with pytest.raises(ScenarioError, match=said):
+        solved(planner.change_scenario(one, changed))
+
+
+def test_two_runs_in_one_scenario_are_refused_by_name() -> None:
+    """Each is planned in a scenario of its own."""
+    one = chain()
+    run = next(job for job in one.jobs if isinstance(job, RlJob))
+    second = run.model_copy(update={"name": "again", "after": ()})
+    with pytest.raises(ScenarioError, match=r"several jobs of kind rl \(math, again\)"):
+        solved(one.model_copy(update={"jobs": (*one.jobs, second)}))
+
+
+@pytest.mark.parametrize("question", ["frontier", "explain"])
+def test_a_question_about_a_chain_that_is_not_modelled_is_refused_by_name(question: str) -> None:
+    """Never silently that of the run alone."""
+    with pytest.raises(InputError, match=f"{question}: not modelled for kind rl with other jobs"):
+        getattr(planner, question)(chain())
