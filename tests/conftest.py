@@ -10,6 +10,8 @@ import pkgutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers import computed_once
+
 # A busy machine draws examples slowly: that is no fault of the code. Each run draws the same ones, here and in CI.
 settings.register_profile("no_clock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no_clock")
@@ -20,7 +22,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 FIRST = (
     *("benchmarks/test_mutations.py", "end_to_end/test_documents.py", "end_to_end/test_shipped_scenarios.py"),
-    *("end_to_end/test_public_names.py", "catalogs/test_renewed_list.py", "benchmarks/test_spot_groups.py"),
+    *("end_to_end/test_public_names.py", "benchmarks/test_spot_groups.py"),
     *("laws/", "independent/", "end_to_end/", "analysis/", "services/", "timetable/"),
 )
 """What takes longest, the longest first: where a file stays in one process, none of these is the last one alone."""
@@ -36,6 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
 
     items.sort(key=place)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where several processes run the tests, let them leave expensive plans to one another."""
+    if hasattr(request.config, "workerinput"):
+        folder = tmp_path_factory.getbasetemp().parent / "computed_once"  # of this run alone
+        folder.mkdir(exist_ok=True)
+        computed_once.SHARED[:] = [folder]
 
 
 @pytest.hookimpl(trylast=True)

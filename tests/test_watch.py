@@ -56,7 +56,7 @@ def within(name: str, seconds: float) -> tuple[Plan, Clock]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.98, 1.0])
 @pytest.mark.parametrize("name", ["quickstart", "infeasible", "three-jobs-one-budget"])
 def test_a_limit_ends_a_solve_with_what_is_found_by_then(name: str, share: float) -> None:
     """Whatever is left out is named; what is not is that of a solve without a limit."""
@@ -104,7 +104,7 @@ def test_the_inner_limit_never_lengthens_the_outer_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9, 0.99])
+@pytest.mark.parametrize("share", [0.0, 0.6, 0.99])
 @pytest.mark.parametrize("name", ["quickstart", "three-jobs-one-budget"])
 def test_a_cancelled_call_ends_at_once_and_leaves_nothing_half_done(name: str, share: float) -> None:
     """The next solve is that of a process in which nothing was cancelled."""

@@ -329,7 +329,7 @@ def frontier(
     >>> found = planner.frontier("quickstart")
     >>> found.points[0].hours < found.points[-1].hours and found.points[0].cost_usd > found.points[-1].cost_usd
     True
-    >>> type(planner.frontier("serve-office-hours", points=2)).__name__
+    >>> type(planner.frontier("many-adapters", points=2)).__name__
     'ServiceFrontier'
     """
     scenario = as_scenario(scenario)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Floats, Integers
-from planner.candidates.preference import training_evidence
+from planner.arrays import Flags, Floats, Integers, distinct_names
+from planner.candidates.preference import Evidence
 from planner.configurations.coefficients import (
     PCIE_BYTES_PER_SECOND,
     RecipeCoefficients,
     cached_bytes,
+    efficiency_of,
     latent_gb,
     latent_seconds,
     recipe_coefficients,
@@ -23,7 +24,7 @@ from planner.configurations.coefficients import (
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
 from planner.configurations.recipe import framework_of
-from planner.configurations.uncertainty_columns import spread_of
+from planner.configurations.uncertainty_columns import spread_of, technique_sigma
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import (
     InterruptedRun,
@@ -54,6 +55,10 @@ from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+MEASURED = ("measured", "kernels")
+"""What of a GPU's efficiency is no prior: published training runs, and matrix products that were timed on it."""
 
 
 @dataclass(frozen=True)
@@ -259,6 +264,33 @@ class _RunTimes:
         """Return the seconds that training waits while a checkpoint is copied out of the GPUs."""
         copied = asynchronous_stall_seconds(saved_bytes, self.gpus, self.pcie, self.stages)
         return np.asarray(copied, dtype=float) + self.stages.checkpoint_fixed_seconds
+
+
+def training_evidence(job: Job, physics: JobConfigurations, library: Library) -> Integers:
+    """Return what the speed of every configuration (n,) of training rests on, as numbers of `Evidence`.
+
+    A run of the job on that GPU counts for all of its techniques; without one a technique that is a prior makes it one,
+    and so does preference tuning: no published run stands behind the speed of pairs and their reference.
+    """
+    ways, speeds = physics.ways, library.calibrations["gpu_efficiency"]
+    timed = {seen.run.gpu for seen in physics.learned.timed}
+    methods, method = distinct_names([recipe.method for recipe in ways.recipes])
+    found = np.full((len(ways.machines), len(methods)), int(Evidence.PUBLISHED_RUNS))
+    for place, machine in enumerate(ways.machines):
+        card = library.gpu(machine.gpu)
+        if machine.gpu in timed:
+            found[place] = Evidence.OWN_RUN
+        elif efficiency_of(card, speeds)[1] not in MEASURED:
+            found[place] = Evidence.PRIOR
+        elif card.chip is not None:
+            unknown = [card.chip.unmeasured(method, machine.gpus) is not None for method in methods]
+            found[place, unknown] = Evidence.PRIOR
+    guessed = [technique_sigma(recipe, physics.shape.network.experts, library) > 0.0 for recipe in ways.recipes]
+    estimated = found[ways.machine, method[ways.recipe]]
+    guess = np.asarray(guessed, dtype=bool)[ways.recipe] | (job.tuning != "sft")
+    is_guess = guess & (estimated != Evidence.OWN_RUN)
+    estimated = np.where(is_guess, int(Evidence.PRIOR), estimated)
+    return np.where(np.isnan(ways.observed_hours), estimated, int(Evidence.OWN_RUN))
 
 
 def compute_run_hours(

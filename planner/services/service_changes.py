@@ -57,7 +57,7 @@ def service_frontier(
 
     Raises ScenarioError for other jobs next to the service, and for answers of one token, which have no such time.
 
-    >>> found = planner.service_frontier(planner.read_scenario("serve-office-hours"), points=2)
+    >>> found = planner.service_frontier(planner.read_scenario("many-adapters"), points=2)
     >>> found.points[0].usd_per_month >= found.points[-1].usd_per_month
     True
     """

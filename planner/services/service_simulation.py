@@ -464,7 +464,7 @@ def simulate_service(
 
     Examples
     --------
-    >>> planner.simulate_service("serve-office-hours", runs=100, seed=1).runs
+    >>> planner.simulate_service("many-adapters", runs=100, seed=1).runs
     100
     """
     scenario = as_scenario(scenario)

@@ -15,7 +15,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from tests.helpers.tampered_plans import audited_leaves, name_of, spread, tampered, with_value
+from tests.helpers.tampered_plans import audited_leaves, evaluate_once, name_of, spread, tampered, with_value
 
 AS_OF = datetime.date(2026, 1, 1)
 
@@ -107,11 +107,12 @@ def test_a_plan_read_back_from_its_json_stands() -> None:
 
 
 @pytest.mark.long
-def test_every_changed_value_is_found() -> None:
+def test_every_changed_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan in which any single audited value was changed is refused by its types or by the audit.
 
     Every kind of value is changed, at one in two of its places: in the bill of one job or of the other.
     """
+    evaluate_once(monkeypatch)
     paths = audited_leaves(plan())
     for path in spread(paths, [name_of(path) for path in paths], every=2):
         wrong = tampered(plan(), path, AS_OF.isoformat())

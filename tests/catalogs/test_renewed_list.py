@@ -25,9 +25,9 @@ from tests.helpers.shipped_catalogs import write_shipped_catalogs
 AS_OF = "2026-11-28"
 PLANNED = (
     *("quickstart", "infeasible", "spot-heavy", "three-jobs-one-budget", "bill-aws-adapter", "bill-runpod-trials"),
-    *("label-2m-documents", "own-or-api", "loss-frontier", "serve-office-hours", "tune-then-serve"),
+    *("own-or-api", "batch-under-deadline", "many-adapters"),
 )
-"""Scenarios of each structure: one job, no plan, spot, several jobs, whole bills, generation, open choice, services."""
+"""Scenarios of each structure: one job, no plan, spot, several jobs, whole bills, generation, open choice, service."""
 
 
 def _on_the_market() -> list[str]:

@@ -1,12 +1,14 @@
-"""Analyses that several tests of a file look at from different sides: computed once in a process."""
+"""What several tests look at from different sides: computed once in a process, or once in all processes of a run."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pickle
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,6 +24,31 @@ ANALYSES = (
     "planner.analysis.what_if_question.what_if",
 )
 """Functions that a command imports when it runs."""
+SHARED: list[Path] = []
+"""The folder that the processes of a run of tests share; empty where one process runs them all.
+
+It belongs to one run, and so to one version of the code: a planted bug (`benchmarks.mutations`) finds no answer of the
+sound program there.
+"""
+Computed = TypeVar("Computed")
+
+
+def once_in_a_run(name: str, compute: Callable[[], Computed]) -> Computed:
+    """Return what another process has computed under that name, else compute it and leave it for the others.
+
+    For what tests start from, never for what they compare with a second computation of the same.
+    """
+    kept = [folder / name for folder in SHARED]
+    for path in kept:
+        if path.exists():
+            found: Computed = pickle.loads(path.read_bytes())
+            return found
+    made = compute()
+    for path in kept:
+        half = path.with_suffix(f".{os.getpid()}")
+        half.write_bytes(pickle.dumps(made))
+        half.replace(path)  # whole, or not there: two processes may have begun at the same time
+    return made
 
 
 def compute_once(patch: pytest.MonkeyPatch) -> None:

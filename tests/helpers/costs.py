@@ -10,16 +10,18 @@ from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
+from tests.helpers.computed_once import once_in_a_run
 from tests.helpers.frozen_data import ROOT, frozen_scenarios
 
 COSTS = ROOT / "tests" / "data" / "costs.json"
 AS_OF = datetime.date(2026, 11, 21)
+OPTIONS = SolveOptions(as_of=AS_OF)
 
 
 @cache
-def plan_of(name: str, solver: str = "highs") -> Plan:
-    """Return the plan of a shipped scenario on frozen prices."""
-    return solve(read_scenario(frozen_scenarios()[name]), SolveOptions(solver=solver, as_of=AS_OF))  # type: ignore[arg-type]
+def plan_of(name: str) -> Plan:
+    """Return the plan of a shipped scenario on frozen prices, which all processes of a run of tests solve once."""
+    return once_in_a_run(f"{name}.plan", lambda: solve(read_scenario(frozen_scenarios()[name]), OPTIONS))
 
 
 def machines_of(plan: Plan) -> list[str]:

@@ -19,7 +19,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario
 from tests.independent.spot import Floats, slowness
-from tests.independent.spot_odds import DEMAND_USD, OPTIONS, RUNS, Market, Row, draw_market, run_policy
+from tests.independent.spot_odds import DEMAND_USD, OPTIONS, RUNS, Market, Policies, Row, draw_market, run_policy
 
 SEED = 8117
 TRIES = 8
@@ -77,14 +77,14 @@ def kind_of(plan: Plan) -> str:
 def simulated_usd(drawn: Drawn, scenario: Scenario, plan: Plan, seed: int) -> Floats:
     """Return the dollars of all jobs together in each run (runs,)."""
     latest = 1.6 * max(job.deadline_hours or 0.0 for job in plan.jobs)
-    total = np.zeros(RUNS)
+    total, policies = np.zeros(RUNS), Policies.of(scenario, plan)
     for job in plan.jobs:
         if job.spot is None:
             total += _usd_on_demand(job)
             continue
         # One seed and one latest hour: the same market. Different GPUs have markets of their own.
         place = sorted(drawn.markets).index(job.gpu)
-        total += run_policy(scenario, plan, job, drawn.markets[job.gpu], seed + place, latest, DEMAND[job.gpu]).usd
+        total += run_policy(policies, job, drawn.markets[job.gpu], seed + place, latest, DEMAND[job.gpu]).usd
     return total
 
 

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -106,9 +107,20 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
     )
 
 
+@dataclass(frozen=True)
+class Policies:
+    """What the jobs of one plan are made of and the tables that they follow, by name: computed once for all of them."""
+
+    facts: dict[str, SpotRun]
+    tables: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, scenario: Scenario, plan: Plan) -> Policies:
+        return cls(facts_of(scenario, plan), planner.policy_tables(scenario, plan))
+
+
 def run_policy(
-    scenario: Scenario,
-    plan: Plan,
+    policies: Policies,
     job: Assignment,
     market: Market,
     seed: int,
@@ -116,9 +128,9 @@ def run_policy(
     demand_usd: float = DEMAND_USD,
 ) -> Outcome:
     """Follow the policy of a job; runs of one seed up to one latest hour see the same market."""
-    table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
+    table, deadline = policies.tables[job.name], job.deadline_hours or math.inf
     one = replace(
-        job_of(facts_of(scenario, plan)[job.name], job, market),
+        job_of(policies.facts[job.name], job, market),
         demand_usd=demand_usd,
         deadline=deadline,
         guaranteed=table["guaranteed_hours"],
@@ -138,7 +150,7 @@ def policy_rows(seed: int, number: int) -> Iterator[Row]:
         if not plan.jobs or plan.jobs[0].spot is None or plan.cost_at_confidence is None:
             continue
         found += 1
-        outcome = run_policy(scenario, plan, plan.jobs[0], market, seed + found)
+        outcome = run_policy(Policies.of(scenario, plan), plan.jobs[0], market, seed + found)
         name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, by {hours:.1f} h"
         yield Row("dollars, policy", name, 90.0, 100 * float(np.mean(outcome.usd <= plan.cost_at_confidence)))
         cases = sorted(one for row in plan.jobs[0].usd_of_runs for one in row)
@@ -206,8 +218,9 @@ def joint_rows(seed: int, number: int) -> Iterator[Row]:
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
+        policies = Policies.of(scenario, plan)
         usd = sum(
-            run_policy(scenario, plan, job, markets["ab".index(job.provider)], seed + 10 * found + place).usd
+            run_policy(policies, job, markets["ab".index(job.provider)], seed + 10 * found + place).usd
             for place, job in enumerate(plan.jobs)
         )
         yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
@@ -226,8 +239,8 @@ def one_market_rows(seed: int, number: int) -> Iterator[Row]:
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
-        latest = 1.6 * max(hours for _, hours in jobs)
-        usd = sum(run_policy(scenario, plan, job, market, seed + found, latest).usd for job in plan.jobs)
+        latest, policies = 1.6 * max(hours for _, hours in jobs), Policies.of(scenario, plan)
+        usd = sum(run_policy(policies, job, market, seed + found, latest).usd for job in plan.jobs)
         yield Row("dollars, one market", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import pytest
 
 import planner
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.scenario import SolveOptions
-from planner.solving.solve import solve
+from tests.helpers.costs import plan_of
+from tests.helpers.frozen_data import frozen_scenarios
 from tests.independent.physics import Setup, answer, read
 
 WITHIN = 1e-5
@@ -236,9 +235,8 @@ def test_memory_of_offloaded_states_agrees_with_the_second_physics(gpus: int, se
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) -> None:
     """What the search chose, and what it says of it, from the scenario's words to GiB and tokens per second."""
-    scenario = read_scenario(name)
+    plan, scenario = plan_of(name), read_scenario(frozen_scenarios()[name])
     network = {label: offer.network_gbps for label, offer in scenario.labelled_offers()}
-    plan = solve(scenario, SolveOptions(as_of=datetime.date(2026, 11, 21)))
     assert plan.jobs
     for job, found in zip(scenario.jobs, plan.jobs, strict=True):
         setup = Setup(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-
 import numpy as np
 import pytest
 
 from planner.estimates.latency import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.services.evaluated_fleet import EvaluatedKind, NamedKind, evaluate_fleet
-from planner.solving.solve import solve
+from tests.helpers.costs import AS_OF, plan_of
+from tests.helpers.frozen_data import frozen_scenarios
 from tests.helpers.services import drawn_service
 from tests.independent.service_queue import Prompts, ServiceReplica, first_token_seconds
 
 NEAR = 1e-4
 """Share below and above a capacity at which every limit holds, and one breaks; of a latency too."""
-AS_OF = datetime.date(2026, 11, 21)
 
 
 def second(kind: EvaluatedKind) -> ServiceReplica:
@@ -54,8 +51,7 @@ def assert_agrees(kind: EvaluatedKind, use: float) -> None:
 )
 def test_services_of_a_shipped_scenario_agree_with_the_second_queues(name: str) -> None:
     """Each kind of each fleet, at its hour of most use."""
-    scenario = read_scenario(name).on_day(AS_OF)
-    plan = solve(scenario, SolveOptions(as_of=AS_OF))
+    plan, scenario = plan_of(name), read_scenario(frozen_scenarios()[name]).on_day(AS_OF)
     library = read_library([job.architecture for job in scenario.jobs])
     assert plan.services
     for service in plan.services:

@@ -17,7 +17,7 @@ from planner.solving.solve import solve
 SHARES = (0.5, 0.9, 0.98, 1.0, 1.02, 1.5)
 """Budgets over what the plan without one costs at the confidence of the budget."""
 QUESTIONS = {
-    "quickstart": ("limits.providers.allow=[aws, gcp, runpod-community]",),
+    "quickstart": ("limits.providers.allow=[aws, runpod-community]", "limits.gpus.allow=[A10G, A5000, RTX4090]"),
     "spot-heavy": (),
     "spot-waiting": (),
 }

@@ -144,7 +144,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=20, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(STEEP, 0.2, True)
 @example(MOSTLY_STARTS, 0.67, True)
 @example(BILLED_FOR_AN_HOUR, 0.9, False)
@@ -212,7 +212,7 @@ AT_MOST_HALF = scenario_of(
 
 
 @pytest.mark.long
-@settings(max_examples=6, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(MOST_ON_SPOT, 0.02, False)
 @example(AT_MOST_HALF, 0.3, False)
 @example(AT_MOST_HALF, 0.6, True)
@@ -237,7 +237,7 @@ def test_bounds_on_the_share_of_spot_have_one_cost_that_never_rises_with_time(
 
 
 @pytest.mark.long
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(BILLED_FOR_AN_HOUR, 4.0)
 @given(scenarios(), st.floats(0.5, 48.0))
 def test_a_plan_costs_no_more_than_the_best_of_each_offer_alone(scenario: Scenario, hours: float) -> None:

@@ -141,7 +141,7 @@ def test_the_budget_stated_for_policies_on_spot_has_a_plan() -> None:
 def test_a_slightly_smaller_change_of_several_jobs_has_no_plan(hours: list[float], budget: float) -> None:
     """Whatever limits the jobs: a deadline of one, of both, or the budget."""
     jobs = [
-        {"architecture": SMALL, "global_batch": BATCHES, "deadline": f"{hours[0]:.2f}h"},
+        {"architecture": SMALL, "global_batch": {"from": 512, "to": 1024}, "deadline": f"{hours[0]:.2f}h"},
         {"architecture": [*SMALL, "llama-3.2-1b"], "global_batch": 256, "deadline": f"{hours[1]:.2f}h"},
     ]
     check(scenario_of_several(jobs, {"budget_usd": budget}))

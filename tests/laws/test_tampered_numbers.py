@@ -13,7 +13,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from tests.helpers.bare_plans import plan_if_any
 from tests.helpers.stage_scenarios import library, read
-from tests.helpers.tampered_plans import Path, audited_leaves, with_value
+from tests.helpers.tampered_plans import Path, audited_leaves, evaluate_once, with_value
 from tests.laws.test_pairs_of_options import FACTORS, OPTIONS, Row, scenario_data
 
 PLANS = 3
@@ -72,7 +72,8 @@ def missed(asked: Scenario, plan: Plan, first: int) -> list[str]:
 
 
 @pytest.mark.long
-def test_every_number_that_is_changed_is_found() -> None:
+def test_every_number_that_is_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fallbacks, waiting rules and steps before a plan among them."""
     plans = drawn_plans(seed=3, count=PLANS)
+    evaluate_once(monkeypatch)
     assert [missed(asked, plan, number) for number, (asked, plan) in enumerate(plans)] == [[] for _ in plans]

@@ -13,6 +13,7 @@ from benchmarks.published_losses import judged
 from planner.cli.run_commands import calibrate
 from planner.errors import InputError
 from planner.estimates.loss_laws import LAWS, LossLaw
+from planner.loading.scenario_file import read_scenario
 from planner.open_choices.own_law import FEW_SPREAD, PretrainedRun, calibrate_losses, fit_law, read_runs
 
 START = LAWS["besiroglu"]
@@ -63,7 +64,8 @@ def test_runs_of_ones_own_narrow_the_range_of_a_plan(tmp_path: Path) -> None:
     """The level moves by theirs, the choice of the size does not, and the range is a third as wide."""
     table = "parameters,tokens,loss\n256M,5.12B,2.299\n590M,11.8B,2.184\n1.316B,26.3B,1.996\n"
     (tmp_path / "runs.csv").write_text(table)
-    found = calibrate_losses(tmp_path / "runs.csv", "best-for-200")
+    asked = read_scenario("best-for-200", {"limits.spot": False})  # where it is rented does not matter here
+    found = calibrate_losses(tmp_path / "runs.csv", asked)
     before, after = found.before, found.after
     assert before is not None and after is not None and before.loss is not None and after.loss is not None
     assert after.architecture == before.architecture and after.tokens == before.tokens

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from planner.configurations.coefficients import memory_margin
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -24,8 +24,8 @@ from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.infeasibility.relaxed_candidates import margin_of
 from planner.solving.solve import solve
+from tests.helpers import costs
 from tests.helpers.bare_plans import bare_plan
-from tests.helpers.frozen_data import frozen_scenarios
 from tests.helpers.spot_scenarios import SPOT
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -271,7 +271,7 @@ jobs:
 @pytest.mark.long
 def test_a_relaxation_asks_for_no_more_budget_than_its_plan_needs() -> None:
     """On spot a policy costs less than the mix of markets that the elastic program knows."""
-    plan = solve(read_scenario(frozen_scenarios()["infeasible"]), OPTIONS)
+    plan = costs.plan_of("infeasible")
     budgets = [one for way in ways(plan) for one in way if one.limit == "limits.budget_usd"]
     assert {one.way for one in budgets} == {1, 2}
     for one in budgets:
