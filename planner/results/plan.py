@@ -553,6 +553,11 @@ class Plan(TabledResult):
         """Whatever the plan has: jobs of training and generation, services, jobs of reinforcement learning."""
         return (*self.jobs, *self.services, *self.reinforcement)
 
+    @property
+    def with_bill(self) -> tuple[Assignment | RlRun, ...]:
+        """Whatever ends and has a bill of its own: all that is planned but services."""
+        return (*self.jobs, *self.reinforcement)
+
     def table(self, of: Literal["jobs", "bill"] = "jobs") -> Table:
         """Return a row per job and service, or per line of the bill, whose dollars add up to those of the plan."""
         rows = _bill_rows(self) if of == "bill" else [_job_row(part) for part in self.planned]
@@ -631,8 +636,7 @@ def _job_row(part: Planned) -> Row:
 
 def _bill_rows(plan: Plan) -> list[Row]:
     """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
-    with_bill: tuple[Assignment | RlRun, ...] = (*plan.jobs, *plan.reinforcement)
-    rows = [{"job": job.name, **flattened(line)} for job in with_bill for line in job.bill]
+    rows = [{"job": job.name, **flattened(line)} for job in plan.with_bill for line in job.bill]
     rows += [
         {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
         for each in plan.reservations
