@@ -12,6 +12,7 @@ from planner.subjects import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from planner.analysis.market_paths import SimulationArguments
     from planner.analysis.track_question import Stated
     from planner.drawing.scene import Scene
     from planner.evaluation.comparison import Tolerance, Violation
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from planner.results.frontier import Frontier, GroupBy
     from planner.results.report_data import Overview, Section
     from planner.results.run_results import CalibrationResult, Tracking
+    from planner.results.simulation import Simulation
     from planner.scenario.scenario import Scenario, SolveOptions
 
 _FIX = "use solve, check, frontier, explain, what-if, export, track or calibrate"
@@ -91,6 +93,23 @@ class Reinforcement(Subject):
 
         del options  # no solver runs: every way is priced
         return explain_rl(scenario, why_not, library or _library_of(scenario))
+
+    def simulate(
+        self,
+        scenario: Scenario,
+        plan: Plan | None,
+        options: SolveOptions | None,
+        library: Library | None,
+        progress: Callable[[int, int], None] | None,
+        arguments: SimulationArguments,
+    ) -> Simulation:
+        """Return the replays of a plan, or of the one that `solve` finds."""
+        from planner.reinforcement.rl_simulation import simulate_rl
+        from planner.scenario.scenario import SolveOptions
+
+        options = options or SolveOptions()
+        scenario = scenario.on_day(options.as_of)
+        return simulate_rl(scenario, plan, options, library or _library_of(scenario), progress, arguments)
 
     def overview(
         self,
@@ -175,6 +194,12 @@ class Reinforcement(Subject):
     def details(self, plan: Plan) -> str:
         """Return the answer, which has all that there is to say."""
         return self.text(plan)
+
+    def replays(self, found: Simulation) -> list[str]:
+        """Return steps, rollouts and engines that were lost, each with what was planned."""
+        from planner.reinforcement.rl_text import replay_lines
+
+        return replay_lines(found)
 
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
