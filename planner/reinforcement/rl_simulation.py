@@ -210,12 +210,16 @@ class EngineMachines:
         A lost machine loses all that it did for the batch; the others take it over.
         """
         work = seconds * self.machines
-        with np.errstate(divide="ignore"):
-            end = begin + work / self.working
+        end = begin + self._over(work, self.working)
         late = np.flatnonzero((end > self.next_event) | (begin >= self.next_event))
         if late.size:
             end[late] = self._with_events(late, begin[late], work[late])
         return end
+
+    @staticmethod
+    def _over(work: Floats, machines: Floats) -> Floats:
+        """Return the seconds that machines take for machine-seconds of work; for ever where there is none."""
+        return np.divide(work, machines, out=np.full(work.shape, np.inf), where=machines > 0)
 
     def _with_events(self, at: Integers, now: Floats, work: Floats) -> Floats:
         """Return the ends of batches of runs `at` in which machines come or go, one change of each run at a time."""
@@ -224,8 +228,7 @@ class EngineMachines:
         while (going := np.flatnonzero(np.isnan(end))).size:
             runs = at[going]
             works = self.up[runs] & (self.ready[runs] <= now[going, None])
-            with np.errstate(divide="ignore"):
-                ends = now[going] + (work[going] - done[going].sum(axis=1)) / works.sum(axis=1)
+            ends = now[going] + self._over(work[going] - done[going].sum(axis=1), works.sum(axis=1))
             until = np.minimum(ends, self.next_event[runs])
             done[going] += works * (until - now[going])[:, None]
             now[going] = until

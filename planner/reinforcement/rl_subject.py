@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.results.simulation import Simulation
     from planner.scenario.scenario import Scenario, SolveOptions
 
-_FIX = "use solve, check, frontier, explain, what-if, export, track or calibrate"
+_FIX = "use solve, check, frontier, explain, what-if, simulate, report, export, track or calibrate"
 
 
 def _library_of(scenario: Scenario) -> Library:
@@ -179,7 +179,6 @@ class Reinforcement(Subject):
     not_supported = MappingProxyType(
         {
             "probe": ("a probe of reinforcement learning is not modelled", _FIX),
-            "tornado": ("a tornado of reinforcement learning is not modelled", _FIX),
             "technique": ("reading the data of reinforcement learning is not modelled", _FIX),
         }
     )
