@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from planner.analysis.overview import job_tasks, run_tasks
 from planner.drawing.bars import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
 from planner.drawing.scene import Caption, Scene, headed
+from planner.library.reading import read_library
 from planner.reinforcement.rl_answer import risk_lines, rl_sections
+from planner.reinforcement.rl_questions import frontier_of_rl, searched
+from planner.reinforcement.rl_reasons import explain_rl
 from planner.reinforcement.rl_text import waiting_words
 from planner.report import report_page, words
 from planner.report.analysis_figures import alternative_figures
@@ -21,7 +24,7 @@ from planner.results.rl_run import RL_PHASE_NAMES
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from planner.library.schema import Library
     from planner.results.plan import Plan
@@ -219,10 +222,17 @@ def overview_of_rl(
 ) -> Overview:
     """Return the plan and the analyses around it, without the tornado, whose searches take longer than all others."""
     given = plan is not None
+    library = library or read_library([job.architecture for job in scenario.jobs])
     plan = solve(scenario, options, library) if plan is None else plan
     if not plan.planned:
         return Overview(plan=plan, of_file=given)
+    search = functools.cache(lambda: searched(scenario, library))  # one for both questions
+    own: dict[str, Callable[[], object]] = {
+        "frontier": lambda: frontier_of_rl(scenario, options, library, None, search()),
+        "reasons": lambda: explain_rl(scenario, None, library, search()),
+    }
     tasks = job_tasks(scenario, plan, options, library, runs, seed)
+    tasks = [(name, field, own.get(name, ask)) for name, field, ask in tasks]
     left = "takes a search for every change"
     return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, {"tornado": left}))
 

@@ -341,6 +341,11 @@ class RlSearch:
     engines: Engines
     ways: RlWays
     rejected: Counter[str]
+    known: dict[Any, Any]  # trainers on machines, for searches that differ in something else
+
+    def again(self, scenario: Scenario, job: RlJob, asked: WhyNotQuery | None = None) -> RlSearch:
+        """Return the search of a scenario that differs a little, with what is known of trainers."""
+        return search_rl(scenario, job, self.library, asked, self.known)
 
     @cached_property
     def rent(self) -> Floats:
@@ -391,8 +396,10 @@ class RlSearch:
 class _Search:
     """Makes the ways of one scenario."""
 
-    def __init__(self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None) -> None:
-        self.scenario, self.job, self.library = scenario, job, library
+    def __init__(
+        self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None, known: dict[Any, Any]
+    ) -> None:
+        self.scenario, self.job, self.library, self.known_trainers = scenario, job, library, known
         self.architecture = library.architecture(job.architecture)
         self.one = RlQuantities.of(job, self.architecture, library)
         self.market = RlMarket.of(scenario, job, library, asked)
@@ -413,7 +420,7 @@ class _Search:
             for gpus in range(1, self.offers[at].gpus)
         }
         machines = list(dict.fromkeys([*self.whole.values(), *self.parts.values()]))
-        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom)
+        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom, known)
         self.rejected += self.trainers.rejected
         place = {machine: index for index, machine in enumerate(machines)}
         self.machine = {key: place[machine] for key, machine in (self.whole | self.parts_keys).items()}
@@ -473,7 +480,7 @@ class _Search:
         ways = joined_ways(several)
         return RlSearch(
             self.scenario, self.job, self.library, self.one, self.market, self.trainers, self.engines, ways,
-            self.rejected,
+            self.rejected, self.known_trainers,
         )  # fmt: skip
 
     def _divided(self) -> list[tuple[int, int, int, float]]:
@@ -776,12 +783,16 @@ def best_way(search: RlSearch, able: Flags) -> int:
     return int(least[order[0]])
 
 
-def search_rl(scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlSearch:
+def search_rl(
+    scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None,
+    known: dict[Any, Any] | None = None,
+) -> RlSearch:  # fmt: skip
     """Return every way to run the job of a scenario that nothing dominates, with what it costs.
 
     `asked`: those alone on offers and with numbers of GPUs that a query names; dominated is a way by these only.
+    `known`: what earlier searches with the same library found of trainers.
     """
-    return _Search(scenario, job, library, asked).run()
+    return _Search(scenario, job, library, asked, {} if known is None else known).run()
 
 
 def solve_rl(
