@@ -375,8 +375,13 @@ class EvaluatedRl:
 
     @property
     def run_hours(self) -> float:
-        """Expected hours of all steps."""
-        return self.job.work.steps * self.step_seconds / HOUR
+        """Expected hours of all steps, with what the luck of spot adds: a run may meet a market that is out."""
+        return self.job.work.steps * self.step_seconds / HOUR + self.luck_hours / 2.0
+
+    @cached_property
+    def luck_hours(self) -> float:
+        """Variance of ln(hours) that engines on spot give the run, times its hours."""
+        return self._on_spot(self.step)[1] if self.engines_pool.named.on_spot else 0.0
 
     @property
     def start_hours(self) -> float:
@@ -391,10 +396,7 @@ class EvaluatedRl:
     @cached_property
     def sigma(self) -> float:
         """Standard deviation of ln(hours)."""
-        sigma = step_sigma(self.step)
-        if self.engines_pool.named.on_spot:
-            sigma = math.sqrt(sigma**2 + self._on_spot(self.step)[1] / self.run_hours)
-        return sigma
+        return math.sqrt(step_sigma(self.step) ** 2 + self.luck_hours / self.run_hours)
 
     def late(self, confidence: float) -> float:
         """Return the factor on the hours that is kept with a probability."""

@@ -410,7 +410,7 @@ def _simulation(
         name=run.name, gpu=run.gpu, gpus=run.gpus, provider=run.pools[0].provider, kind="rl", deadline_hours=deadline,
         predicted=predicted, policies={}, market=_market(made) if on_spot else None, unfinished=0.0, told=None,
         steps=StepReplays(
-            step_seconds=distribution(replayed.step_seconds), planned_step_seconds=run.step_seconds,
+            step_seconds=distribution(replayed.step_seconds), planned_step_seconds=made.run_hours * HOUR / run.steps,
             rollout_seconds=distribution(rollouts), planned_rollout_seconds=made.sampling_seconds(made.step),
             within_hours=float(np.mean(hours <= run.hours.at_confidence)), planned_within=made.job.confidence,
         ),

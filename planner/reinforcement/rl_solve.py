@@ -643,7 +643,7 @@ class _Search:
         if (at := np.flatnonzero(rollout.is_spot)).size:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
             step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
-        run = job.work.steps * step / HOUR
+        run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
         sigma = np.sqrt(step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run)
         tail = tail_of_68_percent(sigma)
         judged = 0.0

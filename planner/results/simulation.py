@@ -135,7 +135,7 @@ class StepReplays(Part):
     """Steps of a job of reinforcement learning, over all runs."""
 
     step_seconds: Distribution
-    """Mean of the steps of a run, at the expected speed."""
+    """Of a run after its start, over its steps, at the expected speed; waits for lost engines are in it."""
     planned_step_seconds: float
     rollout_seconds: Distribution
     """From one finished batch of drawn answers to the next, with engines that are always there."""
