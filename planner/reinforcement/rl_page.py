@@ -37,9 +37,9 @@ Row = tuple[str, ...]
 # The step as a strip of phases: a lane for each side.
 
 
-ROLES = {"rollout": "c2", "log_probabilities": "c5", "training": "c0", "new_weights": "c3", "fixed": "c6"}
+PHASE_ROLES = {"rollout": "c2", "log_probabilities": "c5", "training": "c0", "new_weights": "c3", "fixed": "c6"}
 """Colours of the phases; the rollout has that of spot, the training that of what is rented by the hour."""
-WAITING = "soft"
+SIDE_WAITS = "soft"
 
 
 def step_figure(run: RlRun, key: str = "step") -> Figure:
@@ -47,9 +47,9 @@ def step_figure(run: RlRun, key: str = "step") -> Figure:
     seconds = {name: value for name, value in run.phases.items() if value > 0}
     rows = [Lane(label, tuple(stretches)) for label, stretches in _lanes(run, seconds)]
     lead = f"{words.significant(run.step_seconds)} s a step; {waiting_words(run.overlapped, run.idle, run.idle_share)}"
-    legend = [(f"{RL_PHASE_NAMES[name]} {_seconds(value)}", ROLES[name]) for name, value in seconds.items()]
-    waits = any(stretch.role == WAITING for row in rows for stretch in row.stretches)
-    legend += [(f"{run.idle or 'one side'} waits", WAITING)] if waits else []
+    legend = [(f"{RL_PHASE_NAMES[name]} {_seconds(value)}", PHASE_ROLES[name]) for name, value in seconds.items()]
+    waits = any(stretch.role == SIDE_WAITS for row in rows for stretch in row.stretches)
+    legend += [(f"{run.idle or 'one side'} waits", SIDE_WAITS)] if waits else []
     draw = functools.partial(lanes, rows, (), legend, Caption("A step", lead, "seconds of a step"))
     table = [(RL_PHASE_NAMES[name], _seconds(value)) for name, value in seconds.items()]
     table.append(("from one step to the next", _seconds(run.step_seconds)))
@@ -77,7 +77,9 @@ def _lanes(run: RlRun, seconds: dict[str, float]) -> list[tuple[str, list[Stretc
     for label, (start, names) in sides.items():
         work = _one_by_one(start, names, seconds)
         waits = [(0.0, start), (work[-1].end, end)]
-        idle = [Stretch(low, high, WAITING, "", f"waits {_seconds(high - low)}") for low, high in waits if high > low]
+        idle = [
+            Stretch(low, high, SIDE_WAITS, "", f"waits {_seconds(high - low)}") for low, high in waits if high > low
+        ]
         found.append((words.sanitise(label), [*idle, *work, *_one_by_one(end, both, seconds)]))
     return found
 
@@ -89,7 +91,7 @@ def _one_by_one(start: float, names: tuple[str, ...], seconds: dict[str, float])
         if name in seconds:
             text = RL_PHASE_NAMES[name]
             end = start + seconds[name]
-            found.append(Stretch(start, end, ROLES[name], text, f"{text}: {_seconds(seconds[name])}"))
+            found.append(Stretch(start, end, PHASE_ROLES[name], text, f"{text}: {_seconds(seconds[name])}"))
             start = end
     return found
 

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 STRETCHES = 150
 """Stretches of time in which the rollout of a step is followed; 50 where batches of answers follow one another."""
-ROLLOUTS = 24
+DRAWN_ROLLOUTS = 24
 """Rollouts that are drawn; where batches follow one another, series of them."""
-SERIES = 4
+SERIES_OF_BATCHES = 4
 
 
 @dataclass
@@ -146,10 +146,10 @@ def draw_rollouts(made: EvaluatedRl, rng: Generator) -> Floats:
     planned, several = made.sampling_seconds(made.step), made.job.staleness if made.named.overlapped else 1
     predicted = planned / made.step.factors.rollout
     if several < 2:
-        found = Sampling(made, ROLLOUTS, 1, 1, rng).finished(predicted / STRETCHES)
+        found = Sampling(made, DRAWN_ROLLOUTS, 1, 1, rng).finished(predicted / STRETCHES)
     else:
         # The first batches find empty engines, the last ones are not followed by others.
-        ends = Sampling(made, SERIES, 4 * several + 8, several, rng).finished(predicted / (STRETCHES / 3.0))
+        ends = Sampling(made, SERIES_OF_BATCHES, 4 * several + 8, several, rng).finished(predicted / (STRETCHES / 3.0))
         found = np.diff(np.maximum.accumulate(ends, axis=1)[:, several:-several], axis=1)
     return np.asarray(found.ravel() * made.step.factors.rollout)
 

@@ -137,6 +137,7 @@ class StepReplays(Part):
     step_seconds: Distribution
     """Of a run after its start, over its steps, at the expected speed; waits for lost engines are in it."""
     planned_step_seconds: float
+    """The same by the plan."""
     rollout_seconds: Distribution
     """From one finished batch of drawn answers to the next, with engines that are always there."""
     planned_rollout_seconds: float
