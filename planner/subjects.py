@@ -221,16 +221,19 @@ class Subject:
         raise lacking(self, "page")
 
     def replay_figures(self, found: Overview) -> list[Figure]:
-        """Return the figures of its simulation, below those of the jobs."""
-        raise lacking(self, "page")
+        """Return the figures of its simulation, below those of the jobs; nothing where it has none of its own."""
+        del found
+        return []
 
     def section_titles(self, plan: Plan) -> dict[Section, str]:
-        """Return the headings of analyses that are others than those of jobs."""
-        raise lacking(self, "page")
+        """Return the headings of analyses that are others than those of jobs; nothing where all are the same."""
+        del plan
+        return {}
 
     def figure_keys(self, plan: Plan) -> dict[str, str]:
-        """Return the keys of figures by the names of the command line that mean others than of jobs."""
-        raise lacking(self, "page")
+        """Return the keys of figures by the names of the command line, where they are others than those of jobs."""
+        del plan
+        return {}
 
     def page_plan(self, scenario: Scenario, options: SolveOptions, library: Library | None) -> Plan:
         """Return the plan that the page shows; it may leave out what the page shows in another way."""
@@ -243,8 +246,9 @@ class Subject:
         raise lacking(self, "page")
 
     def bases(self, scenario: Scenario, plan: Plan, library: Library | None) -> tuple[KindBasis, ...]:
-        """Return what each kind of its machines rests on."""
-        raise lacking(self, "page")
+        """Return what each kind of its machines rests on, which the page shows; nothing where the plan has all."""
+        del scenario, plan, library
+        return ()
 
     def compare(self, before: Plan, after: Plan, settings: tuple[str, ...]) -> WhatIf:
         """Return the comparison of two plans that are solved already."""

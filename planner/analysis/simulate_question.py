@@ -167,7 +167,7 @@ def _simulation(
     runs = min(settings.runs, max((recorded_one.windows for recorded_one in recorded_ones), default=settings.runs))
     for recorded_one in recorded_ones:
         recorded_one.spread_evenly(runs)
-    ranks = _ranks(runs, np.random.default_rng(seeds[0]))
+    ranks = draw_ranks(runs, np.random.default_rng(seeds[0]))
     drawing = sum(source is not None for source in sources)
     count = _counter(runs * drawing, progress)
     replayed = []
@@ -221,7 +221,7 @@ def _counter(runs: int, progress: ProgressCallback | None) -> Callable[[int], No
     return count
 
 
-def _ranks(runs: int, rng: np.random.Generator) -> Floats:
+def draw_ranks(runs: int, rng: np.random.Generator) -> Floats:
     """Return a rank of the speed error for each run, stratified: no sample is slow as a whole."""
     return np.clip((rng.permutation(runs) + rng.random(runs)) / runs, *SPEED_RANK_BOUNDS)
 

@@ -38,6 +38,7 @@ from planner.results.what_if import (
     loss_of,
 )
 from planner.scenario.limits import given_peaks
+from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
@@ -473,7 +474,8 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
 def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
     """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
-    rented = [*plan.jobs, *(kind for service in plan.services for kind in service.fleet.by_dollars[:MOST_PRICED_KINDS])]
+    rented = [*plan.jobs, *(pool for run in plan.reinforcement for pool in run.pools)]
+    rented += [kind for service in plan.services for kind in service.fleet.by_dollars[:MOST_PRICED_KINDS]]
     gpus, providers = ([(key, getattr(job, key)) for job in rented] for key in ("gpu", "provider"))
     matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
     for name, match in [*matches, ("all", {})]:
@@ -488,12 +490,16 @@ def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
 
 
 def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
-    """Yield the predicted speed of all jobs together, because its error is shared, and the work of each job."""
+    """Yield the predicted speed of all jobs together, because its error is shared, and the work of each job.
+
+    A job of reinforcement learning has no speed that a setting moves; the mean length of its answers is one of work.
+    """
+    timed = [job for job in scenario.jobs if not isinstance(job, RlJob)]
     down, up = (
-        tuple(f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in scenario.jobs)
-        for factor in (1 - by, 1 + by)
+        tuple(f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in timed) for factor in (1 - by, 1 + by)
     )
-    yield _factor("predicted speed", "jobs.*.efficiency", by, down, up)
+    if timed:
+        yield _factor("predicted speed", "jobs.*.efficiency", by, down, up)
     for job in scenario.jobs:
         if isinstance(job, ServeJob):
             yield from _service_load(job, _job_suffix(scenario, job.name), by)
@@ -504,6 +510,9 @@ def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
             continue
         what = f"work{_job_suffix(scenario, job.name)} ({unit})"
         yield _integer_parameter(what, f"jobs.{job.name}.work.{unit}", getattr(job.work, unit), by, 1)
+        if isinstance(job, RlJob) and job.work.output_tokens is not None:
+            what = f"output_tokens{_job_suffix(scenario, job.name)}"
+            yield _scaled_parameter(what, f"jobs.{job.name}.work.output_tokens", job.work.output_tokens, by)
 
 
 def _factor(what: str, path: str, by: float, down: tuple[str, ...], up: tuple[str, ...]) -> Parameter:

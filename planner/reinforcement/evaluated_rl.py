@@ -32,10 +32,12 @@ from planner.reinforcement.rl_estimate import (
 )
 from planner.reinforcement.rl_step import (
     RlPhases,
+    SpotEngines,
     StaleRollout,
+    luck_hours,
     mean_factors,
     measured_factors,
-    spot_rollout_seconds,
+    spot_step,
     spread_before_cut,
 )
 from planner.results.plan_parts import BillItem, Hours, Spread
@@ -131,6 +133,7 @@ class EvaluatedPool:
     start_hours: float
     availability: float
     mean_up_hours: float
+    luck_hours: float  # as `luck_hours` of the formulas
 
     @property
     def price(self) -> float:
@@ -229,13 +232,13 @@ class EvaluatedRl:
         offer = self.offers[named.offer]
         card = self.library.gpu(offer.card)
         start = start_hours_of(self.job, self.architecture, offer, card, self.library)
-        availability, up = 1.0, math.inf
+        availability, up, luck = 1.0, math.inf, 0.0
         if named.on_spot:
             (spot,) = spot_markets([offer], self.library)
             coefficients = NodeGroupCoefficients.of(self.library.calibrations["stages"].values)
             states = market_of_nodes(offer, spot, 1, coefficients, self.library)
-            availability, up = float(states.availability()), spot.mean_up_hours
-        return EvaluatedPool(named, offer, card, start, availability, up)
+            availability, up, luck = float(states.availability()), spot.mean_up_hours, luck_hours(states, start)
+        return EvaluatedPool(named, offer, card, start, availability, up, luck)
 
     @cached_property
     def trainer(self) -> EvaluatedPool:
@@ -344,12 +347,21 @@ class EvaluatedRl:
             seconds = min(seconds, stale_seconds(step, self.job.staleness))
         return seconds
 
+    def _on_spot(self, step: RlStep) -> tuple[float, float]:
+        """Return the seconds of a step with engines on spot, and the variance that their luck gives it, times hours."""
+        pool, phases = self.engines_pool, step.phases
+        found = pool.named.instances, pool.availability, pool.mean_up_hours, pool.start_hours, pool.luck_hours
+        sampling, rest = self.sampling_seconds(step), phases.new_weights + phases.fixed
+        both = spot_step(sampling, phases.trainer, rest, self.named.overlapped, SpotEngines(*found))
+        return float(both[0][0]), float(both[1][0])
+
     def phases_of(self, step: RlStep) -> RlPhases:
-        """Return the seconds of the phases; engines on spot are not always there."""
-        pool, seconds = self.engines_pool, self.sampling_seconds(step)
-        if pool.named.on_spot:
-            seconds = spot_rollout_seconds(seconds, pool.availability, pool.mean_up_hours, pool.start_hours)
-        return replace(step.phases, rollout=float(seconds))
+        """Return the seconds of the phases; the rollout has what engines on spot are waited for."""
+        seconds, phases = self.sampling_seconds(step), step.phases
+        if self.engines_pool.named.on_spot:
+            others = phases.new_weights + phases.fixed + (0.0 if self.named.overlapped else phases.trainer)
+            seconds = self._on_spot(step)[0] - others
+        return replace(phases, rollout=float(seconds))
 
     @cached_property
     def phases(self) -> RlPhases:
@@ -363,8 +375,13 @@ class EvaluatedRl:
 
     @property
     def run_hours(self) -> float:
-        """Expected hours of all steps."""
-        return self.job.work.steps * self.step_seconds / HOUR
+        """Expected hours of all steps, with what the luck of spot adds: a run may meet a market that is out."""
+        return self.job.work.steps * self.step_seconds / HOUR + self.luck_hours / 2.0
+
+    @cached_property
+    def luck_hours(self) -> float:
+        """Variance of ln(hours) that engines on spot give the run, times its hours."""
+        return self._on_spot(self.step)[1] if self.engines_pool.named.on_spot else 0.0
 
     @property
     def start_hours(self) -> float:
@@ -379,7 +396,7 @@ class EvaluatedRl:
     @cached_property
     def sigma(self) -> float:
         """Standard deviation of ln(hours)."""
-        return step_sigma(self.step)
+        return math.sqrt(step_sigma(self.step) ** 2 + self.luck_hours / self.run_hours)
 
     def late(self, confidence: float) -> float:
         """Return the factor on the hours that is kept with a probability."""

@@ -266,6 +266,21 @@ def _why(plan: Plan) -> str:
     return f"proven cheapest of {plan.candidates.made:,} ways; check with planner check"
 
 
+def rl_sections(run: RlRun) -> list[tuple[str, list[str]]]:
+    """Return the sections of the answer with their lines, as a page shows them; step, ways and bill are figures."""
+    return [
+        ("Machines", [", ".join([_pool_words(pool), pool.role]) for pool in run.pools]),
+        ("Step", [waiting_words(run.overlapped, run.idle, run.idle_share), tail_words(run)]),
+        ("Train", _train(run)),
+        ("Rollout", _rollout(run)),
+        ("Memory", memory_lines(run.memory)),
+        ("Time", _time(run)),
+        ("Per 100", _per_100(run)),
+        ("Assumed", list(run.assumed)),
+        ("Notes", _notes(run)),
+    ]
+
+
 # Before and after a change.
 
 

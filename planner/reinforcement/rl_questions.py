@@ -60,16 +60,19 @@ def searched(scenario: Scenario, library: Library) -> RlSearch:
 # Cost against time: the ways that no other one beats in both.
 
 
-def frontier_of_rl(scenario: Scenario, options: SolveOptions, library: Library, by: GroupBy | None) -> Frontier:
+def frontier_of_rl(
+    scenario: Scenario, options: SolveOptions, library: Library, by: GroupBy | None, search: RlSearch | None = None
+) -> Frontier:
     """Return the cost for every deadline: of all ways within the limits those that no other one undercuts.
 
-    The time is that at the confidence of the job, the cost expected dollars. Exact: every way is priced.
+    The time is that at the confidence of the job, the cost expected dollars. Exact: every way is priced. `search` is
+    that of the scenario where it is made already.
     """
     if by is not None:
         what = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
         raise ScenarioError([Fault(scenario.name, 0, "--by", what, f"use explain for the best way of each {by}")])
     started, as_of = perf_counter(), options.as_of or datetime.date.today()
-    search = searched(scenario, library)
+    search = search or searched(scenario, library)
     limits = limits_of(search)
     able = within(limits, len(search.ways))
     points = list[Point]()
@@ -317,9 +320,9 @@ def freed_searches(search: RlSearch) -> Iterator[RlSearch]:
     """Yield the searches with one limit on offers, or one choice, left open; those that change nothing are left out."""
     scenario = search.scenario
     for path in given_lists(scenario):
-        yield search_rl(without_lists(scenario, path), search.job, search.library)
+        yield search.again(without_lists(scenario, path), search.job)
     for job in with_choices(search.job).values():
-        yield search_rl(with_job(scenario, job), job, search.library)
+        yield search.again(with_job(scenario, job), job)
 
 
 def with_job(scenario: Scenario, job: RlJob) -> Scenario:
@@ -344,7 +347,7 @@ def _more_gpus(search: RlSearch) -> tuple[list[LimitChange], RlSearch, int] | No
         own = job if times == MORE_GPUS[0] and most <= MOST_POOL_GPUS else in_turn
         if most <= given or (own is in_turn and "colocated" not in job.rollout.placement):
             continue
-        wide = search_rl(with_job(with_gpus(scenario, most), own), own, search.library)
+        wide = search.again(with_job(with_gpus(scenario, most), own), own)
         limits = limits_of(wide, scenario.limits)
         used = wide.used_at_once(np.asarray([float(offer.gpus) for offer in wide.market.market.offers]))
         freed = [limit.path for limit in limits if limit.path.startswith(OF_POOLS)]
@@ -366,7 +369,7 @@ def _together(search: RlSearch) -> tuple[list[LimitChange], RlSearch, int] | Non
     open_scenario = with_job(without_lists(scenario), job)
     if scenario.limits.max_gpus is not None or scenario.limits.quota:
         open_scenario = with_gpus(open_scenario, max(scenario.limits.max_gpus or 0, MOST_POOL_GPUS))
-    wide = search_rl(open_scenario, job, search.library)
+    wide = search.again(open_scenario, job)
     limits = limits_of(wide, scenario.limits)
     possible = [limit.kept for limit in limits if not limit.settable]
     if not len(wide.ways) or not (able := np.logical_and.reduce(possible)).any():

@@ -32,7 +32,6 @@ from planner.reinforcement.rl_solve import (
     best_way,
     least_change,
     limits_of,
-    search_rl,
     way_words,
     within,
 )
@@ -90,10 +89,15 @@ def best_within(search: RlSearch, *without: str) -> Chosen | None:
     return Chosen(search, best_way(search, able)) if able.any() else None
 
 
-def explain_rl(scenario: Scenario, why_not: str | None, library: Library) -> Explanation:
-    """Return what binds the plan, what each limit is worth, the best of each kind; or why not what is asked for."""
+def explain_rl(
+    scenario: Scenario, why_not: str | None, library: Library, search: RlSearch | None = None
+) -> Explanation:
+    """Return what binds the plan, what each limit is worth, the best of each kind; or why not what is asked for.
+
+    `search` is that of the scenario where it is made already.
+    """
     started = perf_counter()
-    search = searched(scenario, library)
+    search = search or searched(scenario, library)
     plan = best_within(search)
     facts: dict[str, Any] = {"scenario": scenario.name, "objective": scenario.objective_kind}
     if plan is not None:
@@ -153,7 +157,7 @@ def _with_all_gpus(plan: Chosen, limit: RlLimit) -> RlSearch:
     scenario = plan.search.scenario
     free: dict[str, Any] = {"max_gpus": None} if limit.path == "limits.max_gpus" else {"quota": _but(limit, scenario)}
     wide = scenario.model_copy(update={"limits": scenario.limits.model_copy(update=free)})
-    return search_rl(wide, plan.search.job, plan.search.library)
+    return plan.search.again(wide, plan.search.job)
 
 
 def _but(limit: RlLimit, scenario: Scenario) -> dict[str, int]:
@@ -173,7 +177,7 @@ def _paying_step(plan: Chosen, limit: RlLimit, wide: RlSearch) -> LimitSensitivi
         assert best is not None
         offers = wide.market.market.offers
         needed = int(wide.used_at_once(np.asarray([float(offer.gpus) for offer in offers]))[best.way])
-        wide = search_rl(with_gpus(scenario, min(needed, 2 * MOST_POOL_GPUS)), wide.job, wide.library)
+        wide = wide.again(with_gpus(scenario, min(needed, 2 * MOST_POOL_GPUS)), wide.job)
         limits = limits_of(wide, scenario.limits)
         limit = next(one for one in limits if one.path == limit.path)
     found = least_change(wide, limits, limit, goal)
@@ -195,7 +199,7 @@ def _with_stale_answers(search: RlSearch) -> Iterator[RlSearch]:
     job = search.job
     if job.staleness == 0 and "apart" in job.rollout.placement:
         stale = job.model_copy(update={"staleness": 1})
-        yield search_rl(with_job(search.scenario, stale), stale, search.library)
+        yield search.again(with_job(search.scenario, stale), stale)
 
 
 def _stale_answers(scenario: Scenario, job: RlJob) -> LimitChange:
@@ -239,7 +243,7 @@ def _gpus(search: RlSearch) -> list[str]:
 def _only(search: RlSearch, given: dict[str, Any], job: RlJob | None = None) -> Chosen | None:
     """Return the best way of which all machines are as asked; None where there is none."""
     own, query = job or search.job, WhyNotQuery("", 0, given)
-    found = search_rl(with_job(search.scenario, own), own, search.library, query)
+    found = search.again(with_job(search.scenario, own), own, query)
     return _of(found, within(limits_of(found), len(found.ways)))
 
 
@@ -279,11 +283,11 @@ def _first_card(plan: Chosen) -> str:
 
 def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -> WhyNot:
     """Return what the way that is asked for would cost, or which limits exclude it, or why none of them can run."""
-    scenario, library = search.scenario, search.library
+    scenario = search.scenario
     job = _pinned(search.job, query)
     allowed = not _not_admitted(search, job, query)
     if allowed:
-        found = search_rl(with_job(scenario, job), job, library, query)
+        found = search.again(with_job(scenario, job), job, query)
         best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
         if best is not None:
             return _possible(plan, best, query)
@@ -291,7 +295,7 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
     wide_scenario = without_lists(with_job(scenario, job))
     if scenario.limits.max_gpus is not None or scenario.limits.quota or most > MOST_POOL_GPUS:
         wide_scenario = with_gpus(wide_scenario, most or MOST_POOL_GPUS)
-    wide = search_rl(wide_scenario, job, library, query)
+    wide = search.again(wide_scenario, job, query)
     limits = limits_of(wide, scenario.limits)
     able = _matches(wide, query) & within([limit for limit in limits if not limit.settable], len(wide.ways))
     if not able.any():
@@ -413,7 +417,7 @@ def _remedies(search: RlSearch, query: WhyNotQuery) -> Iterator[Remedy]:
     job = with_choices(_pinned(search.job, query)).get(BOTH)
     if job is None or {"method", "weight_bits"} & query.given.keys():
         return
-    found = search_rl(with_job(search.scenario, job), job, search.library, query)
+    found = search.again(with_job(search.scenario, job), job, query)
     best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
     changes = changes_needed(search.scenario, found, best.way) if best else []
     if best and changes:

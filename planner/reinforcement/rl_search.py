@@ -98,6 +98,13 @@ class RlQuantities:
         return self.prompt + self.job.work.mean_output
 
     @property
+    def of_trainers(self) -> tuple[Any, ...]:
+        """What trainers on given machines depend on, but for the techniques that are asked for one by one."""
+        work, tokens = self.job.work, (self.prompt, self.longest, self.mean_tokens)
+        asked = self.job.techniques.sharding
+        return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, asked
+
+    @property
     def weight_bytes(self) -> float:
         """Bytes of the weights in 16 bits."""
         return 2.0 * self.architecture.parameters
@@ -140,22 +147,30 @@ def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
                         yield own | {"optimizer": optimizer, "lora_rank": rank}
 
 
-def find_trainers(one: RlQuantities, machines: Sequence[Machine], library: Library, headroom: float | None) -> Trainers:
-    """Return the fastest micro-batch of every recipe on every machine that holds it."""
+def find_trainers(
+    one: RlQuantities, machines: Sequence[Machine], library: Library, headroom: float | None, known: dict[Any, Any]
+) -> Trainers:
+    """Return the fastest micro-batch of every recipe on every machine that holds it.
+
+    `known` has what earlier searches with the same library found on the same machines, and gets what is found here.
+    """
     rejected, pieces = Counter[str](), list[dict[str, Any]]()
     groups: dict[tuple[str, bool], list[int]] = {}
     for index, machine in enumerate(machines):
         groups.setdefault((machine.gpu, machine.gpus > 1), []).append(index)
-    known: dict[Any, Any] = {}
+    inputs: dict[Any, Any] = {}
     for question in _questions(one.job):
         for (gpu, _), members in groups.items():
-            found = _trainers_of(one, question, gpu, [machines[index] for index in members], library, headroom, known)
+            own = tuple(machines[index] for index in members)
+            key = (one.of_trainers, str(question), gpu, own, headroom)
+            if key not in known:
+                known[key] = _trainers_of(one, question, gpu, own, library, headroom, inputs)
+            found = known[key]
             if isinstance(found, str):
                 rejected[found] += len(members)
                 continue
             rejected[TRAINER_TOO_LARGE] += len(members) - len(set(found["machine"]))
-            found["machine"] = np.asarray(members, dtype=np.int64)[found["machine"]]
-            pieces.append(found)
+            pieces.append({**found, "machine": np.asarray(members, dtype=np.int64)[found["machine"]]})
     return _joined(one, pieces, machines, library, rejected)
 
 

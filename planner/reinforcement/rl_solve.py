@@ -60,7 +60,7 @@ from planner.reinforcement.rl_search import (
     stale_columns,
     step_sigmas,
 )
-from planner.reinforcement.rl_step import spot_rollout_seconds, transfer_seconds
+from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
@@ -169,8 +169,8 @@ class Pools:
     is_spot: Flags
     row: Integers  # of the trainers, or of the engines
     gpus: Integers  # that do it
-    seconds: Floats  # of a step
-    plain_seconds: Floats  # the same with engines that are always there
+    seconds: Floats  # of a step, with engines that are always there
+    plain_seconds: Floats  # of a rollout that ends before the next one begins
     start_hours: Floats
     machine_usd: Floats  # an hour of its machines, on spot while they are there
     hour_usd: Floats  # fees of an hour
@@ -197,6 +197,7 @@ class RlMarket:
     start_hours: Floats
     availability: Floats
     mean_up_hours: Floats
+    luck_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
     network: Floats  # bytes per second within a region; infinite where unknown
@@ -230,12 +231,13 @@ class RlMarket:
                 cards[index] = card
         spots, count = spot_markets(market.offers, library), len(market.offers)
         coefficients = NodeGroupCoefficients.of(library.calibrations["stages"].values)
-        start, there = np.zeros(count), np.ones(count)
+        start, there, luck = np.zeros(count), np.ones(count), np.zeros(count)
         for index, card in cards.items():
             offer = market.offers[index]
             start[index] = start_hours_of(job, architecture, offer, card, library)
             if offer.has_spot:
-                there[index] = float(market_of_nodes(offer, spots[index], 1, coefficients, library).availability())
+                states = market_of_nodes(offer, spots[index], 1, coefficients, library)
+                there[index], luck[index] = states.availability(), luck_hours(states, start[index])
         places: dict[object, int] = {}
 
         def column(values: Any) -> Floats:
@@ -243,7 +245,7 @@ class RlMarket:
 
         offers = market.offers
         return cls(
-            market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots),
+            market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots), luck,
             column(offer.billing.step_seconds / HOUR for offer in offers),
             column(offer.billing.minimum_hours for offer in offers),
             column(network_rate(offer) for offer in offers),
@@ -294,10 +296,9 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
     own_data = np.asarray([0.0 if gb < 0 else job.data_gb for gb in columns[7]])
     sent = np.maximum(np.asarray(columns[7], dtype=float), 0.0)
     on_disk = np.asarray([disk_gb(architecture.download_gb, gb) for gb in own_data])
-    slowed = spot_rollout_seconds(seconds, there, one.mean_up_hours[offer], start) if len(offer) else seconds
     return Pools(
         offer, instances, spot, np.asarray(columns[3], dtype=np.int64), np.asarray(columns[4], dtype=np.int64),
-        np.where(spot, slowed, seconds), np.asarray(columns[6], dtype=float), start,
+        seconds, np.asarray(columns[6], dtype=float), start,
         price * instances * there,
         rate[offer] * instances * there + disk[offer] * on_disk * instances / MONTH_HOURS,
         one.in_usd[offer] * (architecture.release_gb + own_data) * instances + one.out_usd[offer] * sent,
@@ -361,6 +362,11 @@ class RlSearch:
     engines: Engines
     ways: RlWays
     rejected: Counter[str]
+    known: dict[Any, Any]  # trainers on machines, for searches that differ in something else
+
+    def again(self, scenario: Scenario, job: RlJob, asked: WhyNotQuery | None = None) -> RlSearch:
+        """Return the search of a scenario that differs a little, with what is known of trainers."""
+        return search_rl(scenario, job, self.library, asked, self.known)
 
     @cached_property
     def rent(self) -> Floats:
@@ -411,8 +417,10 @@ class RlSearch:
 class _Search:
     """Makes the ways of one scenario."""
 
-    def __init__(self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None) -> None:
-        self.scenario, self.job, self.library = scenario, job, library
+    def __init__(
+        self, scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None, known: dict[Any, Any]
+    ) -> None:
+        self.scenario, self.job, self.library, self.known_trainers = scenario, job, library, known
         self.architecture = library.architecture(job.architecture)
         self.one = RlQuantities.of(job, self.architecture, library)
         self.market = RlMarket.of(scenario, job, library, asked)
@@ -433,7 +441,7 @@ class _Search:
             for gpus in range(1, self.offers[at].gpus)
         }
         machines = list(dict.fromkeys([*self.whole.values(), *self.parts.values()]))
-        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom)
+        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom, known)
         self.rejected += self.trainers.rejected
         place = {machine: index for index, machine in enumerate(machines)}
         self.machine = {key: place[machine] for key, machine in (self.whole | self.parts_keys).items()}
@@ -493,7 +501,7 @@ class _Search:
         ways = joined_ways(several)
         return RlSearch(
             self.scenario, self.job, self.library, self.one, self.market, self.trainers, self.engines, ways,
-            self.rejected,
+            self.rejected, self.known_trainers,
         )  # fmt: skip
 
     def _divided(self) -> list[tuple[int, int, int, float]]:
@@ -621,6 +629,9 @@ class _Search:
             one.in_usd[pools.offer],
         ]
         worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds]
+        # More machines on spot are less seldom all gone; the market of one is that of its offer.
+        worse += [-(pools.is_spot * values) for values in (pools.instances, one.availability[pools.offer])]
+        worse += [-(pools.is_spot * one.mean_up_hours[pools.offer]), pools.is_spot * one.luck_hours[pools.offer]]
         worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
         if any(self.offers[at].stock is not None for at in one.allowed):
             worse.append(np.asarray([float(at) if self.offers[at].stock is not None else -1.0 for at in pools.offer]))
@@ -649,9 +660,13 @@ class _Search:
         overlapped = placement > 0 and job.staleness > 0
         both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
         rest = weights * self.one.factors.new_weights + FIXED_SECONDS * self.one.factors.fixed
-        step = both + rest
-        sigma = step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest)
-        tail, run = tail_of_68_percent(sigma), job.work.steps * step / HOUR
+        step, luck = both + rest, np.zeros(len(both))
+        if (at := np.flatnonzero(rollout.is_spot)).size:
+            seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
+            step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
+        run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
+        sigma = np.sqrt(step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run)
+        tail = tail_of_68_percent(sigma)
         judged = 0.0
         if isinstance(job.reward, Judge):
             judged = job.reward.usd(self.one.sampled * job.work.steps, self.one.mean_tokens)
@@ -674,6 +689,12 @@ class _Search:
             late_usd,
             hours * late,
         )
+
+    def _spot_engines(self, pools: Pools) -> SpotEngines:
+        """Return pools on spot in the terms of the formula of a step."""
+        one, offer = self.market, pools.offer
+        found = one.availability[offer], one.mean_up_hours[offer], pools.start_hours, one.luck_hours[offer]
+        return SpotEngines(pools.instances, *found)
 
 
 def _use(limit: Any, market: Market, pools: Pools) -> Floats:
@@ -783,12 +804,16 @@ def best_way(search: RlSearch, able: Flags) -> int:
     return int(least[order[0]])
 
 
-def search_rl(scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None) -> RlSearch:
+def search_rl(
+    scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None,
+    known: dict[Any, Any] | None = None,
+) -> RlSearch:  # fmt: skip
     """Return every way to run the job of a scenario that nothing dominates, with what it costs.
 
     `asked`: those alone on offers and with numbers of GPUs that a query names; dominated is a way by these only.
+    `known`: what earlier searches with the same library found of trainers.
     """
-    return _Search(scenario, job, library, asked).run()
+    return _Search(scenario, job, library, asked, {} if known is None else known).run()
 
 
 def solve_rl(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from planner.estimates.generation import (
 from planner.estimates.inputs import Numbers
 from planner.scenario.rl_job import LENGTH_CV
 from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from planner.spot.states import SpotStates
 
 # Lengths of answers: a lognormal distribution, cut at the longest answer that the engine gives.
 
@@ -239,15 +242,67 @@ MOST_LOST = 0.9
 """Share of the time of engines on spot beyond which a formula of rare losses says nothing."""
 
 
-def spot_rollout_seconds(seconds: Numbers, availability: Numbers, mean_up_hours: Numbers, start_hours: Numbers) -> Any:
-    """Return the seconds of a rollout on spot: engines are there for a share of the time, and lose what is unfinished.
+class SpotEngines(NamedTuple):
+    """Machines with engines on spot, each of which is lost by itself; arrays broadcast."""
 
-    A lost engine starts again and samples its answers anew, half a rollout on average; the run itself goes on. Means
-    over all losses; arrays broadcast. There 90 % of the time in stays of 10 h, started in 0.1 h, 360 s of rollout:
-    360 / (0.9 * (1 - 0.15 / 10)) = 406 s.
+    machines: Any
+    availability: Any
+    mean_up_hours: Any
+    start_hours: Any
+    luck_hours: Any
+    """Of one machine, as `luck_hours` returns it."""
+
+
+def luck_hours(states: SpotStates, start_hours: float) -> float:
+    """Return the variance of the share of a long time that a machine samples, times the hours of that time.
+
+    That of an alternating renewal process: stays less the start of the engine, and outages with it. Cox, Renewal Theory
+    (1962), section 7.4.
     """
-    lost = (np.asarray(start_hours) + np.asarray(seconds) / HOUR / 2.0) / np.asarray(mean_up_hours)
-    return seconds / (np.asarray(availability) * (1.0 - np.minimum(lost, MOST_LOST)))
+    up, down, gone = states.up, states.down, 1.0 - states.instant
+    mean_up, mean_down = up.mean(), gone * down.mean()
+    if math.isinf(mean_up):
+        return 0.0
+    on = mean_up - min(start_hours, MOST_LOST * mean_up)
+    off = mean_up + mean_down - on
+    of_on, of_off = up.second_moment() - mean_up**2, gone * down.second_moment() - mean_down**2
+    return (of_on * off**2 + of_off * on**2) / (mean_up + mean_down) ** 3
+
+
+def spot_step(rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: bool, engines: SpotEngines) -> Any:
+    """Return the mean seconds of a step with engines on spot (n,), and the variance of ln(hours of a run) times hours.
+
+    Parameters
+    ----------
+    rollout
+        Seconds with all machines there.
+    trainer, rest
+        Seconds of the trainer, and of what both sides wait for.
+
+    Outages last longer than a step, so that a number of machines is there for many steps: the rate of the steps is the
+    mean over the binomial numbers of machines, not that of a mean number. With all engines on one machine nothing makes
+    up for its outages. A machine that comes back starts first, and a lost one has half a rollout to sample anew.
+    1 machine that samples 80 % of the time, 100 s of rollout, 60 s of the trainer, 20 s of the rest, overlapped:
+    120 / 0.8 = 150 s.
+    """
+    rollout, trainer, rest, machines, there, up, start, luck = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(each, dtype=float)) for each in (rollout, trainer, rest, *engines))
+    )
+    share = there * (1.0 - np.minimum(start / up, MOST_LOST))
+    sampling = rollout / (1.0 - np.minimum(rollout / HOUR / 2.0 / up, MOST_LOST))
+    weight, rate, moment = share**machines, np.zeros(share.shape), np.zeros(share.shape)
+    for gone in range(int(machines.max(initial=0.0))):
+        at = np.flatnonzero(machines > gone)
+        left = machines[at] - gone
+        slower = sampling[at] * machines[at] / left
+        both = np.maximum(slower, trainer[at]) if overlapped else slower + trainer[at]
+        found = weight[at] / (both + rest[at])
+        rate[at] += found
+        moment[at] += found * left / machines[at]
+        weight[at] *= left / (gone + 1.0) * (1.0 - share[at]) / share[at]
+    spread = share * (1.0 - share) / machines
+    slope = np.divide(moment - rate * share, spread * rate, out=np.zeros(share.shape), where=spread > 0.0)
+    return 1.0 / rate, slope**2 * luck / machines
 
 
 # The other phases, and the step.

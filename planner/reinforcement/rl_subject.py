@@ -13,18 +13,23 @@ from planner.subjects import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from planner.analysis.market_paths import SimulationArguments
     from planner.analysis.track_question import Stated
+    from planner.drawing.scene import Scene
     from planner.evaluation.comparison import Tolerance, Violation
     from planner.exports.facts import Wishes
     from planner.exports.launchers import Checklist
     from planner.library.schema import Library
     from planner.report.plan_answer import Risk
+    from planner.report.report_page import Group
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
+    from planner.results.report_data import Overview, Section
     from planner.results.run_results import CalibrationResult, Tracking
+    from planner.results.simulation import Simulation
     from planner.scenario.scenario import Scenario, SolveOptions
 
-_FIX = "use solve, check, frontier, explain, what-if, export, track or calibrate"
+_FIX = "use solve, check, frontier, explain, what-if, simulate, report, export, track or calibrate"
 
 
 def _library_of(scenario: Scenario) -> Library:
@@ -102,6 +107,38 @@ class Reinforcement(Subject):
         del options  # no solver runs: every way is priced
         return explain_rl(scenario, why_not, library or _library_of(scenario))
 
+    def simulate(
+        self,
+        scenario: Scenario,
+        plan: Plan | None,
+        options: SolveOptions | None,
+        library: Library | None,
+        progress: Callable[[int, int], None] | None,
+        arguments: SimulationArguments,
+    ) -> Simulation:
+        """Return the replays of a plan, or of the one that `solve` finds."""
+        from planner.reinforcement.rl_simulation import simulate_rl
+        from planner.scenario.scenario import SolveOptions
+
+        options = options or SolveOptions()
+        scenario = scenario.on_day(options.as_of)
+        return simulate_rl(scenario, plan, options, library or _library_of(scenario), progress, arguments)
+
+    def overview(
+        self,
+        scenario: Scenario,
+        plan: Plan | None,
+        options: SolveOptions,
+        library: Library | None,
+        wanted: Collection[Section] | None,
+        runs: int | None,
+        seed: int,
+    ) -> Overview:
+        """Return the plan and the analyses around it."""
+        from planner.reinforcement.rl_page import overview_of_rl
+
+        return overview_of_rl(scenario, plan, options, library, wanted, runs, seed)
+
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
         """Return every disagreement between the run of a plan and what follows from scenario and library."""
         from planner.reinforcement.audited_rl import audit_rl
@@ -159,7 +196,6 @@ class Reinforcement(Subject):
     not_supported = MappingProxyType(
         {
             "probe": ("a probe of reinforcement learning is not modelled", _FIX),
-            "tornado": ("a tornado of reinforcement learning is not modelled", _FIX),
             "technique": ("reading the data of reinforcement learning is not modelled", _FIX),
         }
     )
@@ -177,11 +213,73 @@ class Reinforcement(Subject):
 
         return render_chain_details(plan) if plan.jobs else self.text(plan)
 
+    def replays(self, found: Simulation) -> list[str]:
+        """Return steps, rollouts and engines that were lost, each with what was planned."""
+        from planner.reinforcement.rl_text import replay_lines
+
+        return replay_lines(found)
+
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
         from planner.reinforcement.rl_answer import risks_of_chain
 
         return risks_of_chain(plan)
+
+    # Parts of a report, pictures, and the page of `planner app`.
+
+    def tiles(self, plan: Plan) -> list[tuple[str, str, str]]:
+        """Return dollars, hours, dollars of 100 steps and seconds of a step."""
+        from planner.reinforcement.rl_page import tiles
+
+        return tiles(plan)
+
+    def facts(self, plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Return the name of each job with its sections."""
+        from planner.reinforcement.rl_page import facts
+
+        return facts(plan)
+
+    def reasons(self, found: Overview) -> list[tuple[str, str]]:
+        """Return proof, limits that bind, and what it is worth to relax them."""
+        from planner.reinforcement.rl_page import reasons
+
+        return reasons(found)
+
+    def groups(self, found: Overview) -> list[Group]:
+        """Return the figures of a report."""
+        from planner.reinforcement.rl_page import groups_of_rl
+
+        return groups_of_rl(found)
+
+    def figure_keys(self, plan: Plan) -> dict[str, str]:
+        """Return the step for the timetable."""
+        del plan
+        return {"timetable": "step"}
+
+    def plan_scenes(self, plan: Plan) -> list[Scene]:
+        """Return the step of each job as a strip of phases."""
+        from planner.reinforcement.rl_page import step_scenes
+
+        return step_scenes(plan)
+
+    def chips(self, plan: Plan) -> list[tuple[str, str, str]]:
+        """Return proof and risks in a few words."""
+        from planner.reinforcement.rl_page import chips
+
+        return chips(plan)
+
+    def compared(self, plan: Plan) -> list[tuple[str, str]]:
+        """Return the rows of a pinned plan."""
+        from planner.reinforcement.rl_page import compared
+
+        return compared(plan)
+
+    def change_parts(self, before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
+        """Return the rows of what changed."""
+        from planner.reinforcement.rl_page import change_parts
+
+        del answer  # the plans have all that is shown
+        return change_parts(before, after)
 
 
 REINFORCEMENT: Reinforcement = Reinforcement()

@@ -15,6 +15,8 @@ from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.results.simulation import Simulation
+
 SPEED_RISK = "speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
@@ -144,6 +146,31 @@ def _seconds(value: float) -> str:
 def _range(spread: Spread) -> str:
     figures = (words.significant(value) for value in (spread.expected, spread.low, spread.high))
     return "{} ({} to {})".format(*figures)
+
+
+# Replays of a plan.
+
+
+def replay_lines(found: Simulation) -> list[str]:
+    """Return steps, rollouts and engines that were lost, each with what was planned."""
+    lines = list[str]()
+    for job in found.jobs:
+        if (steps := job.steps) is None:
+            continue
+        rollout, step = steps.rollout_seconds, steps.step_seconds
+        share = f"{words.percent(steps.within_hours)} of runs end within the planned hours"
+        texts = [
+            f"{_seconds(step.mean)} on average at the expected speed (plan: {_seconds(steps.planned_step_seconds)})",
+            f"rollout {_seconds(rollout.mean)}, 90 % of them {_seconds(rollout.p05)} to {_seconds(rollout.p95)} "
+            f"(plan: {_seconds(steps.planned_rollout_seconds)}), with engines that are always there",
+            f"{share} (plan: {words.percent(steps.planned_within)})",
+        ]
+        lines += words.section("Step", words.wrap_all(texts, line_room(), 2))
+        if job.interruptions is not None and job.predicted.interruptions is not None:
+            lost = f"{job.interruptions:,.1f} times a machine is lost (plan: {job.predicted.interruptions:,.1f})"
+            wasted = f"{words.hours(job.wasted_hours or 0.0)} of machines for restarts and lost answers"
+            lines += words.section("Engines", words.wrap_lines(f"{lost}, {wasted}", line_room(), 2))
+    return lines
 
 
 # Preference tuning.

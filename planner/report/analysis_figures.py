@@ -30,6 +30,7 @@ MOST_BARS = 10
 """Most bars of one comparison; the table has all."""
 JOBS_WITH_ALTERNATIVES = 4
 """Most jobs whose alternatives are shown."""
+COMPARED_BY = (("gpu", "GPU"), ("provider", "Provider"), ("method", "Method"))
 Rows = Sequence[tuple[Ranged, tuple[str, ...]]]
 HEADER = ("choice", "plan", "likely", "cost", "remark")
 
@@ -39,7 +40,7 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
     figures: list[Figure] = []
     for job in plan.jobs[:JOBS_WITH_ALTERNATIVES]:
         of_job = f" of {words.sanitise(job.name)}" if len(plan.jobs) > 1 else ""
-        for by, title in (("gpu", "GPU"), ("provider", "Provider"), ("method", "Method")):
+        for by, title in COMPARED_BY:
             rows = _explained(explanation, job.name, by)
             if by == "method" and not rows:
                 rows = _options(job.methods, functools.partial(_is_method, _method_of(job)))
@@ -48,6 +49,10 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
         figures += _compared(f"framework-{len(figures)}", f"{'Engine' if job.inference else 'Framework'}{of_job}", rows)
         if explanation is None:
             figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _with_plan(job))
+    for run in plan.reinforcement[:JOBS_WITH_ALTERNATIVES]:
+        of_job = f" of {words.sanitise(run.name)}" if len(plan.planned) > 1 else ""
+        for by, title in COMPARED_BY:
+            figures += _compared(f"{by}-{len(figures)}", f"{title}{of_job}", _explained(explanation, run.name, by))
     return figures
 
 

@@ -319,7 +319,7 @@ def bills_scene(answer: WhatIf, width: float) -> Scene:
 
 def _bill(plan: Plan) -> dict[str, float]:
     found: dict[str, float] = {}
-    for job in plan.jobs:
+    for job in plan.parts_that_end:
         for line in job.bill:
             name = words.sanitise(line_name(line.item, job.gpu))
             found[name] = found.get(name, 0.0) + line.usd

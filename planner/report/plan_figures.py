@@ -16,6 +16,7 @@ from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
+from planner.results.rl_run import RlRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +67,7 @@ ON_SPOT, BY_THE_HOUR, STAGE, WAITING, RESERVED = "c2", "c0", "c6", "soft", "soft
 
 def bill_figure(plan: Plan) -> Figure:
     """Return the bill as stacked bars, a bar for each job."""
-    jobs = plan.jobs[:MAX_BARS_OF_JOBS]
+    jobs = plan.parts_that_end[:MAX_BARS_OF_JOBS]
     stacks = [
         Stack(
             _name(job),
@@ -85,7 +86,7 @@ def bill_figure(plan: Plan) -> Figure:
             "" if line.rate_usd is None else words.rate(line.rate_usd),
             words.usd(line.usd), words.sanitise(line.basis) or "price of the offer",
         )
-        for job in plan.jobs for line in job.bill
+        for job in plan.parts_that_end for line in job.bill
     ]  # fmt: skip
     rows += [
         (
@@ -103,7 +104,7 @@ def bill_figure(plan: Plan) -> Figure:
         spread = words.usd_between(plan.cost.low, plan.cost.high)
         total = words.usd(plan.cost.expected)
         lead = f"{total} expected; {spread} with 80 % probability"
-        shown = [line.usd for job in plan.jobs for line in job.bill] + [
+        shown = [line.usd for job in plan.parts_that_end for line in job.bill] + [
             reservation.usd for reservation in plan.reservations
         ]
         if rest := plan_sections.rounding(shown, plan.cost.expected):
@@ -169,7 +170,7 @@ def _part(name: str) -> str:
     return words.sanitise(name.replace("_", " "))
 
 
-def _name(job: Assignment) -> str:
+def _name(job: Assignment | RlRun) -> str:
     return words.sanitise(job.name)
 
 

@@ -298,7 +298,7 @@ def find_figure(found: Overview, name: str) -> Figure | None:
 
 def deadline_of(plan: Plan) -> float | None:
     """Return the deadline that all jobs share; None without one."""
-    limits = {job.deadline_hours for job in plan.jobs}
+    limits = {job.deadline_hours for job in plan.parts_that_end}
     return limits.pop() if len(limits) == 1 else None
 
 
@@ -402,12 +402,12 @@ def _data(found: Overview) -> dict[str, Any]:
     """Return the data of the script."""
     plan = jobs_alone(found.plan)
     setting = ""
-    if plan.only_job is not None:
-        setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"
+    if len(plan.planned) == 1 and not plan.is_timetable:
+        setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.planned[0].name)}.deadline=HOURSh')}"
     usd = plan.cost.expected if plan.cost else None
     hours = plan.hours.at_confidence if plan.hours else None
     data: dict[str, Any] = {"plan": {"usd": usd, "within": hours}, "setting": setting}
-    if found.frontier is not None and found.frontier.points and plan.jobs:
+    if found.frontier is not None and found.frontier.points and plan.parts_that_end:
         data["frontier"] = frontier_data(found.frontier)
     return data
 

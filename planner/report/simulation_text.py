@@ -202,7 +202,9 @@ def _market(job: JobReplays, several: bool) -> str:
     name = f"{words.sanitise(job.name)}: " if several else ""
     group = f" of {market.instances} machines together" if market.instances > 1 else ""
     share = f"available {percent(market.availability)} of the time"
-    tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
+    tick = "each machine by itself"
+    if market.tick_hours is not None:
+        tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
     if market.source == "traces":
         count = f"{market.windows:,} window{'s' if market.windows != 1 else ''}"
         names = f"{len(market.traces)} trace{'s' if len(market.traces) > 1 else ''}"

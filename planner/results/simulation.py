@@ -85,8 +85,9 @@ class ReplayMarket(Part):
     mean_up_hours: float | None
     """None if there are no interruptions, or for recorded markets."""
     mean_outage_hours: float | None
-    tick_hours: float
-    """Interval of the decisions of the policy, which also decides at every interruption."""
+    tick_hours: float | None
+    """Interval of the decisions of the policy, which also decides at every interruption; None where nothing is decided.
+    """
     traces: tuple[str, ...] = ()
     windows: int | None = None
     """Number of different windows in the traces."""
@@ -130,6 +131,23 @@ class Timeline(Part):
     """Of recorded zones among which the run moved."""
 
 
+class StepReplays(Part):
+    """Steps of a job of reinforcement learning, over all runs."""
+
+    step_seconds: Distribution
+    """Of a run after its start, over its steps, at the expected speed; waits for lost engines are in it."""
+    planned_step_seconds: float
+    """The same by the plan."""
+    rollout_seconds: Distribution
+    """From one finished batch of drawn answers to the next, with engines that are always there."""
+    planned_rollout_seconds: float
+    """The same by the formula of the plan."""
+    within_hours: float
+    """Share of runs that end within the hours of the plan at its confidence."""
+    planned_within: float
+    """That confidence."""
+
+
 class JobReplays(ReplayFigures):
     """One job over all runs."""
 
@@ -138,7 +156,7 @@ class JobReplays(ReplayFigures):
     gpus: int
     provider: str
     kind: str
-    """`policy`, `mix` (spot until a moment, then on demand), `spot only`, `on demand` or `service`."""
+    """`policy`, `mix` (spot until a moment, then on demand), `spot only`, `on demand`, `service` or `rl`."""
     deadline_hours: float | None
     predicted: PlanPrediction
     policies: dict[str, PolicyFigures]
@@ -151,6 +169,8 @@ class JobReplays(ReplayFigures):
     unfinished: float
     """Share of runs unfinished at the end of their path; 0 if on demand is available."""
     told: Timeline | None
+    steps: StepReplays | None = Field(default=None, exclude_if=lambda steps: steps is None)
+    """Of reinforcement learning alone."""
 
 
 class Simulation(Result):
@@ -201,8 +221,8 @@ class Simulation(Result):
 
     @property
     def subject(self) -> str | None:
-        """Services add their own replays."""
-        return "serve" if self.services else None
+        """Services and steps of reinforcement learning add their own replays."""
+        return "serve" if self.services else "rl" if any(job.steps for job in self.jobs) else None
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per policy; without a plan why there is none."""

@@ -48,6 +48,19 @@ class Ages:
         """Return the mean duration in hours; inf where some never end."""
         return mean_hours(self.begins, self.rates)
 
+    def second_moment(self) -> float:
+        """Return the mean square of the duration in hours; inf where some never end."""
+        total, alive = 0.0, 1.0
+        for begin, end, rate in zip(self.begins, (*self.begins[1:], math.inf), self.rates, strict=True):
+            if rate == 0:
+                total += alive * (end**2 - begin**2)
+                continue
+            # Twice the integral of t * exp(-rate * (t - begin)).
+            after = 0.0 if math.isinf(end) else math.exp(-rate * (end - begin)) * (end / rate + 1.0 / rate**2)
+            total += 2.0 * alive * (begin / rate + 1.0 / rate**2 - after)
+            alive *= math.exp(-rate * (end - begin))
+        return total
+
     def survival(self, hours: ArrayLike) -> Floats:
         """Return the chance to last longer than `hours`; the shape of `hours`."""
         asked = np.asarray(hours, float)

@@ -23,7 +23,7 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.results.what_if import WhatIf
-from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -134,7 +134,7 @@ class Engine:
     def _brief(self, settings: tuple[str, ...], before: Plan, width: float) -> dict[str, Any]:
         """Return the plan alone; a scenario that has none, or needs more than one solve, is left to the full answer."""
         scenario = change_scenario(self.base, settings)
-        if open_jobs(scenario):
+        if subject_of(scenario) is not None:
             return {"later": True}
         self.last = prepare(scenario, self._library(scenario), before=self.last)
         # Marked as slim a scenario gets its plan without the search for alternatives.

@@ -14,10 +14,13 @@ from planner.estimates.generation import decode_step_seconds, prompt_seconds, se
 from planner.reinforcement.rl_step import (
     AnswerLengths,
     RlPhases,
+    SpotEngines,
+    luck_hours,
     rollout_seconds,
-    spot_rollout_seconds,
+    spot_step,
     transfer_seconds,
 )
+from planner.spot.states import Ages, SpotStates
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +147,45 @@ def test_new_weights_of_a_7b_model_take_seconds_and_more_through_a_slow_network(
     assert transfer_seconds(7.6e9 * 2, 1e9) == pytest.approx(15.2)
 
 
-def test_engines_on_spot_lose_half_a_rollout_and_a_start_each_time() -> None:
-    """Worked: there 90 % of the time in stays of 10 h, 0.1 h of start, 360 s: 360 / (0.9 * 0.985) = 406.1 s."""
-    assert float(spot_rollout_seconds(360.0, 0.9, 10.0, 0.1)) == pytest.approx(360 / (0.9 * 0.985))
-    assert float(spot_rollout_seconds(360.0, 1.0, 1e12, 0.1)) == pytest.approx(360.0)
+def _spot(rollout: float, overlapped: bool, machines: int, there: float, **more: float) -> float:
+    """Return the seconds of a step with 60 s of the trainer and 20 s of the rest."""
+    given = {"mean_up_hours": 1e12, "start_hours": 0.0, "luck_hours": 0.0, **more}
+    seconds, _ = spot_step(rollout, 60.0, 20.0, overlapped, SpotEngines(machines, there, **given))
+    return float(seconds[0])
+
+
+def test_outages_of_the_only_machine_stop_both_sides() -> None:
+    """Worked: 100 s of rollout, 60 s of the trainer, 20 s: there 80 % of the time 120 / 0.8 s, in turn 180 / 0.8 s."""
+    assert _spot(100.0, True, 1, 0.8) == pytest.approx(150.0)
+    assert _spot(100.0, False, 1, 0.8) == pytest.approx(225.0)
+
+
+def test_a_machine_that_is_lost_starts_first_and_samples_half_a_rollout_anew() -> None:
+    """Worked: stays of 10 h, started in 0.1 h, 360 s of rollout: it samples 99 % of 90 %, a rollout takes 361.8 s."""
+    found = _spot(360.0, False, 1, 0.9, mean_up_hours=10.0, start_hours=0.1)
+    assert found == pytest.approx((360.0 / 0.995 + 80.0) / (0.9 * 0.99))
+
+
+def test_of_two_machines_each_number_has_its_chance() -> None:
+    """Worked: both there 64 %, one 32 % of the time: steps of 120 s and of 220 s."""
+    assert _spot(100.0, True, 2, 0.8) == pytest.approx(1.0 / (0.64 / 120.0 + 0.32 / 220.0))
+
+
+@given(
+    rollout=st.floats(10.0, 500.0), there=st.floats(0.5, 0.99), machines=st.integers(1, 40), overlapped=st.booleans()
+)
+def test_more_machines_of_the_same_rollout_are_never_slower(
+    rollout: float, there: float, machines: int, overlapped: bool
+) -> None:
+    """A law: the more machines, the nearer the step is to that of their mean number, which is the fastest there is."""
+    found = [_spot(rollout, overlapped, count, there) for count in (machines, machines + 1)]
+    both = max(rollout / there, 60.0) if overlapped else rollout / there + 60.0
+    assert found[0] >= found[1] * (1.0 - 1e-9)
+    assert found[1] >= (both + 20.0) * (1.0 - 1e-9)
+
+
+def test_the_luck_of_exponential_stays_and_outages_is_that_of_the_telegraph_process() -> None:
+    """Two rates a and b have the variance 2 a b / (a + b)^3 of the share of time, times hours; never lost, none."""
+    states = SpotStates(Ages((0.0,), (0.5,)), Ages((0.0,), (2.0,)))
+    assert luck_hours(states, 0.0) == pytest.approx(2 * 0.5 * 2.0 / 2.5**3)
+    assert luck_hours(SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (2.0,))), 0.1) == 0.0

@@ -1,21 +1,13 @@
 """Bugs in jobs of reinforcement learning: the step, the search over ways, the evaluation of one, its check."""
 
-from benchmarks.mutations.catalogue.tests import (
-    RL_BUDGET,
-    RL_BY_HAND,
-    RL_EDITED,
-    RL_JUDGE,
-    RL_LEAST,
-    RL_STEPS,
-    RL_WEIGHTS,
-)
+from benchmarks.mutations.catalogue.tests import RL_BUDGET, RL_EDITED, RL_JUDGE, RL_LEAST, RL_STEPS, RL_WEIGHTS
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
 AREA.of("planner/reinforcement/rl_step.py", RL_STEPS)
 AREA.add("overlapped sides add up", "return max(self.rollout, self.trainer) +", "return self.rollout + self.trainer +")
-AREA.add("engines on spot lose nothing", "(1.0 - np.minimum(lost, MOST_LOST))", "1.0", RL_BY_HAND)
+AREA.add("engines on spot lose nothing", "(1.0 - np.minimum(start / up, MOST_LOST))", "1.0", RL_STEPS)
 AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by_rate")
 
 AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
