@@ -491,7 +491,10 @@ def on_a_prior(job: Assignment) -> list[str]:
 
 
 def prior_text(job: Assignment) -> str:
-    """Return which figure of a job is a guess, and the best plan whose speed is none; empty where none is."""
+    """Return which figure of a job is a guess, and the best plan whose speed is none; empty where none is.
+
+    The hours of that plan are the likely ones: those at the confidence would need its whole evaluation.
+    """
     rests = job.evidence
     if rests is None or rests.speed != "prior":
         return ""
@@ -499,7 +502,7 @@ def prior_text(job: Assignment) -> str:
     if known is None or known.cost_usd is None or known.hours is None:
         return f"{text}: no plan within the limits rests on any"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
-    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
+    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, likely {words.hours(known.hours)}"
 
 
 def assumed_market_text(plan: Plan) -> str:
