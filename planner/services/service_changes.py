@@ -18,6 +18,7 @@ from planner.results.service_results import ServiceFrontier, ServicePoint
 from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import latency_at_use
+from planner.services.fleet_optimise import WANTED_GAP
 from planner.services.fleet_refusals import (
     ROOM,
     ServiceTrial,
@@ -64,12 +65,15 @@ def service_frontier(
     started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
     market = build_market(scenario, library := library or read_library([job.architecture]))
+    asked = job.latency.tpot_seconds
     kept: dict[float | None, ServiceTrial] = {} if known is None else known
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            job_within = with_latency(job, tpot_seconds=limit)  # without a limit it is no point of the curve
-            kept[limit] = try_service(scenario, library, options, job_within, market, proves=limit is not None)
+            # Without a limit it is no point of the curve; at the limit of the scenario it is the fleet of the plan.
+            gap = math.inf if limit is None else None if limit == asked else max(options.gap, WANTED_GAP)
+            job_within = with_latency(job, tpot_seconds=limit)
+            kept[limit] = try_service(scenario, library, options, job_within, market, pair_gap=gap)
         return kept[limit]
 
     free = solved(None)
@@ -78,7 +82,6 @@ def service_frontier(
     if free.is_feasible and least is not None:
         most = rounded_up(max(_at_capacity(free), ROOM * least))
         ends = sorted({rounded_up(ROOM * least), most})
-    asked = job.latency.tpot_seconds
     limits = sorted({*ends, *([asked] if asked is not None and free.is_feasible else [])})
     trials = {limit: solved(limit) for limit in (*limits, *kept) if limit is not None}
     while len(trials) < max(3, points) and (between := _widest(trials)) is not None:

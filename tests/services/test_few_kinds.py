@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_few_kinds_cost_what_every_pair_tried_finds(problem: FleetProblem) -> No
 def test_a_fleet_of_few_kinds_needs_no_mix_to_be_found(problem: FleetProblem) -> None:
     """Without a close bound: the same feasibility, and dollars that both bounds hold for, within the gap of a plan."""
     few = replace(problem, most_kinds=2)
-    proven, found = optimise_fleet(few, OPTIONS), optimise_fleet(few, OPTIONS, proves=False)
+    proven, found = optimise_fleet(few, OPTIONS), optimise_fleet(few, OPTIONS, pair_gap=math.inf)
     if proven.fleets is None:
         assert found.fleets is None
         return
@@ -94,7 +95,7 @@ def test_a_fleet_of_few_kinds_needs_no_mix_to_be_found(problem: FleetProblem) ->
     usd, least = few.cost(found.fleets), few.cost(proven.fleets)
     assert max(found.bound, proven.bound) <= min(usd, least) * (1 + 1e-6)
     assert usd <= least * (1.1 if few.committed.any() else 1 + WANTED_GAP)
-    poor = optimise_fleet(replace(few, budget_usd=usd / 2), OPTIONS, proves=False)
+    poor = optimise_fleet(replace(few, budget_usd=usd / 2), OPTIONS, pair_gap=math.inf)
     assert poor.fleets is None and (usd == 0 or poor.over_budget_usd == pytest.approx(usd))
 
 
@@ -103,7 +104,7 @@ def test_a_fleet_of_few_kinds_is_found_without_a_program_of_whole_numbers(monkey
     problem = fleet([4.0] * 3, [4.0, 2.0, 0.05], [2.0, 1.5, 0.1], [0.0] * 3, min_replicas=2, most_kinds=2)
     usual = optimise_fleet(problem, OPTIONS).fleets
     monkeypatch.setattr(fleet_optimise, "fleets_at_prices", None)
-    found = optimise_fleet(problem, OPTIONS, proves=False).fleets
+    found = optimise_fleet(problem, OPTIONS, pair_gap=math.inf).fleets
     assert usual is not None and found is not None
     assert found.tolist() == usual.tolist() == [[0, 2, 0]] * 3
 
