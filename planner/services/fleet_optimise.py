@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 MOST_OF_A_PAIR = 10
 """Machines of a kind whose number is tried in full for a bound; more of both kinds are bounded as if divisible."""
+ROWS_AT_ONCE = 64
+"""Kinds that are paired with all others at one time: of hundreds of kinds all pairs do not fit into a cache."""
 MOST_ON_GRID = 200
 """Different numbers of machines of a kind that are listed; where more may be needed they are listed in steps."""
 CHEAPEST_LISTED = 4
@@ -65,9 +67,10 @@ def least_dollars_of_pairs(problem: FleetProblem) -> Floats:
         are_many = needed > MOST_OF_A_PAIR  # of a pair the numbers of one kind suffice, those of the other follow
         least = np.where(np.logical_and.outer(are_many, are_many), pairs.divisible * load, np.inf)
         for count in range(int(np.max(needed[~are_many], initial=-1)) + 1):
-            some = np.flatnonzero((needed >= count) & ~are_many)
-            usd = count * problem.usd[some, None] + pairs.others(some, count, load) * problem.usd
-            least[some] = np.minimum(least[some], usd)
+            every = np.flatnonzero((needed >= count) & ~are_many)
+            for some in np.array_split(every, -(-len(every) // ROWS_AT_ONCE)):
+                usd = count * problem.usd[some, None] + pairs.others(some, count, load) * problem.usd
+                least[some] = np.minimum(least[some], usd)
         found += times * np.minimum(least, least.T)
     return found
 
