@@ -9,7 +9,6 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.candidates.market import build_market
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -64,7 +63,7 @@ def service_frontier(
     """
     started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
-    market = build_market(scenario, library := library or read_library([job.architecture]))
+    library = library or read_library([job.architecture])
     asked = job.latency.tpot_seconds
     kept: dict[float | None, ServiceTrial] = {} if known is None else known
 
@@ -73,7 +72,7 @@ def service_frontier(
             # Without a limit it is no point of the curve; at the limit of the scenario it is the fleet of the plan.
             gap = math.inf if limit is None else None if limit == asked else max(options.gap, WANTED_GAP)
             job_within = with_latency(job, tpot_seconds=limit)
-            kept[limit] = try_service(scenario, library, options, job_within, market, pair_gap=gap)
+            kept[limit] = try_service(scenario, library, options, job_within, pair_gap=gap)
         return kept[limit]
 
     free = solved(None)

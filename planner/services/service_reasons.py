@@ -115,7 +115,7 @@ def _alternative(
     options: SolveOptions,
 ) -> Alternative:  # fmt: skip
     """Return the cheapest fleet of one GPU, provider or market alone."""
-    other = try_service(forced(scenario, given), library, options, pair_gap=math.inf)
+    other = try_service(forced(scenario, given), library, options, pair_gap=math.inf, known=plan.served)
     job = plan.served.job.name
     if not other.is_feasible:
         return Alternative(by=by, job=job, name=name, plan="", verdict="no fleet within the limits", allowed=False)

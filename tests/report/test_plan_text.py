@@ -359,9 +359,8 @@ def test_a_speed_that_is_a_prior_is_said_below_the_first_line_with_the_best_plan
     job = make_assignment().model_copy(update={"evidence": rests})
     text = render(make_plan(job))
     second = " ".join(line.strip() for line in text.splitlines()[1:4])
-    assert (
-        "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, likely 9.0 h" in second
-    )
+    said = "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, likely 9.0 h"
+    assert said in second
     assert "Evidence speed prior, memory fitted, price measured" in text
     alone = job.model_copy(update={"evidence": rests.model_copy(update={"known": None})})
     assert "no plan within the limits rests on any" in prior_text(alone)
