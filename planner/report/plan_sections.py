@@ -724,13 +724,16 @@ def data_path(job: Assignment) -> list[str]:
     return words.wrap_lines(data_path_text(path, job.name), line_room(), 2) if max(shares) >= WORTH_A_LINE else []
 
 
+def _megabytes(size: float) -> str:
+    """Return megabytes, of small ones the first decimal: an estimate of what is read has no more."""
+    amount = round(size / MEGA, 1)
+    return "under 0.1" if amount == 0.0 else words.significant(amount)
+
+
 def data_path_text(path: DataPath, job: str) -> str:
     """Return what is read and used, and what caching or prefetching would bring."""
-    rates = (
-        words.significant(bytes_per_second / MEGA)
-        for bytes_per_second in (path.read_bytes_per_second, path.storage_bytes_per_second)
-    )
-    text = "reads {} of {} MB/s".format(*rates)
+    rates = (path.read_bytes_per_second, path.storage_bytes_per_second)
+    text = "reads {} of {} MB/s".format(*map(_megabytes, rates))
     if path.cores_used is not None:
         about = "" if path.cores_known else " (assumed)"
         text += f", {words.significant(path.cores_used)} of {path.cores:g} cores{about} if tokenised on the way"
