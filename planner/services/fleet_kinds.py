@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -384,7 +384,7 @@ def _same_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, known: Ser
     places = [place[one] for one in speeds.which]
     if [known.speeds.memory[at] for at in places] != list(speeds.memory):  # another headroom of memory
         return None
-    return rows(known.capacities, places)
+    return Capacities(*(getattr(known.capacities, column.name)[places] for column in fields(Capacities)))
 
 
 def _answered_alike(job: ServeJob) -> ServeJob:
@@ -393,13 +393,9 @@ def _answered_alike(job: ServeJob) -> ServeJob:
 
 
 def served_kinds(
-    job: ServeJob,
-    architecture: Architecture,
-    market: Market,
-    limits: Limits,
-    library: Library,
+    job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library,
     known: ServedKinds | None = None,
-) -> ServedKinds:
+) -> ServedKinds:  # fmt: skip
     """Return the kinds of a job on a market, at the latency and the confidence of the job.
 
     Where a provider has a card in a group of zones, machines of one zone are not on spot: both would be lost together.

@@ -69,9 +69,7 @@ def service_frontier(
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            # Without a limit it is no point of the curve; at the limit of the scenario it is the fleet of the plan.
-            gap = math.inf if limit is None else None if limit == asked else max(options.gap, WANTED_GAP)
-            job_within = with_latency(job, tpot_seconds=limit)
+            job_within, gap = with_latency(job, tpot_seconds=limit), _pair_gap(limit, asked, options)
             kept[limit] = try_service(scenario, library, options, job_within, pair_gap=gap)
         return kept[limit]
 
@@ -105,6 +103,13 @@ def service_frontier(
         infeasible=infeasible,
         notes=_notes(job, trials),
     )
+
+
+def _pair_gap(limit: float | None, asked: float | None, options: SolveOptions) -> float | None:
+    """Return the gap that suffices at a limit: any without one, which is no point; that of the plan at its own."""
+    if limit is None:
+        return math.inf
+    return None if limit == asked else max(options.gap, WANTED_GAP)
 
 
 def _least_seconds(job: ServeJob, free: ServiceTrial, library: Library) -> float | None:
