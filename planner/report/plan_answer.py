@@ -53,7 +53,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         *_priors(job),
         *_beyond_the_law(job),
         ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
-        ("rounding", plan_text.lossy_text(job)),
+        ("a technique that may lose quality", plan_text.lossy_text(job)),
         ("old prices", _old_prices_text(plan)),
         ("host memory is assumed", _host_text(job)),
     ]

@@ -491,7 +491,10 @@ def on_a_prior(job: Assignment) -> list[str]:
 
 
 def prior_text(job: Assignment) -> str:
-    """Return which figure of a job is a guess, and the best plan whose speed is none; empty where none is."""
+    """Return which figure of a job is a guess, and the best plan whose speed is none; empty where none is.
+
+    The hours of that plan are the likely ones: those at the confidence would need its whole evaluation.
+    """
     rests = job.evidence
     if rests is None or rests.speed != "prior":
         return ""
@@ -499,7 +502,7 @@ def prior_text(job: Assignment) -> str:
     if known is None or known.cost_usd is None or known.hours is None:
         return f"{text}: no plan within the limits rests on any"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
-    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, {words.hours(known.hours)}"
+    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, likely {words.hours(known.hours)}"
 
 
 def assumed_market_text(plan: Plan) -> str:
@@ -721,13 +724,16 @@ def data_path(job: Assignment) -> list[str]:
     return words.wrap_lines(data_path_text(path, job.name), line_room(), 2) if max(shares) >= WORTH_A_LINE else []
 
 
+def _megabytes(size: float) -> str:
+    """Return megabytes, of small ones the first decimal: an estimate of what is read has no more."""
+    amount = round(size / MEGA, 1)
+    return "under 0.1" if amount == 0.0 else words.significant(amount)
+
+
 def data_path_text(path: DataPath, job: str) -> str:
     """Return what is read and used, and what caching or prefetching would bring."""
-    rates = (
-        words.significant(bytes_per_second / MEGA)
-        for bytes_per_second in (path.read_bytes_per_second, path.storage_bytes_per_second)
-    )
-    text = "reads {} of {} MB/s".format(*rates)
+    rates = (path.read_bytes_per_second, path.storage_bytes_per_second)
+    text = "reads {} of {} MB/s".format(*map(_megabytes, rates))
     if path.cores_used is not None:
         about = "" if path.cores_known else " (assumed)"
         text += f", {words.significant(path.cores_used)} of {path.cores:g} cores{about} if tokenised on the way"

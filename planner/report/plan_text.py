@@ -355,10 +355,18 @@ LEAST_COST_IS = {
 
 
 def near_tie(plan: Plan) -> list[str]:
-    """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
+    """Return the least cost where the plan costs a near tie more, and what the plan has in return.
+
+    Of a tie within a cent that hours do not decide, too: a row of the table may then be faster at the same dollars.
+    """
     least = plan.least_cost_usd
-    if least is None or plan.cost is None or words.usd(least) == words.usd(plan.cost.expected):
+    if least is None or plan.cost is None:
         return []
+    if words.usd(least) == words.usd(plan.cost.expected):
+        if plan.tie_decided_by in (None, "hours"):
+            return []
+        text = f"another plan costs the same, {LEAST_COST_IS[plan.tie_decided_by]}: --set solve.ties=0"
+        return words.wrap_lines(text, line_room(), 2)
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""
     what = LEAST_COST_IS[plan.tie_decided_by or "hours"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -41,7 +41,7 @@ from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.library.schema import Architecture, Library
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
-from planner.scenario.service_load import ServeJob
+from planner.scenario.service_load import ReplicaBounds, ServeJob
 from planner.services.evaluated_fleet import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
 from planner.units import GB, HOUR
 
@@ -374,19 +374,39 @@ def start_hours(job: ServeJob, architecture: Architecture, offer: Offer, togethe
     return float(boot_seconds(pull, stages) + transfer_seconds(size, pull) + loaded) / HOUR
 
 
+def _same_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, known: ServedKinds | None) -> Capacities | None:
+    """Return the capacities of recipes from known kinds; None where those lack one, or answer other requests."""
+    if known is None or _answered_alike(job) != _answered_alike(known.job):
+        return None
+    place = {one: index for index, one in enumerate(known.speeds.which)}
+    if not place.keys() >= set(speeds.which):
+        return None
+    places = [place[one] for one in speeds.which]
+    if [known.speeds.memory[at] for at in places] != list(speeds.memory):  # another headroom of memory
+        return None
+    return Capacities(*(getattr(known.capacities, column.name)[places] for column in fields(Capacities)))
+
+
+def _answered_alike(job: ServeJob) -> ServeJob:
+    """Return the job without what a fleet keeps and one replica does not."""
+    return job.model_copy(update={"replicas": ReplicaBounds(), "most_kinds": None, "headroom": 0.0})
+
+
 def served_kinds(
-    job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library
-) -> ServedKinds:
+    job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library,
+    known: ServedKinds | None = None,
+) -> ServedKinds:  # fmt: skip
     """Return the kinds of a job on a market, at the latency and the confidence of the job.
 
     Where a provider has a card in a group of zones, machines of one zone are not on spot: both would be lost together.
+    Capacities of `known` kinds that answer the same requests are not computed again.
     """
     rejected: Counter[str] = Counter()
-    known = market.is_known(limits)
+    stated = market.is_known(limits)
     allowed = [
         index
         for index, offer in enumerate(market.offers)
-        if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and known[index]
+        if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and stated[index]
     ]
     recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
     for index in allowed:
@@ -404,7 +424,7 @@ def served_kinds(
     )
     headroom = limits.vram_headroom
     speeds = generation.replica_speeds(job, architecture, which, library, headroom)
-    capacities = replica_capacities(job, speeds, library)
+    capacities = _same_capacities(job, speeds, known) or replica_capacities(job, speeds, library)
     able = capacities.rate if job.load.concurrent is None else capacities.flight
     sure = (speeds.fit_probability >= job.memory_confidence) | (headroom is not None)
     fits = (speeds.flight >= 1) & sure

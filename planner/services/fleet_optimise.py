@@ -9,8 +9,11 @@ starts, and prices of hours that account for starts give a bound. How long this 
 
 from __future__ import annotations
 
+import pickle
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,8 +39,13 @@ from planner.services.fleet_program import (
     latest_moment,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MOST_OF_A_PAIR = 10
 """Machines of a kind whose number is tried in full for a bound; more of both kinds are bounded as if divisible."""
+ROWS_AT_ONCE = 64
+"""Kinds that are paired with all others at one time: of hundreds of kinds all pairs do not fit into a cache."""
 MOST_ON_GRID = 200
 """Different numbers of machines of a kind that are listed; where more may be needed they are listed in steps."""
 CHEAPEST_LISTED = 4
@@ -59,9 +67,10 @@ def least_dollars_of_pairs(problem: FleetProblem) -> Floats:
         are_many = needed > MOST_OF_A_PAIR  # of a pair the numbers of one kind suffice, those of the other follow
         least = np.where(np.logical_and.outer(are_many, are_many), pairs.divisible * load, np.inf)
         for count in range(int(np.max(needed[~are_many], initial=-1)) + 1):
-            some = np.flatnonzero((needed >= count) & ~are_many)
-            usd = count * problem.usd[some, None] + pairs.others(some, count, load) * problem.usd
-            least[some] = np.minimum(least[some], usd)
+            every = np.flatnonzero((needed >= count) & ~are_many)
+            for some in np.array_split(every, -(-len(every) // ROWS_AT_ONCE)):
+                usd = count * problem.usd[some, None] + pairs.others(some, count, load) * problem.usd
+                least[some] = np.minimum(least[some], usd)
         found += times * np.minimum(least, least.T)
     return found
 
@@ -315,28 +324,61 @@ class SolvedFleet:
         return max(0.0, usd - self.bound) / max(usd, 1e-9)
 
 
+_KNOWN: ContextVar[dict[bytes, SolvedFleet] | None] = ContextVar("known fleets", default=None)
+
+
+@contextmanager
+def remembering_fleets() -> Iterator[None]:
+    """Solve equal problems once inside: the plan, the curve and the reasons of a report ask for the same fleets."""
+    token = _KNOWN.set(known if (known := _KNOWN.get()) is not None else {})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
 def optimise_fleet(
-    problem: FleetProblem, options: SolveOptions, until: float | None = None, proves: bool = True
+    problem: FleetProblem, options: SolveOptions, until: float | None = None, pair_gap: float | None = None
 ) -> SolvedFleet:
     """Return the fleet of each hour, of as few kinds as the problem asks for.
 
-    The search ends at the moment `until`, left out at the time limit of `options` from now on, once it has a fleet.
-    Without `proves` a fleet of one or two kinds may have a bound that is further off: the search of pairs needs no
-    fleet of any mix, whose programs by the hour take most of the time.
+    Parameters
+    ----------
+    until
+        The moment at which the search ends once it has a fleet; by default at the time limit of `options` from now on.
+    pair_gap
+        Gap that suffices of a fleet of one or two kinds. The search of pairs has a bound of its own, and needs no fleet
+        of any mix, whose programs by the hour take most of the time. None: that fleet is found, too, as a plan shows
+        it.
     """
+    known = _KNOWN.get()
+    if known is None:
+        return _fleet(problem, options, until, pair_gap)
+    for gap in (None, pair_gap):  # a fleet next to its best mix answers for a gap, too
+        if (key := pickle.dumps((problem, options, gap))) in known:
+            return known[key]
+    found = known[key] = _fleet(problem, options, until, pair_gap)
+    return found
+
+
+def _fleet(problem: FleetProblem, options: SolveOptions, until: float | None, pair_gap: float | None) -> SolvedFleet:
+    """Return what `optimise_fleet` does, found now."""
     until = latest_moment(options) if until is None else until
-    free = replace(problem, most_kinds=None)
-    if not proves and problem.kinds and problem.most_kinds in (1, 2):
+    if problem.most_kinds is None:
+        return _of_any_mix(problem, options, until)
+    if pair_gap is not None and problem.kinds and problem.most_kinds <= 2:
         pair = _of_few_kinds(replace(problem, budget_usd=None), SolvedFleet(None, 0.0), options, until)
-        if pair.fleets is not None:  # else the mix decides: of very many machines not all pairs are listed
+        # Else the mix decides: its bound may be closer, and of very many machines not all pairs are listed.
+        if pair.fleets is not None and pair.gap(problem.cost(pair.fleets)) <= pair_gap:
             return _within_budget(problem, pair)
-    mixed = _of_any_mix(free, options, until)
-    if problem.most_kinds is None or (mixed.fleets is None and mixed.over_budget_usd is None):
+    free = replace(problem, most_kinds=None)
+    mixed = optimise_fleet(free, options, until)
+    if mixed.fleets is None and mixed.over_budget_usd is None:
         return mixed
     if mixed.fleets is not None and problem.keeps_kinds(mixed.fleets):
         return mixed
     if mixed.fleets is None:  # over the budget: so are few kinds, whose dollars are said
-        mixed = _of_any_mix(replace(free, budget_usd=None), options, until)
+        mixed = optimise_fleet(replace(free, budget_usd=None), options, until)
     return _within_budget(problem, _of_few_kinds(replace(problem, budget_usd=None), mixed, options, until))
 
 

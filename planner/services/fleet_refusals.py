@@ -291,22 +291,23 @@ def try_service(
     library: Library,
     options: SolveOptions,
     job: ServeJob | None = None,
-    market: Market | None = None,
     among: ServiceTrial | None = None,
-    proves: bool = True,
+    pair_gap: float | None = None,
+    known: ServedKinds | None = None,
 ) -> ServiceTrial:
     """Return the cheapest fleet of a scenario's service, or of another `job` in its place.
 
-    `among` has the market, and what other services leave of shared limits in each hour. Without `proves` only the
-    fleet is asked for: its bound may be further off.
+    `among` has the market, and what other services leave of shared limits in each hour. `pair_gap` is
+    that of `optimise_fleet`: inf where the fleet alone is asked for, and not its bound. Capacities of
+    `known` kinds are taken where they are the same.
     """
     job = job or service_of(scenario, "this")
-    market = among.market if among else market or build_market(scenario, library)
-    served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
+    market = among.market if among else build_market(scenario, library)
+    served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library, known)
     problem = fleet_problem(served, market, scenario)
     if among and among.problem.room is not None:
         problem = replace(problem, room=among.problem.room, rooms=among.problem.rooms)
-    return ServiceTrial(served, market, problem, optimise_fleet(problem, options, proves=proves))
+    return ServiceTrial(served, market, problem, optimise_fleet(problem, options, pair_gap=pair_gap))
 
 
 # What looser limits of a service save, each verified by solving.
@@ -370,7 +371,7 @@ def looser_latency(
 def _worth(change: _Change, plan: ServiceTrial, library: Library, options: SolveOptions) -> LimitSensitivity:
     """Return what a change saves."""
     same = None if change.limit.startswith("limits.") else plan
-    other = try_service(change.scenario, library, options, change.job, among=same, proves=False)
+    other = try_service(change.scenario, library, options, change.job, among=same, pair_gap=math.inf, known=plan.served)
     facts: dict[str, Any] = {"worth": "choice", "limit": change.limit, "from": change.old}
     saved = plan.usd_per_month - other.usd_per_month
     if not other.is_feasible or saved < LEAST_RELAXED_SAVING * plan.usd_per_month:

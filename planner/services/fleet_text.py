@@ -561,7 +561,10 @@ def ways_of(service: Service) -> list[FleetWay]:
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))
         for api in sorted(fleet.api, key=lambda each: each.usd)
     ]
-    return sorted(rows[:MOST_WAYS], key=lambda way: way.usd_per_month)
+    differing: dict[tuple[str, str], FleetWay] = {}
+    for way in rows:
+        differing.setdefault((way.machines, words.usd(way.usd_per_month)), way)
+    return sorted([*differing.values()][:MOST_WAYS], key=lambda way: way.usd_per_month)
 
 
 def _api_note(api: ApiPrice) -> str:

@@ -9,7 +9,6 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.candidates.market import build_market
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -18,6 +17,7 @@ from planner.results.service_results import ServiceFrontier, ServicePoint
 from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import latency_at_use
+from planner.services.fleet_optimise import WANTED_GAP
 from planner.services.fleet_refusals import (
     ROOM,
     ServiceTrial,
@@ -63,13 +63,14 @@ def service_frontier(
     """
     started, scenario, options = perf_counter(), as_scenario(scenario), options or SolveOptions()
     job = service_of(scenario, "frontier")
-    market = build_market(scenario, library := library or read_library([job.architecture]))
+    library = library or read_library([job.architecture])
+    asked = job.latency.tpot_seconds
     kept: dict[float | None, ServiceTrial] = {} if known is None else known
 
     def solved(limit: float | None) -> ServiceTrial:
         if limit not in kept:
-            job_within = with_latency(job, tpot_seconds=limit)  # without a limit it is no point of the curve
-            kept[limit] = try_service(scenario, library, options, job_within, market, proves=limit is not None)
+            job_within, gap = with_latency(job, tpot_seconds=limit), _pair_gap(limit, asked, options)
+            kept[limit] = try_service(scenario, library, options, job_within, pair_gap=gap)
         return kept[limit]
 
     free = solved(None)
@@ -78,7 +79,6 @@ def service_frontier(
     if free.is_feasible and least is not None:
         most = rounded_up(max(_at_capacity(free), ROOM * least))
         ends = sorted({rounded_up(ROOM * least), most})
-    asked = job.latency.tpot_seconds
     limits = sorted({*ends, *([asked] if asked is not None and free.is_feasible else [])})
     trials = {limit: solved(limit) for limit in (*limits, *kept) if limit is not None}
     while len(trials) < max(3, points) and (between := _widest(trials)) is not None:
@@ -103,6 +103,13 @@ def service_frontier(
         infeasible=infeasible,
         notes=_notes(job, trials),
     )
+
+
+def _pair_gap(limit: float | None, asked: float | None, options: SolveOptions) -> float | None:
+    """Return the gap that suffices at a limit: any without one, which is no point; that of the plan at its own."""
+    if limit is None:
+        return math.inf
+    return None if limit == asked else max(options.gap, WANTED_GAP)
 
 
 def _least_seconds(job: ServeJob, free: ServiceTrial, library: Library) -> float | None:

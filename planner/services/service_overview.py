@@ -17,6 +17,7 @@ from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.services.fleet_optimise import remembering_fleets
 from planner.services.service_changes import service_frontier
 from planner.services.service_figures import (
     fleet_alternatives,
@@ -54,6 +55,19 @@ def overview_of_services(
     seed: int,
 ) -> Overview:
     """Return the plan of services, and of jobs next to them, with the analyses around it."""
+    with remembering_fleets():
+        return _overview(scenario, plan, options, library, wanted, runs, seed)
+
+
+def _overview(
+    scenario: Scenario,
+    plan: Plan | None,
+    options: SolveOptions,
+    library: Library | None,
+    wanted: Collection[Section] | None,
+    runs: int | None,
+    seed: int,
+) -> Overview:
     given = plan is not None
     plan = solve(scenario, options, library) if plan is None else plan
     if not plan.planned:

@@ -5,6 +5,7 @@ Everything is solved: a relaxation, and the fleet without or of one GPU, provide
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ def _alternative(
     options: SolveOptions,
 ) -> Alternative:  # fmt: skip
     """Return the cheapest fleet of one GPU, provider or market alone."""
-    other = try_service(forced(scenario, given), library, options, proves=False)
+    other = try_service(forced(scenario, given), library, options, pair_gap=math.inf, known=plan.served)
     job = plan.served.job.name
     if not other.is_feasible:
         return Alternative(by=by, job=job, name=name, plan="", verdict="no fleet within the limits", allowed=False)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from planner.report import plan_text as others
 from planner.report.explanation_text import format_relaxation
 from planner.report.plan_answer import render_answer
-from planner.report.plan_sections import price_text, prior_text, techniques
-from planner.report.plan_text import colorize, render
+from planner.report.plan_sections import data_path_text, price_text, prior_text, techniques
+from planner.report.plan_text import colorize, near_tie, render
 from planner.report.words import WIDTH
+from planner.results.plan import DataPath
 from planner.results.plan_parts import Option, PlanEvidence, Relaxation
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
@@ -359,9 +360,39 @@ def test_a_speed_that_is_a_prior_is_said_below_the_first_line_with_the_best_plan
     job = make_assignment().model_copy(update={"evidence": rests})
     text = render(make_plan(job))
     second = " ".join(line.strip() for line in text.splitlines()[1:4])
-    assert "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, 9.0 h" in second
+    said = "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, likely 9.0 h"
+    assert said in second
     assert "Evidence speed prior, memory fitted, price measured" in text
     alone = job.model_copy(update={"evidence": rests.model_copy(update={"known": None})})
     assert "no plan within the limits rests on any" in prior_text(alone)
     fitted = job.model_copy(update={"evidence": rests.model_copy(update={"speed": "fitted"})})
     assert not prior_text(fitted) and not prior_text(make_assignment())
+
+
+@pytest.mark.parametrize(
+    ("least", "step", "said"),
+    [
+        (2.82, "evidence", "another plan costs the same, but its speed was measured less: --set solve.ties=0"),
+        (2.82, "hours", ""),
+        (2.82, None, ""),
+        (2.75, "hours", "least cost $2.75, which takes longer: --set solve.ties=0"),
+    ],
+)
+def test_a_tie_within_a_cent_says_why_a_faster_plan_was_not_taken(least: float, step: str | None, said: str) -> None:
+    """Else a row of the table is faster at the same dollars, and nothing says why it is not the plan."""
+    plan = make_plan(make_assignment()).model_copy(update={"least_cost_usd": least, "tie_decided_by": step})
+    assert " ".join(line.strip() for line in near_tie(plan)) == said
+
+
+@pytest.mark.parametrize(("rate", "said"), [(97_900.0, "0.1"), (12_000.0, "under 0.1"), (3.64e8, "364")])
+def test_what_is_read_has_no_more_digits_than_are_known(rate: float, said: str) -> None:
+    """Megabytes of a small stream have one decimal."""
+    path = DataPath(
+        read_bytes_per_second=rate,
+        storage_bytes_per_second=5e8,
+        cores_used=None,
+        cores=8,
+        cores_known=True,
+        saved_hours=0.0,
+    )
+    assert data_path_text(path, "job").startswith(f"reads {said} of 500 MB/s: ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,13 @@ from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.scenario.scenario import SolveOptions
 from planner.services import fleet_optimise
-from planner.services.fleet_optimise import WANTED_GAP, least_dollars_of_pairs, optimise_fleet
+from planner.services.fleet_optimise import (
+    WANTED_GAP,
+    SolvedFleet,
+    least_dollars_of_pairs,
+    optimise_fleet,
+    remembering_fleets,
+)
 from planner.services.fleet_problem import FleetProblem
 from planner.solving.solve import solve
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
@@ -85,7 +93,7 @@ def test_few_kinds_cost_what_every_pair_tried_finds(problem: FleetProblem) -> No
 def test_a_fleet_of_few_kinds_needs_no_mix_to_be_found(problem: FleetProblem) -> None:
     """Without a close bound: the same feasibility, and dollars that both bounds hold for, within the gap of a plan."""
     few = replace(problem, most_kinds=2)
-    proven, found = optimise_fleet(few, OPTIONS), optimise_fleet(few, OPTIONS, proves=False)
+    proven, found = optimise_fleet(few, OPTIONS), optimise_fleet(few, OPTIONS, pair_gap=math.inf)
     if proven.fleets is None:
         assert found.fleets is None
         return
@@ -94,8 +102,48 @@ def test_a_fleet_of_few_kinds_needs_no_mix_to_be_found(problem: FleetProblem) ->
     usd, least = few.cost(found.fleets), few.cost(proven.fleets)
     assert max(found.bound, proven.bound) <= min(usd, least) * (1 + 1e-6)
     assert usd <= least * (1.1 if few.committed.any() else 1 + WANTED_GAP)
-    poor = optimise_fleet(replace(few, budget_usd=usd / 2), OPTIONS, proves=False)
+    poor = optimise_fleet(replace(few, budget_usd=usd / 2), OPTIONS, pair_gap=math.inf)
     assert poor.fleets is None and (usd == 0 or poor.over_budget_usd == pytest.approx(usd))
+
+
+def test_a_report_finds_equal_fleets_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside one report a fleet next to its mix answers for a gap, too, and the mix alone; outside nothing is kept."""
+    problem = fleet([4.0, 1.0, 4.0], [4.0, 2.0], [2.0, 1.2], [0.0] * 2, most_kinds=2)
+    usual, found = fleet_optimise._fleet, list[int | None]()
+
+    def counted(asked: FleetProblem, *others: Any) -> SolvedFleet:
+        found.append(asked.most_kinds)
+        return usual(asked, *others)
+
+    monkeypatch.setattr(fleet_optimise, "_fleet", counted)
+    with remembering_fleets():
+        first = optimise_fleet(problem, OPTIONS)
+        assert found == [2, None]
+        again = optimise_fleet(replace(problem, load=problem.load.copy()), OPTIONS, pair_gap=math.inf)
+        with remembering_fleets():
+            assert optimise_fleet(replace(problem, most_kinds=None), OPTIONS).fleets is not None
+        assert again is first and len(found) == 2
+        assert optimise_fleet(replace(problem, load=2 * problem.load), OPTIONS) is not first
+    before = len(found)
+    assert optimise_fleet(problem, OPTIONS) is not first and len(found) > before
+
+
+def test_a_gap_that_pairs_do_not_prove_takes_the_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of pairs serves where it is close enough; else that of any mix is found as well."""
+    problem = fleet([4.0, 1.0, 4.0], [4.0, 2.0], [2.0, 1.2], [0.5] * 2, most_kinds=2)
+    usual, asked = fleet_optimise._of_any_mix, list[int | None]()
+
+    def counted(problem: FleetProblem, *others: Any) -> SolvedFleet:
+        asked.append(problem.most_kinds)
+        return usual(problem, *others)
+
+    monkeypatch.setattr(fleet_optimise, "_of_any_mix", counted)
+    pairs = optimise_fleet(problem, OPTIONS, pair_gap=math.inf)
+    assert not asked
+    mixed = optimise_fleet(problem, OPTIONS, pair_gap=-1.0)  # closer than any bound
+    assert asked == [None]
+    assert pairs.fleets is not None and mixed.fleets is not None
+    assert problem.cost(pairs.fleets) == pytest.approx(problem.cost(mixed.fleets))
 
 
 def test_a_fleet_of_few_kinds_is_found_without_a_program_of_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +151,7 @@ def test_a_fleet_of_few_kinds_is_found_without_a_program_of_whole_numbers(monkey
     problem = fleet([4.0] * 3, [4.0, 2.0, 0.05], [2.0, 1.5, 0.1], [0.0] * 3, min_replicas=2, most_kinds=2)
     usual = optimise_fleet(problem, OPTIONS).fleets
     monkeypatch.setattr(fleet_optimise, "fleets_at_prices", None)
-    found = optimise_fleet(problem, OPTIONS, proves=False).fleets
+    found = optimise_fleet(problem, OPTIONS, pair_gap=math.inf).fleets
     assert usual is not None and found is not None
     assert found.tolist() == usual.tolist() == [[0, 2, 0]] * 3
 

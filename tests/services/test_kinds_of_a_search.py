@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
+from planner.services import fleet_kinds
 from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
-from planner.services.fleet_kinds import served_kinds
+from planner.services.fleet_kinds import Capacities, replica_capacities, served_kinds
 from planner.services.fleet_plan import compare_with_search, fleet_problem, named_kinds
 from tests.helpers.services import SERVICE_FILE, drawn_service
 
@@ -40,6 +43,43 @@ def differences(scenario: Scenario) -> tuple[int, list[str]]:
     made = evaluate_service(fleet, datetime.date(2026, 11, 21))
     wrong = compare_with_search(fleet, made, served, fleet_problem(served, market, scenario), fleets)
     return len(served.kinds), [str(one) for one in wrong]
+
+
+@pytest.mark.slow
+def test_known_capacities_serve_where_a_replica_answers_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On fewer offers, and with more replicas, they are those computed again; another latency or headroom has its own.
+
+    A capacity depends on neither the other recipes nor what the fleet keeps.
+    """
+    scenario = drawn_service(3)[0]
+    (job,) = scenario.jobs
+    assert isinstance(job, ServeJob)
+    library, market = read_library([job.architecture]), build_market(scenario, read_library([job.architecture]))
+    args, usual, computed = (library.architecture(job.architecture), market), replica_capacities, list[int]()
+
+    def counted(*given: Any) -> Capacities:
+        computed.append(1)
+        return usual(*given)
+
+    whole = served_kinds(job, *args, scenario.limits, library)
+    monkeypatch.setattr(fleet_kinds, "replica_capacities", counted)
+    gpu = next(iter({market.offers[kind.offer].gpu for kind in whole.kinds}))
+    fewer = scenario.limits.model_copy(update={"gpus": scenario.limits.gpus.model_copy(update={"allow": (gpu,)})})
+    more = job.model_copy(update={"replicas": job.replicas.model_copy(update={"min": 3}), "most_kinds": 1})
+    found = served_kinds(more, *args, fewer, library, whole)
+    assert not computed and 0 < len(found.speeds.which) <= len(whole.speeds.which)
+    again = served_kinds(more, *args, fewer, library)
+    assert [replace(kind, capacity=0.0) for kind in found.kinds] == [
+        replace(kind, capacity=0.0) for kind in again.kinds
+    ]
+    np.testing.assert_allclose(found.capacities.rate, again.capacities.rate)
+    np.testing.assert_array_equal(found.capacities.binds, again.capacities.binds)
+    computed.clear()
+    tighter = job.model_copy(update={"latency": job.latency.model_copy(update={"share": 0.5})})
+    served_kinds(tighter, *args, scenario.limits, library, whole)
+    roomier = scenario.limits.model_copy(update={"vram_headroom": 0.3})
+    served_kinds(job, *args, roomier, library, whole)
+    assert len(computed) == 2
 
 
 @pytest.mark.long

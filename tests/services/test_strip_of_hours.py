@@ -10,8 +10,9 @@ from planner.analysis.overview import overview
 from planner.drawing.scene import to_svg
 from planner.report.any_result import draw_file
 from planner.report.report_page import find_figure, render_page
+from planner.results.fleet import FleetBaseline
 from planner.results.plan import Plan
-from planner.services.fleet_text import strip
+from planner.services.fleet_text import strip, ways_of
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 
@@ -58,3 +59,18 @@ def test_the_page_has_load_frontier_bill_and_services(plan: Plan) -> None:
         assert figure is not None and figure.draw is not None
         assert "<svg" in to_svg(figure.draw(840.0), name, standalone=True)
     assert len(page.encode()) < 300_000
+
+
+@pytest.mark.slow
+def test_ways_to_serve_on_equal_machines_at_equal_dollars_are_one_row(plan: Plan) -> None:
+    """One kind for the peak and one by the hour are the same fleet where one machine stands in all hours."""
+    service = plan.services[0]
+    peak, hourly = (
+        FleetBaseline(name=f"one kind {by}", usd_per_month=9000.0, machines="2 x L40S at two")
+        for by in ("for the peak", "by the hour")
+    )
+    other = hourly.model_copy(update={"usd_per_month": 9001.0})
+    for rows, names in (((peak, hourly), [peak.name]), ((peak, other), [peak.name, other.name])):
+        fleet = service.fleet.model_copy(update={"baselines": rows, "api": ()})
+        ways = ways_of(service.model_copy(update={"fleet": fleet}))
+        assert [way.note for way in ways if way.name == "simpler"] == names
