@@ -97,6 +97,7 @@ def network_of(architecture: Architecture) -> Network:
         launched_layers=architecture.image.blocks if isinstance(architecture.image, ImageWork) else 0,
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
+        adapters=architecture.adapters,
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
         tower_parameters=float(architecture.tower_parameters),
     )

@@ -157,7 +157,7 @@ def _read_backend(found: ImageFile, folder: Path) -> None:
 
 def _adapted(modules: str) -> str:
     """Return what of a plan names of modules are: attention alone, or all linear layers with matrices of the MLP."""
-    return "all-linear" if re.search(r"\bffn?\b|mlp|feed_forward", modules) else "attention"
+    return "all-linear" if re.search(r"\bffn?\b|(?<!qkv_)mlp|feed_forward", modules) else "attention"
 
 
 _MULTIPLE = 16

@@ -66,6 +66,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "vocab": 0,
         "max_sequence": 2**20,
         "gated": bool(row.get("gated", False)),
+        "adapters": _adapters(row, stacks, value),
         "image": _tokens(row, stacks, layers, value),
         "source": f"config.json of {config.get('_name_or_path') or name}",
     }
@@ -73,7 +74,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _row_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the row of the class that a file names; LibraryError with what of it is not modelled."""
-    table, stated = _classes(), str(config[CLASS_KEY])
+    table, stated = _table()["classes"], str(config[CLASS_KEY])
     if stated not in table:
         close = suggest_names(stated, sorted(table))
         fix = f"did you mean {close}?" if close else f"classes that are modelled: {', '.join(sorted(table))}"
@@ -112,6 +113,20 @@ def _tokens(
         "basis": "prior",
         "source": "models/diffusers.yaml",
     }
+
+
+def _adapters(
+    row: Mapping[str, Any], stacks: list[dict[str, Any]], value: Callable[[object], float]
+) -> list[list[Any]]:
+    """Return letter, sum of d_in and sum of d_out of the linear layers that adapters extend, of all blocks together."""
+    table = _table()["linears"]
+    blocks = [(stack["n"], table[name]) for stack in stacks for name in stack["stack"]["linears"]]
+    found: dict[str, list[float]] = {}
+    for count, linears in [*blocks, (1, row.get("outside_linears", {}))]:
+        for letter, widths in linears.items():
+            sums = found.setdefault(letter, [0.0, 0.0])
+            found[letter] = [total + count * value(width) for total, width in zip(sums, widths, strict=True)]
+    return [[letter, *map(round, sums)] for letter, sums in found.items()]
 
 
 def _plain_layer(words: Mapping[str, Any], gated: bool) -> float:
@@ -202,9 +217,9 @@ def _evaluate(node: ast.expr, words: Mapping[str, Any]) -> Any:
 
 
 @functools.cache
-def _classes() -> dict[str, Any]:
-    classes: dict[str, Any] = read_shipped(data_folder("models") / "diffusers.yaml").data["classes"]
-    return classes
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read_shipped(data_folder("models") / "diffusers.yaml").data
+    return table
 
 
 def _fault(name: str, key: str, what: str, fix: str) -> LibraryError:
