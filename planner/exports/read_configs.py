@@ -156,7 +156,7 @@ HEAD = "lm_head"
 """The output layer as a target of adapters, which a plan has next to those of the layers."""
 BY_DEFAULT = "by default"
 """Value of a field that the file leaves out, and the default of the tool gives."""
-_BITS = {"none": 16, "int8": 8}
+_BITS = {"none": 16, "int8": 8, "fp8_weights": 8}
 """Bits of frozen weights by quantisation; all others have 4."""
 
 
@@ -625,7 +625,7 @@ class _Reader:
         elif technique == "quant":
             bits = sorted({_BITS.get(choice, 4) for choice in best})
             self._hold(("techniques", "weight_bits"), bits, name)
-            if bits == [4]:
+            if bits == [4] or "fp8_weights" in best:  # what 8 bits alone do not mean
                 self._hold(("techniques", "quant"), best, name)
         else:
             self._hold(("techniques", technique), best, name)
