@@ -186,6 +186,8 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     elif architecture.tower_parameters:
         tower = (architecture.tower_parameters, architecture.tower_tokens, architecture.tower_token_pixels)
         said.append(describe_tower(*tower))
+    if architecture.unread:
+        said.append(f"keys of {architecture.name} that are not read: {', '.join(architecture.unread)}")
     if architecture.licence:
         said.append(f"licence of {architecture.name}: {architecture.licence}")
     return said

@@ -68,6 +68,7 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "gated": bool(row.get("gated", False)),
         "adapters": _adapters(row, stacks, value),
         "image": _tokens(row, stacks, layers, value),
+        "unread": _unread(row, config, words),
         "source": f"config.json of {config.get('_name_or_path') or name}",
     }
 
@@ -113,6 +114,14 @@ def _tokens(
         "basis": "prior",
         "source": "models/diffusers.yaml",
     }
+
+
+def _unread(row: Mapping[str, Any], config: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a file that the counts do not take into account although they may matter."""
+    table, widths = _table(), (None, False, words["h"], config.get("in_channels"))
+    read = {*row["defaults"], *row.get("refused", ()), *table["without_effect"]}
+    values = {name: value for name, value in config.items() if name not in read and name[:1] != "_"}
+    return [name for name, value in values.items() if value not in (*widths, *table["counted_with"].get(name, ()))]
 
 
 def _adapters(

@@ -415,6 +415,7 @@ class Architecture(Card):
     # Of a diffusion network: letter (q, k, v, o, gate, up, down), sums of d_in and d_out of all its linear layers that
     # adapters extend, those of the caption, too. None: those of plain layers of these widths.
     adapters: tuple[tuple[str, PositiveInt, PositiveInt], ...] = ()
+    unread: tuple[str, ...] = ()  # keys of the file of a diffusion network that the counts leave out
     source: str = Field(min_length=1)
     notes: str = ""
     licence: str = ""  # what its licence forbids; nothing where commercial use is free

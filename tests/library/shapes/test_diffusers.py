@@ -86,6 +86,14 @@ def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
         card_of("FluxTransformer2DModel", num_layers="many")
 
 
+def test_keys_that_no_count_takes_into_account_are_named() -> None:
+    """Those of the released files have no effect, or the value that is counted."""
+    assert [case["config"] for case in COUNTED if diffusion_card(case["config"], "mine")["unread"]] == []
+    sparse = {"attention_type": "nabla", "attention_window": 3, "rope_theta": 1e4, "_diffusers_version": "0.42"}
+    card = card_of("Kandinsky5Transformer3DModel", **sparse)
+    assert card.unread == ("attention_type", "attention_window")
+
+
 def test_shipped_cards_are_what_their_class_says() -> None:
     shipped = [card for card in read_library().architectures.values() if isinstance(card.image, ImageTokens)]
     assert len(shipped) >= 17
