@@ -427,6 +427,12 @@ class Architecture(Card):
         more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
         return self.model_copy(update=more)
 
+    def trained_unit(self, frames: int | None) -> Literal["tokens", "images", "videos"]:
+        """Return what its speed counts; `frames` of a sample as a job gives them."""
+        if self.image is None:
+            return "tokens"
+        return "videos" if self.image.size(None, frames).frames > 1 else "images"
+
     @property
     def release_gb(self) -> float:
         """Size in GB of the checkpoint that is released: 63 for gpt-oss-120b in MXFP4, 234 in 16 bits.
