@@ -18,7 +18,7 @@ def test_encoders_that_lie_on_the_gpu_are_named_with_what_frees_them() -> None:
     nothing = planner.explain(scenario("RTX4090"))
     (miss,) = nothing.nearest
     assert miss.fix.endswith("fit, 9.3 GiB less with latents: cached") and "sequence" not in miss.fix
-    answer = planner.explain(scenario("RTX4090"), why_not="gpu=RTX4090").why_not
+    answer = planner.explain(scenario("RTX4090"), why_not="gpu=RTX4090,weight_bits=16").why_not
     assert answer is not None
     assert "9.3 of them are text and image encoders, which leave the GPU with latents: cached" in answer.reasons
 
