@@ -59,6 +59,7 @@ from planner.estimates.stage_seconds import (
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
 from planner.library.image_tower import ImageTower, ImageView
+from planner.library.names import is_gated
 from planner.library.schema import Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job import Job
@@ -190,6 +191,9 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
         said.append(f"keys of {architecture.name} that are not read: {', '.join(architecture.unread)}")
     if architecture.licence:
         said.append(f"licence of {architecture.name}: {architecture.licence}")
+    repository = next((alias for alias in architecture.aliases if "/" in alias), None)
+    if architecture.image is not None and is_gated(repository):
+        said.append(f"{repository} is gated: accept its terms on the Hugging Face Hub, and give the machine a token")
     return said
 
 

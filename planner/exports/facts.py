@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import data_folder, read_document
 from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError, printable
-from planner.exports.field_map import field_maps, is_gated
+from planner.exports.field_map import field_maps
 from planner.exports.machine_names import slug
 from planner.exports.script_parts import environment_facts, result_step
 from planner.library.engines import read_engines
+from planner.library.names import is_gated
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques

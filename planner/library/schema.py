@@ -419,6 +419,7 @@ class Architecture(Card):
     source: str = Field(min_length=1)
     notes: str = ""
     licence: str = ""  # what its licence forbids; nothing where commercial use is free
+    licence_source: str = ""
 
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
@@ -467,6 +468,12 @@ class Architecture(Card):
         """Size in GB of a checkpoint in 16 bit: two bytes per weight, frozen parts included."""
         frozen = self.image.frozen_parameters if self.image else self.tower_parameters
         return 2 * (self.parameters + frozen) / 1e9
+
+    @model_validator(mode="after")
+    def _licence_has_a_source(self) -> Self:
+        if bool(self.licence) != bool(self.licence_source):
+            raise ValueError("licence and licence_source belong together")
+        return self
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:

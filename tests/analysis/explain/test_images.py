@@ -31,3 +31,11 @@ def test_a_plan_says_the_largest_batch_and_the_largest_images() -> None:
     cached = scenario("A100-80GB").with_settings(["jobs.style.techniques.latents=cached"])
     (job,) = planner.solve(cached).jobs
     assert any("has room" in note and "encoders" not in note for note in job.notes)
+
+
+def test_a_plan_says_what_its_licence_forbids_and_that_its_weights_are_gated() -> None:
+    (job,) = planner.solve(scenario("A100-80GB")).jobs
+    assert any(note.startswith("licence of flux.1-dev: Non-Commercial License") for note in job.notes)
+    assert any(note.startswith("black-forest-labs/FLUX.1-dev is gated: accept its terms") for note in job.notes)
+    (job,) = planner.solve(scenario("A100-80GB").with_settings(["jobs.style.architecture=qwen-image"])).jobs
+    assert not any("licence" in note or "gated" in note for note in job.notes)
