@@ -120,7 +120,7 @@ class MemoryEvaluator:
         longest = self.longest_sequence(1, 1)
         step = image.pixels_per_token if isinstance(image, ImageTokens) else UNET_MULTIPLE
         sides = range(step, MOST_PIXELS + 1, step)
-        fit = bisect.bisect_right(sides, longest, key=lambda side: image.memory_tokens(ImageSize(side, frames)))
+        fit = bisect.bisect_right(sides, float(longest), key=lambda side: image.memory_tokens(ImageSize(side, frames)))
         return sides[fit - 1] if fit else 0
 
     def vram(self, estimate: MemoryEstimate) -> Vram:

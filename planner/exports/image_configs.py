@@ -352,7 +352,8 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
         fields["adapted"] = "all-linear"
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
-    base = fields.get("model") if isinstance(fields.get("model"), dict) else {}
+    given = fields.get("model")
+    base: dict[str, Any] = given if isinstance(given, dict) else {}
     like = _LIKE[bool(base.get("quantize")) and base.get("qtype", "qfloat8") in ("qfloat8", "float8")]
     found.notes["ai-toolkit"] = f"no measured speed of its own: planned as {like}"
     if run.get("sample"):
