@@ -627,6 +627,10 @@ def estimate(
     result = _build_estimate(resolved, library)
     evaluator, steps, notes = resolved.memory_evaluator, resolved.accumulation, list(result.notes)
     found: dict[str, Any] = {}
+    if (image := resolved.architecture.image) is not None:
+        size = image.size(asked.resolution, asked.frames)
+        found["largest_micro_batch"] = evaluator.largest_micro_batch(steps)
+        found["largest_resolution"] = evaluator.largest_resolution(image, size.frames)
     if largest_batch:
         found["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
         chance = evaluator.vram(evaluator.at(most, steps)).fit_probability if most else 1.0
@@ -634,8 +638,8 @@ def estimate(
             share = _percentage(chance)
             notes.append(f"micro-batch {most:,} fits with only {share} % probability: a smaller one is safer")
     if longest_sequence:
-        if result.unit == "images":
-            what = f"{network.name} is trained on images, which have no sequence length"
+        if result.unit != "tokens":
+            what = f"{network.name} is trained on {result.unit}, which have no sequence length"
             raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
         found["longest_sequence"] = longest = evaluator.longest_sequence(resolved.micro_batch, steps)
         if longest > network.max_sequence:
@@ -673,7 +677,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         interconnect=machine.link,
         network_gbps=machine.network_gbps,
         techniques=techniques_of(recipe, job, resolved.micro_batch, resolved.accumulation),
-        unit="images" if shape.unit == "images" else "tokens",
+        unit=resolved.architecture.trained_unit(job.work.frames),
         sequence_length=shape.sequence,
         resolution=image.size(job.work.resolution, None).resolution if image else None,
         frames=image.size(None, job.work.frames).frames if image and image.makes_videos else None,
@@ -723,8 +727,8 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
         set_aside={
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
-            "context": evaluator.context_gib - (encoders := as_scalar(evaluator.inputs.stack.encoders_gib)),
-            **({"encoders": encoders} if encoders else {}),
+            "context": evaluator.context_gib - evaluator.encoders_gib,
+            **({"encoders": evaluator.encoders_gib} if evaluator.encoders_gib else {}),
         },
     )
 

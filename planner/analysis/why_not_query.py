@@ -408,8 +408,15 @@ def _memory(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfal
     return (
         f"{what} on {miss.machine.gpus:,} x {miss.machine.gpu} needs {vram.peak:.1f} GiB per GPU at a micro-batch of 1"
         f" ({', '.join(how)}); {vram.usable:.1f} are usable: {vram.peak - vram.usable:.1f} short",
+        *_encoders(evaluator),
         *_more_gpus(prepared, query, miss),
     ), vram
+
+
+def _encoders(evaluator: MemoryEvaluator) -> tuple[str, ...]:
+    """Return what the encoders of a network of images take, where they lie on the GPU."""
+    taken = f"{evaluator.encoders_gib:.1f} of them are text and image encoders"
+    return (f"{taken}, which leave the GPU with latents: cached",) if evaluator.encoders_gib else ()
 
 
 def _more_gpus(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> tuple[str, ...]:

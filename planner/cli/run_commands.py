@@ -174,7 +174,7 @@ def _next_command(model: str, estimate: Estimate) -> str:
 
     Images can only be asked for by a file.
     """
-    if estimate.unit == "images":
+    if estimate.unit != "tokens":
         return ""
     asked = ["planner", "solve", "--model", model, "--tokens", TOKENS_TO_REPLACE]
     return f"{shlex.join([*asked, '--method', estimate.techniques.method])}  # {TOKENS_TO_REPLACE}: an example"

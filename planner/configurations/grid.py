@@ -59,6 +59,7 @@ from planner.estimates.stage_seconds import (
 from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
 from planner.library.image_tower import ImageTower, ImageView
+from planner.library.names import is_gated
 from planner.library.schema import SERVED_TOWER, Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job import Job
@@ -97,6 +98,7 @@ def network_of(architecture: Architecture) -> Network:
         launched_layers=architecture.image.blocks if isinstance(architecture.image, ImageWork) else 0,
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
+        adapters=architecture.adapters,
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
         tower_parameters=float(architecture.tower_parameters),
     )
@@ -193,8 +195,13 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     elif architecture.tower_parameters:
         tower = (architecture.tower_parameters, architecture.tower_tokens, architecture.tower_token_pixels)
         said.append(describe_tower(*tower))
+    if architecture.unread:
+        said.append(f"keys of {architecture.name} that are not read: {', '.join(architecture.unread)}")
     if architecture.licence:
         said.append(f"licence of {architecture.name}: {architecture.licence}")
+    repository = next((alias for alias in architecture.aliases if "/" in alias), None)
+    if architecture.image is not None and is_gated(repository):
+        said.append(f"{repository} is gated: accept its terms on the Hugging Face Hub, and give the machine a token")
     return said
 
 

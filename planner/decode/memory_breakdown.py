@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +24,13 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
-from planner.library.schema import Library
+from planner.library.schema import ImageSize, ImageTokens, ImageWork, Library
 from planner.results.plan_parts import HostMemory, Vram
 from planner.scenario.job import Job
 from planner.units import GB, GIB
+
+MOST_PIXELS, UNET_MULTIPLE = 16_384, 64
+"""Pixels per side beyond which no larger image is looked for, and of which sides of a U-Net are multiples."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,23 @@ class MemoryEvaluator:
             middle = (low + high) // 2
             low, high = (middle, high) if self.fits(micro_batch, accumulation, middle) else (low, middle)
         return min(low, most)
+
+    @property
+    def encoders_gib(self) -> float:
+        """Memory of the text encoders and the autoencoder of a network of images; 0 where their outputs are cached."""
+        return as_scalar(self.inputs.stack.encoders_gib)
+
+    def largest_resolution(self, image: ImageTokens | ImageWork, frames: int) -> int:
+        """Return the pixels per side of the largest images, or videos of so many frames, that fit one by one.
+
+        0 where none does; `MOST_PIXELS` where all do. Sides are whole tokens of the network, of a U-Net multiples of
+        `UNET_MULTIPLE`.
+        """
+        longest = self.longest_sequence(1, 1)
+        step = image.pixels_per_token if isinstance(image, ImageTokens) else UNET_MULTIPLE
+        sides = range(step, MOST_PIXELS + 1, step)
+        fit = bisect.bisect_right(sides, float(longest), key=lambda side: image.memory_tokens(ImageSize(side, frames)))
+        return sides[fit - 1] if fit else 0
 
     def vram(self, estimate: MemoryEstimate) -> Vram:
         """Return an estimate as a plan states it."""

@@ -209,8 +209,25 @@ def build_notes(
         *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_evaluation(chosen, limits, library),
+        *_on_images(chosen, limits, library),
         *_on_work(chosen, limits),
     )
+
+
+def _on_images(chosen: ChosenCandidate, limits: Limits, library: Library) -> list[str]:
+    """Return the largest batch and the largest images that fit the GPU of the plan; nothing for language models."""
+    image, work, physics = chosen.candidates.architecture.image, chosen.job.work, chosen.candidates.physics
+    if image is None:
+        return []
+    setup = (chosen.job, physics.shape, chosen.recipe, chosen.machine, limits.vram_headroom, library)
+    memory, size = MemoryEvaluator.of(*setup, learned=physics.learned), image.size(work.resolution, work.frames)
+    most, side = memory.largest_micro_batch(1), memory.largest_resolution(image, size.frames)
+    batch = f"micro-batch {most:,} at {size.resolution:,} pixels a side"
+    encoders = f"; text and image encoders take {memory.encoders_gib:.1f} GiB, which latents: cached frees"
+    return [
+        f"{chosen.machine.gpu} has room for {batch}, or for {side:,} pixels at micro-batch 1"
+        f"{encoders if memory.encoders_gib else ''}"
+    ]
 
 
 def on_quick_market(made: Assignment, job: Job) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ class Network:
     attended: tuple[Attended, ...] = ()  # mixers of several kinds, in place of the window
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
+    adapters: tuple[tuple[str, int, int], ...] = ()  # letter, sums of d_in and d_out of all its linears (diffusion)
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
     tower_parameters: float = 0.0  # of images: loaded with a language model, not trained
     launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)

@@ -243,6 +243,7 @@ def lora_parameters(
     `targets`: a shorthand of `TARGET_SETS`, or letters (q, k, v, o, gate, up, down) and names of modules, which
     choose every path that ends with them, as in PEFT. A letter of a fused matrix chooses all of it. `adapt_head` adds
     the output layer, which no target names.
+    Of a diffusion network the counts are those of `Network.adapters`; inputs and linears of a layer are a plain one's.
     In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
     `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
     Raises ValueError on a rank under 1, and where nothing is adapted.
@@ -257,11 +258,15 @@ def lora_parameters(
         raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
     if adapt_head:
         chosen.append(Linear("lm_head", frozenset(), network.hidden, network.vocab, copies=1, met=1))
+    widths = [
+        *((linear.copies * linear.inputs, linear.copies * linear.outputs) for linear in chosen if not network.adapters),
+        *(sums for letter, *sums in network.adapters if is_chosen(letter, frozenset({letter}), targets)),
+    ]
     return LoraCount(
-        trainable=rank * sum(linear.copies * (linear.inputs + linear.outputs) for linear in chosen),
+        trainable=rank * sum(inputs + outputs for inputs, outputs in widths),
         inputs_per_layer=sum(linear.met * linear.inputs for linear in chosen) / network.layers,
         linears_per_layer=sum(linear.met for linear in chosen) / network.layers,
-        outputs=sum(linear.copies * linear.outputs for linear in chosen),
+        outputs=sum(outputs for _, outputs in widths),
         outputs_per_layer=sum(linear.met * linear.outputs for linear in chosen) / network.layers,
         idle_linears_per_layer=sum(linear.copies - linear.met for linear in chosen) / network.layers,
     )

@@ -265,7 +265,7 @@ def _named(context: RunContext, as_of: datetime.date) -> dict[str, Any]:
         "region": _region(context),
         "offer": context.named.offer,
         "framework": "managed" if offer.is_managed else context.recipe.framework,
-        "unit": "images" if context.architecture.image else "tokens",
+        "unit": context.architecture.trained_unit(job.work.frames),
         "conversion": None
         if offer.is_managed
         else weights_to_make(job, context.recipe, context.architecture, context.gpu),

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import data_folder, read_document
 from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError, printable
-from planner.exports.field_map import field_maps, is_gated
+from planner.exports.field_map import field_maps
 from planner.exports.machine_names import slug
 from planner.exports.script_parts import environment_facts, result_step
 from planner.library.engines import read_engines
+from planner.library.names import is_gated
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
@@ -88,7 +89,7 @@ def technique_facts(
         "lora_target_text": _lora_text(modules),
         **_tower_facts(asked, card, modules),
         **_lora_parts(techniques["lora_targets"], card.family),
-        **_image_modules(techniques["lora_targets"], card),
+        **image_modules(techniques["lora_targets"], card),
         **environment_facts(gpu),
         **_dataset(dataset),
     }
@@ -121,15 +122,22 @@ def _tower_facts(asked: Job, card: Architecture, modules: list[str] | None) -> d
     }
 
 
-def _image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> dict[str, Any]:
+def image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> dict[str, Any]:
     """Return the linear layers of a network of images that adapters extend, by the ends of their names in diffusers."""
     named = card.image is not None and targets not in (None, "attention", "all-linear")
     if card.image is None or targets is None or named:
         return {"image_modules": None, "image_module_text": None, "names_modules": named}
     table = _module_table()
     rows = table["families"].get(card.family, table["default"])
-    modules = [*rows["attention"], *(rows["others"] if targets == "all-linear" else [])]
+    listed = [*rows["attention"], *(rows["others"] if targets == "all-linear" else [])]
+    modules = [name for one in listed for name in _numbered(one)]
     return {"image_modules": modules, "image_module_text": ",".join(modules), "names_modules": False}
+
+
+def _numbered(name: str) -> list[str]:
+    """Return the names of `blocks.0..47.to_out`, one for each number; a plain name as it is."""
+    found = re.fullmatch(r"(.*\.)0\.\.(\d+)(\..*)", name)
+    return [name] if found is None else [f"{found[1]}{number}{found[3]}" for number in range(int(found[2]) + 1)]
 
 
 @cache

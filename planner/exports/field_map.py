@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cache, reduce
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -536,25 +535,6 @@ def unread_files() -> tuple[UnreadFile, ...]:
     """Return the kinds of files that are known and not read."""
     path = data_folder("models") / "exports" / "unread" / "files.yaml"
     return validated(UnreadFiles, read_document(path)).files
-
-
-class Gated(Row):
-    """`models/exports/gated/repositories.yaml`."""
-
-    source: str
-    as_of: str
-    patterns: tuple[str, ...]
-
-
-@cache
-def _gated() -> tuple[str, ...]:
-    path = data_folder("models") / "exports" / "gated" / "repositories.yaml"
-    return tuple(pattern.casefold() for pattern in validated(Gated, read_document(path)).patterns)
-
-
-def is_gated(repository: str | None) -> bool:
-    """Return whether a repository of the Hub asks for a token of an account that has accepted its terms."""
-    return repository is not None and any(fnmatchcase(repository.casefold(), pattern) for pattern in _gated())
 
 
 @cache

@@ -41,6 +41,8 @@ _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "
 """Options of kohya's tools of which the toml of a run has one."""
 _ALL_LINEAR = ("flux",)
 """Example scripts of diffusers whose adapters extend the feed-forward matrices too where nothing is said."""
+_LIKE = {True: "SimpleTuner, which has frozen weights in fp8", False: "the example scripts of diffusers"}
+"""What a tool without measured speeds is planned as, by whether its base is in fp8."""
 _PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".mp4", ".mov", ".avi", ".webm"}
 
 
@@ -95,6 +97,7 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
         return None
     found = ImageFile("simpletuner", fields, _json_marks(text, fields))
     _name_flavour(fields)
+    _read_segments(found)
     if "resolution" in fields:
         fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
     _read_backend(found, folder)
@@ -133,6 +136,25 @@ def _name_flavour(fields: dict[str, Any]) -> None:
     fields["pretrained_model_name_or_path"] = exact[0] if exact else "/".join(str(name) for name in asked.values())
 
 
+def _read_segments(found: ImageFile) -> None:
+    """Say which blocks run again where a file gives an interval, which not all networks of the tool take alike.
+
+    helpers/training/gradient_checkpointing_interval.py: some group so many blocks, others take every so many-th one.
+    """
+    fields, interval, stride = found.fields, "gradient_checkpointing_interval", "gradient_checkpointing_segment_stride"
+    if fields.get(interval) in (None, 0, 1):
+        fields.pop(interval, None)
+    elif fields["model_family"] in _OF_UNETS:
+        found.notes[f"{interval} {fields.pop(interval)}"] = "ignored for this network: every block runs again"
+        fields.pop(stride, None)
+    elif fields["model_family"] in _HALVED and fields[interval] == 2:
+        fields.setdefault(stride, 4)
+
+
+_OF_UNETS, _HALVED = ("sd1x", "sd2x", "sdxl", "kolors"), ("auraflow", "chroma", "longcat_image", "qwen_image")
+"""Families of networks that ignore an interval, and those that take every second block where others group two."""
+
+
 def _read_backend(found: ImageFile, folder: Path) -> None:
     """Take resolution and frames from the data file, whose sets may have their own."""
     named = found.fields.get("data_backend_config")
@@ -157,7 +179,7 @@ def _read_backend(found: ImageFile, folder: Path) -> None:
 
 def _adapted(modules: str) -> str:
     """Return what of a plan names of modules are: attention alone, or all linear layers with matrices of the MLP."""
-    return "all-linear" if re.search(r"\bffn?\b|mlp|feed_forward", modules) else "attention"
+    return "all-linear" if re.search(r"\bffn?\b|(?<!qkv_)mlp|feed_forward", modules) else "attention"
 
 
 _MULTIPLE = 16
@@ -221,9 +243,8 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     model = _kohya_model(fields, script)
     if model:
         fields["model"] = model
-    found.notes["sd-scripts and musubi-tuner"] = (
-        "no measured speed of theirs: planned as the example scripts of diffusers"
-    )
+    like = _LIKE[bool(fields.get("fp8_base"))]
+    found.notes["sd-scripts and musubi-tuner"] = f"no measured speed of theirs: planned as {like}"
     named = fields.pop("dataset_config", None)
     path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
     if named is not None and path is None:
@@ -331,7 +352,10 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
         fields["adapted"] = "all-linear"
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
-    found.notes["ai-toolkit"] = "no measured speed of its own: planned as the example scripts of diffusers"
+    given = fields.get("model")
+    base: dict[str, Any] = given if isinstance(given, dict) else {}
+    like = _LIKE[bool(base.get("quantize")) and base.get("qtype", "qfloat8") in ("qfloat8", "float8")]
+    found.notes["ai-toolkit"] = f"no measured speed of its own: planned as {like}"
     if run.get("sample"):
         found.notes["sample"] = "images made between steps are not counted"
     return found

@@ -159,8 +159,6 @@ HEAD = "lm_head"
 """The output layer as a target of adapters, which a plan has next to those of the layers."""
 BY_DEFAULT = "by default"
 """Value of a field that the file leaves out, and the default of the tool gives."""
-_BITS = {"none": 16, "int8": 8}
-"""Bits of frozen weights by quantisation; all others have 4."""
 
 
 def read_tool_file(path: str | Path) -> ToolFile:
@@ -650,9 +648,11 @@ class _Reader:
         if technique == "packing":
             self._hold(("packing",), best[0], name)
         elif technique == "quant":
-            bits = sorted({_BITS.get(choice, 4) for choice in best})
+            table = read_techniques()
+            rows = table.bytes.quantised
+            bits = sorted({rows[choice].bits if choice in rows else 16 for choice in best})
             self._hold(("techniques", "weight_bits"), bits, name)
-            if bits == [4]:
+            if bits == [4] or best != [table.values.weight_bits.values[bits[0]].quant]:  # not what the bits alone mean
                 self._hold(("techniques", "quant"), best, name)
         else:
             self._hold(("techniques", technique), best, name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.facts import Wishes, repository_of, technique_facts
-from planner.exports.field_map import FieldMap, field_maps, is_gated, launch_maps, rl_maps
+from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.launchers import (
     GIVE_BACK,
     IDLE_MINUTES,
@@ -34,6 +34,7 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
+from planner.library.names import is_gated
 from planner.library.reading import read_library
 from planner.results.rl_run import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
-from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, is_gated, launch_maps
+from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
 from planner.exports.launchers import (
     GIVE_BACK,
     TOKEN,
@@ -37,6 +37,7 @@ from planner.exports.script_parts import (
 )
 from planner.generation import generate
 from planner.library.engines import read_engines
+from planner.library.names import is_gated
 from planner.library.reading import read_library
 from planner.results.fleet import BulkGeneration
 from planner.scenario.inference_job import InferenceJob

@@ -66,14 +66,16 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         "vocab": 0,
         "max_sequence": 2**20,
         "gated": bool(row.get("gated", False)),
+        "adapters": _adapters(row, stacks, value),
         "image": _tokens(row, stacks, layers, value),
+        "unread": _unread(row, config, words),
         "source": f"config.json of {config.get('_name_or_path') or name}",
     }
 
 
 def _row_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the row of the class that a file names; LibraryError with what of it is not modelled."""
-    table, stated = _classes(), str(config[CLASS_KEY])
+    table, stated = _table()["classes"], str(config[CLASS_KEY])
     if stated not in table:
         close = suggest_names(stated, sorted(table))
         fix = f"did you mean {close}?" if close else f"classes that are modelled: {', '.join(sorted(table))}"
@@ -112,6 +114,28 @@ def _tokens(
         "basis": "prior",
         "source": "models/diffusers.yaml",
     }
+
+
+def _unread(row: Mapping[str, Any], config: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a file that the counts do not take into account although they may matter."""
+    table, widths = _table(), (None, False, words["h"], config.get("in_channels"))
+    read = {*row["defaults"], *row.get("refused", ()), *table["without_effect"]}
+    values = {name: value for name, value in config.items() if name not in read and name[:1] != "_"}
+    return [name for name, value in values.items() if value not in (*widths, *table["counted_with"].get(name, ()))]
+
+
+def _adapters(
+    row: Mapping[str, Any], stacks: list[dict[str, Any]], value: Callable[[object], float]
+) -> list[list[Any]]:
+    """Return letter, sum of d_in and sum of d_out of the linear layers that adapters extend, of all blocks together."""
+    table = _table()["linears"]
+    blocks = [(stack["n"], table[name]) for stack in stacks for name in stack["stack"]["linears"]]
+    found: dict[str, list[float]] = {}
+    for count, linears in [*blocks, (1, row.get("outside_linears", {}))]:
+        for letter, widths in linears.items():
+            sums = found.setdefault(letter, [0.0, 0.0])
+            found[letter] = [total + count * value(width) for total, width in zip(sums, widths, strict=True)]
+    return [[letter, *map(round, sums)] for letter, sums in found.items()]
 
 
 def _plain_layer(words: Mapping[str, Any], gated: bool) -> float:
@@ -202,9 +226,9 @@ def _evaluate(node: ast.expr, words: Mapping[str, Any]) -> Any:
 
 
 @functools.cache
-def _classes() -> dict[str, Any]:
-    classes: dict[str, Any] = read_shipped(data_folder("models") / "diffusers.yaml").data["classes"]
-    return classes
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read_shipped(data_folder("models") / "diffusers.yaml").data
+    return table
 
 
 def _fault(name: str, key: str, what: str, fix: str) -> LibraryError:

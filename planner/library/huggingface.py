@@ -512,7 +512,7 @@ _REFUSED: dict[str, str] = {
 
 _SAYS_NO_SHAPE = {
     *("name", "aliases", "parameters_basis", "published", "published_source", "base", "named_only", "image", "source"),
-    *("notes", "licence", "tower", *_TOWER_KEYS),
+    *("notes", "licence", "licence_source", "tower", *_TOWER_KEYS),
 }
 """Keys of a card that do not say what network it is."""
 

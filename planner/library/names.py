@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.documents.files import data_folder, parse_value, read_text
+from planner.documents.files import data_folder, parse_value, read_shipped, read_text
 from planner.documents.validation import fold
 from planner.library.engines import read_engines
 from planner.units import GB, GIB
@@ -525,3 +525,14 @@ def hosted_name(architecture: str) -> str:
     table = read_engines()
     ends = [f"-{form}" for form in table.formats]
     return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)
+
+
+@cache
+def _gated() -> tuple[str, ...]:
+    rows = read_shipped(data_folder("models") / "exports" / "gated" / "repositories.yaml").data
+    return tuple(str(pattern).casefold() for pattern in rows["patterns"])
+
+
+def is_gated(repository: str | None) -> bool:
+    """Return whether a repository of the Hub asks for a token of an account that has accepted its terms."""
+    return repository is not None and any(fnmatchcase(repository.casefold(), pattern) for pattern in _gated())

@@ -412,9 +412,14 @@ class Architecture(Card):
         ]
         | None
     ) = None
+    # Of a diffusion network: letter (q, k, v, o, gate, up, down), sums of d_in and d_out of all its linear layers that
+    # adapters extend, those of the caption, too. None: those of plain layers of these widths.
+    adapters: tuple[tuple[str, PositiveInt, PositiveInt], ...] = ()
+    unread: tuple[str, ...] = ()  # keys of the file of a diffusion network that the counts leave out
     source: str = Field(min_length=1)
     notes: str = ""
     licence: str = ""  # what its licence forbids; nothing where commercial use is free
+    licence_source: str = ""
 
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
@@ -422,6 +427,12 @@ class Architecture(Card):
         formats = gguf if form == gguf[0] else (form,)
         more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
         return self.model_copy(update=more)
+
+    def trained_unit(self, frames: int | None) -> Literal["tokens", "images", "videos"]:
+        """Return what its speed counts; `frames` of a sample as a job gives them."""
+        if self.image is None:
+            return "tokens"
+        return "videos" if self.image.size(None, frames).frames > 1 else "images"
 
     @property
     def release_gb(self) -> float:
@@ -457,6 +468,12 @@ class Architecture(Card):
         """Size in GB of a checkpoint in 16 bit: two bytes per weight, frozen parts included."""
         frozen = self.image.frozen_parameters if self.image else self.tower_parameters
         return 2 * (self.parameters + frozen) / 1e9
+
+    @model_validator(mode="after")
+    def _licence_has_a_source(self) -> Self:
+        if bool(self.licence) != bool(self.licence_source):
+            raise ValueError("licence and licence_source belong together")
+        return self
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:

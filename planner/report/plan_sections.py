@@ -182,7 +182,7 @@ def batch(job: Run) -> str:
     each = "" if ranks == 1 else f" x {ranks:,} {several if ranks == job.gpus else f'groups of {several}'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
     plural = "" if job.global_batch == 1 else "s"
-    size = f"image{plural}"
+    size = f"{job.unit.removesuffix('s')}{plural}"
     if job.unit == "tokens":
         pairs = read_techniques().values.tuning[how.tuning].answers > 1
         size = f"{'pair' if pairs else 'sequence'}{plural}{' of sequences' if pairs else ''}"
@@ -257,13 +257,13 @@ def host_memory_text(host: HostMemory) -> str:
 
 
 def rate(job: Run) -> str:
-    """Return tokens or images per second with their interval."""
+    """Return tokens, images or videos per second with their interval."""
     low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
     return f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
 
 
 def speed(job: Assignment) -> list[str]:
-    """Return tokens or images per second, and the steps."""
+    """Return tokens, images or videos per second, and the steps."""
     if made := generation_of(job):
         return generation.speed_lines(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"

@@ -138,7 +138,7 @@ class Assignment(Part):
     tokens_per_second: float
     tokens_per_second_low: float
     tokens_per_second_high: float
-    unit: Literal["tokens", "images"] = "tokens"
+    unit: Literal["tokens", "images", "videos"] = "tokens"
     sequence_length: int
     global_batch: int
     packing: str

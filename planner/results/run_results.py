@@ -420,7 +420,7 @@ class Estimate(Result):
     interconnect: str
     network_gbps: float | None
     techniques: Techniques
-    unit: Literal["tokens", "images"]
+    unit: Literal["tokens", "images", "videos"]
     sequence_length: int
     """Tokens; for a diffusion model the tokens per image."""
     resolution: int | None
@@ -449,6 +449,8 @@ class Estimate(Result):
     """Standard deviation of ln(speed) in the tails."""
     largest_micro_batch: int | None = None
     """0 if not even one sequence fits; None if not requested."""
+    largest_resolution: int | None = None
+    """Pixels per side of the largest image or video that fits at micro-batch 1; 0 if none, None for language models."""
     longest_sequence: int | None = None
     """Tokens at the micro-batch of this estimate; 0 if none fits, None if not requested."""
     remedies: tuple[Remedy, ...] = ()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Wishes
-from planner.exports.field_map import LaunchMap, field_maps, is_gated, launch_maps
+from planner.exports.field_map import LaunchMap, field_maps, launch_maps
 from planner.exports.launchers import Checklist, hourly_text
 from planner.exports.script_parts import commented, document, wrapped, written_by
+from planner.library.names import is_gated
 from planner.library.reading import read_library
 from planner.services.served_kinds import PORT, GivenService, ServedKind, cron_changes, served_kinds
 from planner.services.service_script import (

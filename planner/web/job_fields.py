@@ -151,7 +151,8 @@ def job_controls(job: Any, index: int, is_alone: bool) -> Iterator[Control]:
 
 def _work(job: Job, fields: _Fields) -> Iterator[Control]:
     """Yield the fields of the amount of work in the form that the scenario has."""
-    labels = {"tokens": "Tokens", "samples": "Samples", "images": "Images", "steps": "Steps"}
+    images = "Videos" if (job.work.frames or 1) > 1 else "Images"
+    labels = {"tokens": "Tokens", "samples": "Samples", "images": images, "steps": "Steps"}
     for name, label in labels.items():
         if (value := getattr(job.work, name)) is not None:
             hint = {"tokens": "such as 24M", "samples": "such as 50,000"}.get(name, "")

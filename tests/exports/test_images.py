@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from planner.errors import InputError
+from planner.exports.export import export
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
+from tests.helpers.exported_plans import IMAGE_RUNS, WISHES, image_files, image_run
 
 SIMPLETUNER = {
     "--model_family": "flux",
@@ -46,6 +49,7 @@ def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None
     )
     assert found["architecture"] == "wan-2.1-1.3b" and found["work.frames"] == 25 and found["work.resolution"] == 720
     assert found["lora.rank"] == 32 and found["global_batch"] == 2 and found["techniques.weight_bits"] == [8]
+    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
 
 
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
@@ -68,6 +72,9 @@ config:
       model: {name_or_path: black-forest-labs/FLUX.1-dev, quantize: true}
 """
     found = held(tmp_path, "run.yaml", text)
+    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
+    found = held(tmp_path, "run.yaml", text.replace("quantize: true", "quantize: true, qtype: int8"))
+    assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
     assert found["techniques.optimizer"] == ["adamw_8bit"] and found["techniques.latents"] == ["cached"]
 
@@ -86,6 +93,107 @@ def test_what_no_plan_has_is_refused_by_its_name(tmp_path: Path, name: str, text
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=said):
         read_tool_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "blocks"),
+    [
+        ("flux", {}, "full"),
+        ("flux", {"gradient_checkpointing_interval": 1}, "full"),
+        ("flux", {"gradient_checkpointing_interval": 2}, "paired_blocks"),
+        ("flux", {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}, "every_2nd"),
+        ("qwen_image", {"gradient_checkpointing_interval": 2}, "every_2nd"),
+        ("sdxl", {"gradient_checkpointing_interval": 2}, "full"),
+    ],
+)
+def test_an_interval_is_read_as_the_network_takes_it(
+    family: str, fields: dict[str, int], blocks: str, tmp_path: Path
+) -> None:
+    """Some networks of SimpleTuner group so many blocks, others take every so many-th, U-Nets ignore it."""
+    found = held(tmp_path, "config.json", json.dumps({**SIMPLETUNER, "--model_family": family, **fields}))
+    assert found["techniques.activation_checkpointing"] == [blocks]
+
+
+def test_weights_in_fp8_are_read_as_such_and_never_as_int8(tmp_path: Path) -> None:
+    found = held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8wo-torchao"}))
+    assert found["techniques.quant"] == ["fp8_weights"] and found["techniques.weight_bits"] == [8]
+    (tmp_path / "b.json").write_text(json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8-torchao"}))
+    with pytest.raises(InputError, match="fp8-torchao: no quant of a plan is this"):
+        read_tool_file(tmp_path / "b.json")
+
+
+OPTIONS = json.loads((Path(__file__).parents[1] / "data" / "diffusers_options.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_commands_have_options_alone_that_their_example_script_takes() -> None:
+    found = image_files("diffusers")
+    for files in found.values():
+        text = files["train_images.sh"]
+        (script,) = re.findall(r"/examples/(\S+[.]py)", text)
+        options = re.findall(r"^  --(\w+)", text, re.MULTILINE)
+        assert set(options) <= {*OPTIONS["all"], *OPTIONS[script]}
+        assert len(options) > 15
+    assert {name.split(" ")[0] for name in found} >= {"flux.1-schnell", "qwen-image", "stable-diffusion-xl", "z-image"}
+
+
+def test_files_of_simpletuner_say_what_the_plan_decided() -> None:
+    files = export(image_run("flux.1-dev", "simpletuner", **IMAGE_RUNS["fp8"]), ["simpletuner"], WISHES, "plan")
+    config = json.loads(files["config.json"])
+    modules = config.pop("peft_lora_target_modules")
+    assert {"to_q", "add_q_proj", "ff_context.net.2", "proj_mlp", "proj_out"} <= set(modules)
+    assert config == {
+        **{"pretrained_model_name_or_path": "black-forest-labs/FLUX.1-dev", "model_family": "flux"},
+        **{"model_flavour": "dev", "data_backend_config": "multidatabackend.json", "output_dir": "out/style"},
+        **{"resolution": 1024, "resolution_type": "pixel_area", "train_batch_size": 1},
+        **{"gradient_accumulation_steps": 1, "max_train_steps": 2000, "num_train_epochs": 0},
+        **{"resume_from_checkpoint": "latest", "allow_dataset_oversubscription": True, "validation_disable": True},
+        **{"report_to": "none", "seed": 42, "lr_scheduler": "constant", "learning_rate": 1e-4, "model_type": "lora"},
+        **{"lora_type": "standard", "lora_rank": 16, "lora_alpha": 32, "base_model_precision": "fp8wo-torchao"},
+        **{"quantize_via": "accelerator", "mixed_precision": "bf16", "gradient_checkpointing": True},
+        **{"attention_mechanism": "diffusers", "optimizer": "torch-adamw", "vae_cache_disable": True},
+        **{"text_cache_disable": True, "checkpoint_step_interval": 2000, "checkpoints_total_limit": 1},
+    }
+    images, captions = json.loads(files["multidatabackend.json"])
+    assert (images["dataset_name"], images["resolution"], images["type"]) == ("my/data", 1024, "huggingface")
+    assert (captions["dataset_type"], captions["default"]) == ("text_embeds", True)
+
+
+@pytest.mark.parametrize(("tool", "name"), [("simpletuner", "config.json"), ("diffusers", "train_images.sh")])
+def test_an_exported_file_is_read_as_the_plan_that_it_comes_from(tool: str, name: str, tmp_path: Path) -> None:
+    """Every run of FLUX.2, whose single blocks are named one by one; a fresh folder for each."""
+    runs = image_files(tool, "flux.2-dev")
+    assert len(runs) >= 4
+    for run, files in runs.items():
+        asked = {"lora_targets": "all-linear", **IMAGE_RUNS[run.partition(" ")[2]]}
+        folder = tmp_path / run
+        folder.mkdir()
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        found = held(folder, name, files[name])
+        assert (found["work.steps"], found["lora.rank"], found["lora.targets"]) == (2000, 16, asked.pop("lora_targets"))
+        for technique, value in {"weight_bits": 16, "activation_checkpointing": "full", **asked}.items():
+            given = found.get(f"techniques.{technique}", [value])
+            assert isinstance(given, list) and value in given, (run, technique)
+
+
+def test_the_single_blocks_of_flux_2_are_named_one_by_one() -> None:
+    """PEFT refuses the list of modules of that name in its double blocks."""
+    text = export(image_run("flux.2-dev", "diffusers"), ["diffusers"], WISHES, "plan")["train_images.sh"]
+    assert "single_transformer_blocks.47.attn.to_out" in text and ",attn.to_out," not in text
+
+
+@pytest.mark.parametrize(
+    ("network", "blocks", "said"),
+    [
+        ("qwen-image", "paired_blocks", "groups no blocks"),
+        ("stable-diffusion-xl", "every_2nd", "every block of a U-Net"),
+    ],
+)
+def test_groups_of_blocks_that_a_network_does_not_have_are_refused(network: str, blocks: str, said: str) -> None:
+    run = image_run(network, "simpletuner", activation_checkpointing=blocks)
+    with pytest.raises(InputError, match=said):
+        export(run, ["simpletuner"], WISHES, "plan")
 
 
 def test_simpletuner_and_diffusers_alone_train_images() -> None:

@@ -7,13 +7,26 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from planner.errors import InputError
 from tests.helpers.export_table import LIGHT, python_of, read_files
-from tests.helpers.exported_plans import GENERATION, SETTINGS, changed, on_hugging_face, solved, texts, unsloth_plan
+from tests.helpers.exported_plans import (
+    GENERATION,
+    SETTINGS,
+    changed,
+    image_files,
+    on_hugging_face,
+    solved,
+    texts,
+    unsloth_plan,
+)
 
 pytestmark = pytest.mark.ecosystem
 
@@ -44,15 +57,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             place.mkdir(parents=True)
             file, text = next(iter(files.items()))
             (place / file).write_text(text)
+    for tool in ("simpletuner", "diffusers"):
+        for name, files in image_files(tool).items():
+            place = made / name / tool
+            place.mkdir(parents=True)
+            for file, text in files.items():
+                (place / file).write_text(text)
     return made
 
 
 @pytest.mark.parametrize(
     ("tool", "least"),
-    [("dstack", 9), ("kubernetes", 9), ("slurm", 9), ("huggingface", 1), ("skypilot", 9), ("unsloth", 1)],
+    [
+        ("dstack", 9),
+        ("kubernetes", 9),
+        ("slurm", 9),
+        ("huggingface", 1),
+        ("skypilot", 9),
+        ("unsloth", 1),
+        ("simpletuner", 300),
+    ],
 )
 def test_a_tool_reads_all_that_is_exported_for_it(tool: str, least: int, folder: Path) -> None:
     """Unknown keys, values and flavors are errors; `least` files are the plans that the tool can have."""
     found = read_files(tool, folder, python_of(tool, {}))
     assert {file: what for file, what in found.items() if what} == {}
     assert len(found) >= least
+
+
+def test_the_parsers_of_diffusers_examples_take_each_exported_command(folder: Path) -> None:
+    """The scripts are those that an exported file downloads, next to it; skipped where they cannot be."""
+    for file in folder.glob("*/diffusers/train_images.sh"):
+        (address,) = re.findall(r"https://\S+[.]py", file.read_text())
+        name = address.rpartition("/")[2]
+        if not (folder / name).exists():
+            try:
+                with urllib.request.urlopen(address, timeout=60) as script:
+                    (folder / name).write_bytes(script.read())
+            except urllib.error.URLError as error:
+                pytest.skip(f"{address}: {error}")
+        (file.parent / name).write_bytes((folder / name).read_bytes())
+    found = read_files("diffusers", folder, sys.executable)
+    assert {file: what for file, what in found.items() if what} == {}
+    assert len(found) >= 25

@@ -46,8 +46,10 @@ ENVIRONMENTS = {
     "llamafactory": ["llamafactory==0.9.5"],
     "litgpt": ["litgpt==0.5.13", "torch==2.13.0", "torchmetrics"],
     "unsloth": ["unsloth==2026.10.9", "--no-deps"],
+    # Its sources are read, not run, so that any Python will do.
+    "simpletuner": ["simpletuner==4.8.0", "--no-deps", "--python-version", "3.12"],
 }
-LIGHT = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", "unsloth")
+LIGHT = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", "unsloth", "simpletuner")
 WISHES = Wishes(model_id="me/model", dataset="me/data")
 AS_OF = datetime.date(2026, 11, 21)
 

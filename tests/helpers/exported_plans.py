@@ -10,8 +10,11 @@ import yaml
 
 import planner
 from planner.cli.plan_file import scenario_of
+from planner.errors import InputError
 from planner.exports.export import choose_job, export
-from planner.exports.facts import Wishes
+from planner.exports.facts import Given, Wishes
+from planner.exports.field_map import field_maps
+from planner.library.reading import read_library
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.frozen_data import frozen_scenarios
@@ -97,6 +100,52 @@ def changed(plan: Plan, techniques: dict[str, Any] | None = None, **changes: Any
     job = plan.jobs[0]
     job = job.model_copy(update={**changes, "techniques": job.techniques.model_copy(update=techniques or {})})
     return plan.model_copy(update={"jobs": (Assignment.model_validate(job.model_dump()), *plan.jobs[1:])})
+
+
+@cache
+def _image_plan(network: str, framework: str) -> Plan:
+    job = {
+        **{"name": "style", "architecture": network, "framework": [framework], "work": {"images": 40, "epochs": 50}},
+        **{"global_batch": 1, "lora": {"rank": 16}},
+        "techniques": {"method": "lora", "weight_bits": 16, "activation_checkpointing": "full", "sharding": "none"},
+    }
+    offer = {"provider": "p", "gpu": "H200", "gpus": 1, "usd_per_hour": 3.0}
+    scenario = planner.build_scenario({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+    plan: Plan = planner.solve(scenario)
+    return plan
+
+
+def image_run(network: str, framework: str, **techniques: Any) -> Given:
+    """Return a LoRA of a network of images on one GPU with these techniques; its figures are those of the plain one."""
+    plan = changed(_image_plan(network, framework), techniques)
+    return choose_job(plan, scenario_of(plan, "plan"), "plan", None)
+
+
+IMAGE_RUNS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "attention": {"lora_targets": "attention"},
+    "nf4": {"weight_bits": 4, "quant": "nf4", "lora_targets": "attention"},
+    "int8": {"weight_bits": 8, "quant": "int8", "lora_targets": "attention"},
+    "fp8": {"weight_bits": 8, "quant": "fp8_weights"},
+    "pairs": {"activation_checkpointing": "paired_blocks"},
+    "half": {"activation_checkpointing": "every_2nd"},
+    "cached": {"latents": "cached", "optimizer": "adamw_8bit"},
+    "no checkpoints": {"activation_checkpointing": "none", "lora_targets": "attention", "latents": "cached"},
+}
+"""Techniques of an image run, those that no tool refuses for every network."""
+
+
+def image_files(tool: str, *networks: str) -> dict[str, dict[str, str]]:
+    """Return the exported files of a tool for these or all its networks by name, with the techniques that it has."""
+    found = {}
+    named = {card.family: name for name, card in read_library().architectures.items() if card.image is not None}
+    for network in networks or dict.fromkeys(named.get(name, name) for name in field_maps()[tool].networks):
+        for run, asked in IMAGE_RUNS.items():
+            try:
+                found[f"{network} {run}"] = export(image_run(network, tool, **asked), [tool], WISHES, "plan")
+            except InputError:  # what the tool cannot express
+                continue
+    return found
 
 
 def on_hugging_face(plan: Plan, gpu: str, count: int, instances: int = 1) -> Plan:

@@ -6,10 +6,15 @@ Prints one JSON document: file -> what is wrong with it, empty where the tool ac
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +159,75 @@ def unsloth(path: Path) -> None:
                 raise ValueError(f"{where}: {unknown}")
 
 
+def simpletuner(path: Path) -> None:
+    """Raise where a key, a network or a value is not in the sources of the package, which are read and not run.
+
+    Its own parser takes each key of config.json as an option and ends at an unknown one.
+    """
+    import importlib.util
+
+    package = importlib.util.find_spec("simpletuner")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    root = Path(package.submodule_search_locations[0])
+    if path.name == "multidatabackend.json":
+        known = _strings(*sorted((root / "helpers" / "data_backend").rglob("*.py")))
+        unknown = {key for backend in json.loads(path.read_text()) for key in backend} - known
+        if unknown:
+            raise ValueError(f"keys of a data set: {sorted(unknown)}")
+    if path.name != "config.json":
+        return
+    sections = root / "simpletuner_sdk" / "server" / "services" / "field_registry" / "sections"
+    of_models = root / "helpers" / "models" / "field_registry"
+    registries = sorted([*sections.glob("*.py"), *of_models.glob("*.py")])
+    training = root / "helpers" / "training"
+    texts = [file.read_text() for file in [*registries, root / "helpers" / "configuration" / "cmd_args.py"]]
+    options = {name for text in texts for name in re.findall(r'"--(\w+)"', text)}
+    config = json.loads(path.read_text())
+    if config.keys() - options:
+        raise ValueError(f"no options: {sorted(config.keys() - options)}")
+    choices = _strings(*registries, training / "__init__.py", training / "optimizer_param.py")
+    chosen = ("model_type", "lora_type", "optimizer", "base_model_precision", "quantize_via", "mixed_precision")
+    for name in (*chosen, "resolution_type", "lr_scheduler", "report_to", "attention_mechanism"):
+        if config.get(name) not in {None, *choices}:
+            raise ValueError(f"{name} {config[name]}: no choice")
+    files = (root / "helpers" / "models").glob("*/model.py")
+    network = next(file for file in files if f'.register("{config["model_family"]}",' in file.read_text())
+    if config.get("model_flavour") not in {None, *_strings(network)}:
+        raise ValueError(f"model_flavour {config['model_flavour']}: not in {network}")
+
+
+@functools.cache
+def _strings(*files: Path) -> set[str]:
+    """Return all texts in the sources of Python files."""
+    trees = [ast.walk(ast.parse(file.read_text())) for file in files]
+    return {
+        node.value for tree in trees for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def diffusers(path: Path) -> None:
+    """Raise where the parser of the example script, which lies next to the file, does not take the command."""
+    import argparse
+
+    words = shlex.split(path.read_text().replace("\\\n", " ").replace("$INSTANCE_PROMPT", "a style"), comments=True)
+    script = next(place for place, word in enumerate(words) if word.endswith(".py") and words[place + 1][:2] == "--")
+    (parser,) = (
+        node
+        for node in ast.parse((path.parent / words[script]).read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name == "parse_args"
+    )
+    logger = types.SimpleNamespace(warning=print, info=print)
+    modes = types.SimpleNamespace(InterpolationMode=types.SimpleNamespace(lanczos="lanczos"))  # of torchvision
+    names: dict[str, Any] = {"argparse": argparse, "os": os, "warnings": warnings, "logger": logger, "Path": Path}
+    names["transforms"] = modes
+    exec(compile(ast.Module([parser], []), words[script], "exec"), names)
+    sys.argv = words[script:]  # some of these parsers take no list
+    names["parse_args"]()
+
+
 def litgpt(path: Path) -> None:
     """Raise where its command line does not have a key or a value; the data are those of `data/`, one row long."""
-    import functools
-
     from jsonargparse import CLI
     from litgpt.finetune import full, lora
 
@@ -178,7 +248,7 @@ def litgpt(path: Path) -> None:
 CHECKS = {
     one.__name__: one
     for one in (
-        *(skypilot, dstack, huggingface, kubernetes, slurm),
+        *(skypilot, dstack, huggingface, kubernetes, slurm, simpletuner, diffusers),
         *(trl, axolotl, llamafactory, unsloth, litgpt, accelerate, deepspeed),
     )
 }
@@ -198,7 +268,9 @@ def check_all(tool: str, folder: Path) -> dict[str, str]:
 
 def _files(tool: str, folder: Path) -> list[Path]:
     files = (path for path in folder.resolve().glob(f"*/{tool}/*") if path.is_file())
-    return [path for path in files if path.suffix != ".cron" and path.name != "litgpt_packed.py"]
+    given = ("litgpt_packed.py", "quantisation.json")  # not of the tool itself
+    scripts = ".py" if tool == "diffusers" else ".cron"
+    return [path for path in files if path.suffix != scripts and path.name not in given]
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import yaml
 
 from planner.configurations.grid import network_of
 from planner.estimates.weights import lora_parameters
+from planner.exports.facts import image_modules
+from planner.library.diffusers_config import diffusion_card
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
 from tests.library.shapes.test_diffusers import COUNTED
@@ -192,6 +194,22 @@ def test_diffusers_counts_the_weights_that_were_recorded(case: dict[str, Any]) -
     with torch.device("meta"):
         built = kind.from_config(config)
     assert sum(parameter.numel() for parameter in built.parameters()) == case["parameters"]
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: f"{case['config']['_class_name']}-{case['parameters']}")
+@pytest.mark.parametrize("targets", ["attention", "all-linear"])
+def test_peft_makes_the_adapters_that_were_recorded(case: dict[str, Any], targets: str) -> None:
+    """From the names of linear layers that an export writes (models/exports/networks/modules.yaml)."""
+    torch, diffusers = pytest.importorskip("torch"), pytest.importorskip("diffusers")
+    peft = pytest.importorskip("peft")
+    card = Architecture.model_validate(diffusion_card(case["config"], "mine"))
+    config = dict(case["config"])
+    kind = getattr(diffusers, config.pop("_class_name"))
+    wanted = peft.LoraConfig(r=1, target_modules=image_modules(targets, card)["image_modules"])
+    with torch.device("meta"):
+        built = peft.inject_adapter_in_model(wanted, kind.from_config(config), low_cpu_mem_usage=True)
+    made = sum(weights.numel() for name, weights in built.named_parameters() if "lora_" in name)
+    assert made == case["adapters"][targets]
 
 
 @pytest.mark.parametrize("case", TOWERS, ids=tower_name)

@@ -188,6 +188,10 @@ MAY_NAME = {
     "exports/script_parts.py": {"adamw_4bit", "bf16", "gptq"},  # what a compiler is needed for; formats of what leaves
     "exports/rl_export.py": {"nf4", "bf16_mixed"},  # how trainers of kind rl hold weights
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
+    # How files of images and a variable of Accelerate spell them.
+    "exports/facts.py": {"online", "fp16_mixed", "fp32", "tf32"},
+    "exports/image_configs.py": {"cached", "nf4", "nf4_dq"},
+    "exports/machine_names.py": {"mixed_precision"},  # an option of Accelerate
     "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
     "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts
     "generation/replica_enumeration.py": {"bf16", "nf4"},

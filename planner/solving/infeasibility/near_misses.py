@@ -363,7 +363,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
             reason=f"does not fit in {evaluator.usable_gib:.1f} GiB per GPU",
             shortfall=miss.shortfall_gib,
             unit="GiB",
-            fix=_suggest_fix(evaluator, one.job, one.physics.shape.sequence, gpu in fitting),
+            fix=_suggest_fix(evaluator, one, gpu in fitting),
         )
 
 
@@ -424,12 +424,20 @@ def _replica_miss(one: JobCandidates, miss: MemoryShortfall, limits: Limits, lib
     )
 
 
-def _suggest_fix(evaluator: MemoryEvaluator, job: Job, sequence: int, fits_otherwise: bool) -> str:
-    """Return the longest sequence that would fit; else that another method does."""
-    longest = longest_fitting_sequence(evaluator, sequence)
-    if 0 < longest < sequence and job.work.images is None:
-        return f"sequence_length {longest:,} would fit"
-    return "other methods or counts of it fit" if fits_otherwise else "no sequence length would fit"
+def _suggest_fix(evaluator: MemoryEvaluator, one: JobCandidates, fits_otherwise: bool) -> str:
+    """Return the longest sequence, or the largest images, that would fit; else that another method does."""
+    what, image, work = "sequence_length", one.architecture.image, one.job.work
+    if image is not None:
+        size = image.size(work.resolution, work.frames)
+        what, asked, most = "resolution", size.resolution, evaluator.largest_resolution(image, size.frames)
+    else:
+        asked = one.physics.shape.sequence
+        most = longest_fitting_sequence(evaluator, asked)
+    if 0 < most < asked:
+        return f"{what} {most:,} would fit"
+    cached = f", {evaluator.encoders_gib:.1f} GiB less with latents: cached" if evaluator.encoders_gib else ""
+    otherwise = "other methods or counts of it fit" if fits_otherwise else f"no {what.replace('_', ' ')} would fit"
+    return f"{otherwise}{cached}"
 
 
 def longest_fitting_sequence(evaluator: MemoryEvaluator, most: int = 2**24) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from planner.analysis.estimate_question import estimate
 from planner.errors import LibraryError, ScenarioError
+from planner.report.plan_sections import batch, rate
 from tests.helpers.estimate_cases import told
 
 
@@ -98,3 +99,29 @@ def test_the_longest_sequence_of_images_is_refused() -> None:
     """Images have no sequence length."""
     with pytest.raises(ScenarioError, match="no sequence length"):
         told("stable-diffusion-1.5", "RTX4090", longest_sequence=True)
+
+
+@pytest.mark.parametrize(
+    ("network", "settings", "step"),
+    [
+        ("flux.1-dev", {"weight_bits": 8, "latents": "cached"}, 16),
+        ("wan-2.1-1.3b", {"latents": "cached", "frames": 81}, 16),
+        ("stable-diffusion-xl", {}, 64),
+    ],
+)
+def test_the_largest_images_fit_and_larger_ones_do_not(network: str, settings: dict[str, Any], step: int) -> None:
+    found = told(network, "RTX4090", micro_batch=1, **settings)
+    side, most = found.largest_resolution, found.largest_micro_batch
+    assert side is not None and side % step == 0 and most is not None
+    fits = [told(network, "RTX4090", micro_batch=1, resolution=one, **settings) for one in (side, side + step)]
+    assert [one.vram_gib.fits for one in fits] == [True, False]
+    assert [told(network, "RTX4090", micro_batch=one, **settings).vram_gib.fits for one in (most, most + 1)] == [
+        *(True, False)
+    ]
+    assert told("tinyllama-1.1b", "T4").largest_resolution is None
+
+
+def test_clips_of_several_frames_are_counted_as_videos() -> None:
+    video = told("wan-2.1-1.3b", "RTX4090", latents="cached", micro_batch=2)
+    assert video.unit == "videos" and "= 2 videos" in batch(video) and " videos/s" in rate(video)
+    assert told("wan-2.1-1.3b", "RTX4090", latents="cached", frames=1).unit == "images"

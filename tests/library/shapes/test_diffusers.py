@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from planner.configurations.grid import network_of
 from planner.errors import LibraryError
+from planner.estimates.weights import lora_parameters
 from planner.library.diffusers_config import diffusion_card
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, ImageSize, ImageTokens
@@ -21,6 +24,24 @@ def card_of(stated: str, **keys: object) -> Architecture:
 @pytest.mark.parametrize("case", COUNTED, ids=lambda case: f"{case['config']['_class_name']}-{case['parameters']}")
 def test_weights_are_those_that_the_class_of_diffusers_has(case: dict[str, object]) -> None:
     assert diffusion_card(case["config"], "mine")["parameters"] == case["parameters"]
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: f"{case['config']['_class_name']}-{case['parameters']}")
+@pytest.mark.parametrize("targets", ["attention", "all-linear"])
+def test_adapters_are_those_that_peft_makes_of_the_exported_names(case: dict[str, Any], targets: str) -> None:
+    """Of rank 1, the matrices of the caption among them; PEFT 0.21.2 counted them (tests/library/test_ecosystem.py)."""
+    card = Architecture.model_validate(diffusion_card(case["config"], "mine"))
+    assert lora_parameters(network_of(card), 1, targets).trainable == case["adapters"][targets]
+
+
+# worked: 19 blocks with 16 x 3,072 + 4 x 15,360 and 38 with 6 x 3,072 + 15,360 + 18,432, and the last layer: 4,088,896.
+def test_adapters_of_flux_of_rank_16_are_65_million_weights() -> None:
+    assert lora_parameters(network_of(read_library().architecture("flux.1-dev")), 16).trainable == 16 * 4_088_896
+
+
+def test_every_shipped_diffusion_network_has_its_adapters() -> None:
+    shipped = [card for card in read_library().architectures.values() if card.image is not None]
+    assert [card.name for card in shipped if not card.adapters] == []
 
 
 # worked: width 3,072; a double block has 2 x (4 + 2 x 4) x 3072^2 = 226.5e6 in matrices that tokens meet, of which a
@@ -63,6 +84,14 @@ def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
         card_of("WanTransformer3DModel", image_dim=1280)
     with pytest.raises(LibraryError, match="no number of 0 or more"):
         card_of("FluxTransformer2DModel", num_layers="many")
+
+
+def test_keys_that_no_count_takes_into_account_are_named() -> None:
+    """Those of the released files have no effect, or the value that is counted."""
+    assert [case["config"] for case in COUNTED if diffusion_card(case["config"], "mine")["unread"]] == []
+    sparse = {"attention_type": "nabla", "attention_window": 3, "rope_theta": 1e4, "_diffusers_version": "0.42"}
+    card = card_of("Kandinsky5Transformer3DModel", **sparse)
+    assert card.unread == ("attention_type", "attention_window")
 
 
 def test_shipped_cards_are_what_their_class_says() -> None:

@@ -1,0 +1,41 @@
+"""Networks of images that do not fit: their encoders are named, and a size of images, not of sequences."""
+
+import planner
+
+JOB = {
+    **{"name": "style", "architecture": "flux.1-dev", "work": {"images": 40, "epochs": 50}, "global_batch": 1},
+    **{"lora": {"rank": 16, "targets": "attention"}, "framework": ["simpletuner"]},
+    "techniques": {"method": "lora", "weight_bits": 16, "latents": "online"},
+}
+
+
+def scenario(gpu: str) -> planner.Scenario:
+    offer = {"provider": "p", "gpu": gpu, "gpus": 1, "usd_per_hour": 1.0}
+    return planner.build_scenario({"name": "s", "schema": 2, "jobs": [JOB], "offers": [offer], "objective": "cost"})
+
+
+def test_encoders_that_lie_on_the_gpu_are_named_with_what_frees_them() -> None:
+    nothing = planner.explain(scenario("RTX4090"))
+    (miss,) = nothing.nearest
+    assert miss.fix.endswith("fit, 9.3 GiB less with latents: cached") and "sequence" not in miss.fix
+    answer = planner.explain(scenario("RTX4090"), why_not="gpu=RTX4090,weight_bits=16").why_not
+    assert answer is not None
+    assert "9.3 of them are text and image encoders, which leave the GPU with latents: cached" in answer.reasons
+
+
+def test_a_plan_says_the_largest_batch_and_the_largest_images() -> None:
+    """With the encoders on the GPU, and without a word of them where latents are cached."""
+    (job,) = planner.solve(scenario("A100-80GB")).jobs
+    (note,) = (note for note in job.notes if "has room for micro-batch" in note)
+    assert "at 1,024 pixels a side" in note and "text and image encoders take 9.3 GiB" in note
+    cached = scenario("A100-80GB").with_settings(["jobs.style.techniques.latents=cached"])
+    (job,) = planner.solve(cached).jobs
+    assert any("has room" in note and "encoders" not in note for note in job.notes)
+
+
+def test_a_plan_says_what_its_licence_forbids_and_that_its_weights_are_gated() -> None:
+    (job,) = planner.solve(scenario("A100-80GB")).jobs
+    assert any(note.startswith("licence of flux.1-dev: Non-Commercial License") for note in job.notes)
+    assert any(note.startswith("black-forest-labs/FLUX.1-dev is gated: accept its terms") for note in job.notes)
+    (job,) = planner.solve(scenario("A100-80GB").with_settings(["jobs.style.architecture=qwen-image"])).jobs
+    assert not any("licence" in note or "gated" in note for note in job.notes)
