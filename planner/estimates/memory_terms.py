@@ -386,6 +386,7 @@ def activation_terms(
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     # A group runs again as a whole: its earlier layers wait, whole, for the backward pass of the last.
     working = working + segments * (SEGMENT_LAYERS - 1) * _kept(layer, states, activations, k)
+    working = working + states.rounding_passing_bytes * tokens
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
     input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
