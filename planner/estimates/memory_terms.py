@@ -151,7 +151,11 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
     optimizer = stepped * states.optimizer_bytes / over_1
     return StaticTerms(
-        weights=weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
+        weights=np.where(
+            np.not_equal(states.host_frozen, 0),
+            FROZEN_BUFFERS * states.weight_bytes * network.hidden * network.ffn,
+            weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
+        ),
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
@@ -278,6 +282,11 @@ HOST_BUFFERS = 1.5
 """Host memory over the states that lie in it, copies and pinned buffers included: the `additional_buffer_factor` of
 DeepSpeed's own estimators (documentation, "Memory Requirements")."""
 
+FROZEN_BUFFERS = 2.0
+"""Largest matrices that lie on a GPU while frozen weights come from host memory one linear at a time.
+
+Source: SimpleTuner, helpers/ramtorch/modules/linear.py: two buffers, `w_buffers`."""
+
 FP32_GRADIENTS = 4
 """Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
@@ -290,13 +299,13 @@ def hosted_states(network: Network, layout: Layout, states: States, coefficients
     driver moves pages, and may come to move all of them. As long as the card holds them all they take none.
     Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
     """
-    on_gpu = replace(states, host_weights=0, host_optimizer=0, host_reference=0)
+    on_gpu = replace(states, host_weights=0, host_optimizer=0, host_reference=0, host_frozen=0)
     here = static_terms(network, layout, on_gpu, coefficients)
     weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
     optimizer = weights | np.not_equal(states.host_optimizer, 0)
     sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
     moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
-    moved = moved + np.not_equal(states.host_reference, 0) * here.reference
+    moved = moved + np.not_equal(states.host_reference, 0) * here.reference + states.host_frozen * here.weights
     return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
 
 

@@ -125,6 +125,7 @@ class Offload(Value):
 
     optimizer: bool = False
     weights: bool = False
+    frozen: bool = False
 
 
 class Latents(Value):
