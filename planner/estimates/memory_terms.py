@@ -149,20 +149,16 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     each = per_layer - away / layers
     gathered = _gathered(each, in_stage - away, embedding, network, states, keeps_full, coefficients)
     stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
-    optimizer = stepped * states.optimizer_bytes / over_1
+    weights = weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3
     return StaticTerms(
-        weights=np.where(
-            np.not_equal(states.host_frozen, 0),
-            FROZEN_BUFFERS * states.weight_bytes * network.hidden * network.ffn,
-            weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
-        ),
+        weights=_but_for_hosted(weights, network, states),
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
         step_gradients=gradients / others,
         early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
-        optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
-        paged=np.where(paged, optimizer, 0.0),
+        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1),
+        paged=np.where(paged, stepped * states.optimizer_bytes / over_1, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
         gathered_weights=gathers * gathered[0] / tensor,
@@ -173,6 +169,14 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         reference=_reference_copy(network, layout, states, coefficients),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _but_for_hosted(weights: Numbers, network: Network, states: States) -> Numbers:
+    """Return the bytes of `weights` on a GPU, or of their buffers where frozen ones come from host memory."""
+    if not np.any(states.host_frozen):
+        return weights
+    buffers = FROZEN_BUFFERS * states.weight_bytes * network.hidden * network.ffn
+    return np.where(np.not_equal(states.host_frozen, 0), buffers, weights)
 
 
 def _reference_copy(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:

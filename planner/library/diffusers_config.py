@@ -130,7 +130,7 @@ def _linears(stacks: list[dict[str, Any]], words: Mapping[str, Any]) -> float:
     """
     ones = dict.fromkeys(words, 1)
     parts = [(each["n"], each["stack"].get(part, "0")) for each in stacks for part in ("image", "text")]
-    return sum(n * evaluate_expression(str(stated), ones) for n, stated in parts if stated != "same")
+    return float(sum(n * evaluate_expression(str(stated), ones) for n, stated in parts if stated != "same"))
 
 
 def _passes(stacks: list[dict[str, Any]], key: str, usual: float) -> float:
