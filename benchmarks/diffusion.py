@@ -38,8 +38,9 @@ WEIGHTS = {
     "bf16": {},
     "int8-sdnq-hadamard": {"weight_bits": 8},
     "fp8wo-torchao": {"weight_bits": 8, "quant": "fp8_weights"},
+    "fp8-torchao": {"weight_bits": 8, "quant": "fp8_dynamic"},
 }
-"""Formats of the frozen weights; dynamic fp8 of torchao, which rounds activations, too, is not modelled."""
+"""Formats of the frozen weights, by SimpleTuner's names."""
 
 
 FITTED = (
@@ -47,6 +48,7 @@ FITTED = (
     "diffusion.recomputed_launch",
     "diffusion.quantised_launch_seconds",
     "diffusion.quantised_launch_seconds.fp8_weights",
+    "diffusion.quantised_launch_seconds.fp8_dynamic",
     "masked.attention_factor",
 )
 """Constants of models/calibration/kernels.yaml that were chosen with such rows in view."""

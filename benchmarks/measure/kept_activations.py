@@ -1,16 +1,18 @@
 """Count what the backward pass of a diffusion block keeps: `kept` of models/diffusers.yaml.
 
-    python benchmarks/measure/kept_activations.py [--full]
+    python benchmarks/measure/kept_activations.py [--full | --fp8]
 
 Needs torch, diffusers and peft, and no GPU. Each class is built small, twice, with one block more the second time; the
 difference of what its forward pass saves for the backward pass, per token and unit of width, is a block's. Weights are
 frozen and in bf16, adapters of rank 4 at attention are in bf16, under autocast. Layer norms run in fp32, as they do
 under autocast on a GPU. Widths have the proportions of the releases. `--full`: all weights are
-trained, without adapters.
+trained, without adapters. `--fp8`: frozen linears are in dynamic fp8, for which torchao 0.17 must be installed; their
+product has a backward pass as in SimpleTuner (helpers/training/quantisation/torchao_workarounds.py).
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -118,7 +120,37 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def saved_bytes(block: Block, blocks: int, full: bool) -> int:
+class Product(torch.autograd.Function):
+    """A product in fp8 whose backward pass needs its weight and the scales alone."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any, scale: Any, weight: Any, weight_scale: Any) -> Any:
+        """Return the product in bf16."""
+        ctx.save_for_backward(scale, weight, weight_scale)
+        return torch._scaled_mm(given, weight, scale_a=scale, scale_b=weight_scale, out_dtype=HALF)
+
+
+def round_to_fp8(network: Any) -> None:
+    """Quantise the frozen linears of a network, as `fp8-torchao` of SimpleTuner does; kernels of the CPU do."""
+    from torchao.quantization import quant_api, quantize_
+
+    tensors = importlib.import_module("torchao.quantization.quantize_.workflows.float8.float8_tensor")
+    quant_api._check_hardware_support = lambda _granularity: None
+
+    def product(given: Any, scale: Any, weight: Any, weight_scale: Any, output_dtype: Any, bias: Any, **_: Any) -> Any:
+        made = Product.apply(given, scale, weight, weight_scale).to(output_dtype)
+        return made if bias is None else made + bias.to(output_dtype)
+
+    tensors.addmm_float8_unwrapped_inference = product
+
+    def is_frozen_linear(module: Any, name: str) -> bool:
+        is_linear = isinstance(module, torch.nn.Linear) and "lora" not in name
+        return is_linear and module.in_features % 16 == 0 and module.out_features % 16 == 0
+
+    quantize_(network, quant_api.Float8DynamicActivationFloat8WeightConfig(), filter_fn=is_frozen_linear)
+
+
+def saved_bytes(block: Block, blocks: int, full: bool, fp8: bool = False) -> int:
     """Return the bytes that one forward pass of a network with so many blocks saves, weights left out."""
     network = getattr(diffusers, block.kind)(**block.keys(blocks)).to(HALF)
     network.requires_grad_(requires_grad=full)
@@ -126,10 +158,15 @@ def saved_bytes(block: Block, blocks: int, full: bool) -> int:
         inject_adapter_in_model(LoraConfig(r=4, target_modules=list(block.targets)), network)
     for weight in network.parameters():
         weight.data = weight.data.to(HALF)
-    owned = {each.untyped_storage().data_ptr() for each in (*network.parameters(), *network.buffers())}
+    if fp8:
+        round_to_fp8(network)
+    held = [getattr(each, "qdata", each) for each in (*network.parameters(), *network.buffers())]
+    owned = {each.untyped_storage().data_ptr() for each in held}
     seen: dict[int, tuple[int, torch.Tensor]] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if hasattr(tensor, "qdata"):
+            return tensor
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in owned:
             seen[storage.data_ptr()] = storage.nbytes(), tensor  # held, so that no address is used twice
@@ -143,7 +180,7 @@ def saved_bytes(block: Block, blocks: int, full: bool) -> int:
 
 def main() -> None:
     """Print the bytes of each block per token and unit of width."""
-    plain, full = functional.layer_norm, "--full" in sys.argv[1:]
+    plain, full, fp8 = functional.layer_norm, "--full" in sys.argv[1:], "--fp8" in sys.argv[1:]
 
     def in_fp32(given: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         wide = [None if each is None else each.float() for each in (weight, bias)]
@@ -151,7 +188,7 @@ def main() -> None:
 
     functional.layer_norm = in_fp32
     for block in BLOCKS:
-        more = saved_bytes(block, 3, full) - saved_bytes(block, 2, full)
+        more = saved_bytes(block, 3, full, fp8) - saved_bytes(block, 2, full, fp8)
         print(f"{block.name:<28}{more / block.tokens / block.width:6.1f} bytes per token and unit of width")
 
 

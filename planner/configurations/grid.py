@@ -95,7 +95,7 @@ def network_of(architecture: Architecture) -> Network:
         attended=_attended(architecture),
         uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts) or is_transformer,
         kept_bytes=architecture.image.kept_bytes if isinstance(architecture.image, ImageTokens) else 0.0,
-        launched_layers=architecture.image.blocks if isinstance(architecture.image, ImageWork) else 0,
+        **_launched(architecture.image),
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
         adapters=architecture.adapters,
@@ -224,6 +224,19 @@ def _linears(architecture: Architecture) -> tuple[Linear, ...]:
         return ()
     dimensions = Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)})
     return linears_of(dimensions, read_techniques().linears.of(architecture.family))
+
+
+def _launched(image: ImageTokens | ImageWork | None) -> dict[str, Any]:
+    """Return the fields of `Network` that say how many linears Python launches for an image, and what enters them."""
+    if image is None:
+        return {}
+    if isinstance(image, ImageTokens):
+        return {"linear_layers": image.linears}
+    return {
+        "launched_layers": image.blocks,
+        "linear_layers": float(image.linears),
+        "linear_inputs": image.linear_inputs / image.memory_tokens_per_image,
+    }
 
 
 def _window(architecture: Architecture) -> tuple[int, float]:

@@ -86,6 +86,8 @@ class Network:
     adapters: tuple[tuple[str, int, int], ...] = ()  # letter, sums of d_in and d_out of all its linears (diffusion)
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
     tower_parameters: float = 0.0  # of images: loaded with a language model, not trained
+    linear_inputs: float = 0.0  # elements of one token that enter linear layers, of all layers, where counted (U-Nets)
+    linear_layers: float = 0.0  # of all layers, where counted (diffusion)
     launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)
     masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
     kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)
@@ -224,16 +226,22 @@ class States:
     # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
+    host_frozen: Numbers = 0  # 1: frozen weights alone, which come to the GPU for every pass
     reference_bytes: Numbers = 0  # per weight of a frozen copy of the network, sharded as the weights are
     host_reference: Numbers = 0  # 1: that copy lies in host memory
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
     steps_in_backward: Numbers = 0  # 1: each gradient is used up in the backward pass, as soon as it is whole
-    # Linear layers that round in the forward pass (QAT): bytes kept per weight, the mean of all layers, and per token
-    # of each layer; bytes per weight of the matrix that is being rounded.
+    # Linear layers that round in the forward pass (QAT, dynamic fp8): bytes kept per weight, the mean of all layers,
+    # and per token of each layer; bytes per weight of the matrix that is being rounded.
     rounded_weight_bytes: Numbers = 0
     rounded_input_bytes: Numbers = 0
     rounded_passing_bytes: Numbers = 0
+    # To round the inputs of linears (dynamic fp8), bytes per token of each layer: alive while one product is
+    # differentiated, and moved in each pass.
+    rounding_passing_bytes: Numbers = 0
+    rounding_forward_bytes: Numbers = 0
+    rounding_backward_bytes: Numbers = 0
     # Adapters with magnitudes (DoRA): bytes kept per token of each layer, bytes per weight of the matrix whose norm is
     # taken; 0 of plain LoRA.
     magnitude_output_bytes: Numbers = 0
@@ -319,6 +327,7 @@ class Kernels:
     gradient_launch_seconds: Numbers = 0.0  # per gradient that ZeRO-1 or 2 reduces, where DeepSpeed runs them
     recomputed_launch: Numbers = 1.0 / 3.0  # share of a layer's launches that a recomputed forward pass repeats
     quantised_launch_seconds: Numbers = 0.0  # per quantised linear, where the profile has a figure of its own
+    fp8_forward: Numbers = 0  # 1: the forward products of linear layers are in fp8
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
     dispatches_by_node: Numbers = 0  # 1: a token goes over the network once to each node with experts of it
 
@@ -339,6 +348,7 @@ class Hardware:
     dequant_factor: Numbers = 1.0  # 2.2 on T4
     fp32_peak: Numbers = np.inf  # FLOP/s of plain fp32; counts where work falls back to it
     usable_bytes: Numbers = 0.0
+    fp8_gain: Numbers = 1.0  # speed of a linear's product in fp8 over that in 16 bit
 
 
 @dataclass(frozen=True)
@@ -386,6 +396,9 @@ def tower_states(states: States, tower: Tower) -> States:
         handed_bytes=0,
         rounded_weight_bytes=0,
         rounded_input_bytes=0,
+        rounding_passing_bytes=0,
+        rounding_forward_bytes=0,
+        rounding_backward_bytes=0,
         magnitude_output_bytes=0,
         magnitude_passing_bytes=0,
     )

@@ -149,16 +149,16 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     each = per_layer - away / layers
     gathered = _gathered(each, in_stage - away, embedding, network, states, keeps_full, coefficients)
     stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
-    optimizer = stepped * states.optimizer_bytes / over_1
+    weights = weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3
     return StaticTerms(
-        weights=weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
+        weights=_but_for_hosted(weights, network, states),
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
         step_gradients=gradients / others,
         early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
-        optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
-        paged=np.where(paged, optimizer, 0.0),
+        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1),
+        paged=np.where(paged, stepped * states.optimizer_bytes / over_1, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
         gathered_weights=gathers * gathered[0] / tensor,
@@ -169,6 +169,14 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         reference=_reference_copy(network, layout, states, coefficients),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _but_for_hosted(weights: Numbers, network: Network, states: States) -> Numbers:
+    """Return the bytes of `weights` on a GPU, or of their buffers where frozen ones come from host memory."""
+    if not np.any(states.host_frozen):
+        return weights
+    buffers = FROZEN_BUFFERS * states.weight_bytes * network.hidden * network.ffn
+    return np.where(np.not_equal(states.host_frozen, 0), buffers, weights)
 
 
 def _reference_copy(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
@@ -278,6 +286,11 @@ HOST_BUFFERS = 1.5
 """Host memory over the states that lie in it, copies and pinned buffers included: the `additional_buffer_factor` of
 DeepSpeed's own estimators (documentation, "Memory Requirements")."""
 
+FROZEN_BUFFERS = 2.0
+"""Largest matrices that lie on a GPU while frozen weights come from host memory one linear at a time.
+
+Source: SimpleTuner, helpers/ramtorch/modules/linear.py: two buffers, `w_buffers`."""
+
 FP32_GRADIENTS = 4
 """Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
@@ -290,13 +303,13 @@ def hosted_states(network: Network, layout: Layout, states: States, coefficients
     driver moves pages, and may come to move all of them. As long as the card holds them all they take none.
     Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
     """
-    on_gpu = replace(states, host_weights=0, host_optimizer=0, host_reference=0)
+    on_gpu = replace(states, host_weights=0, host_optimizer=0, host_reference=0, host_frozen=0)
     here = static_terms(network, layout, on_gpu, coefficients)
     weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
     optimizer = weights | np.not_equal(states.host_optimizer, 0)
     sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
     moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
-    moved = moved + np.not_equal(states.host_reference, 0) * here.reference
+    moved = moved + np.not_equal(states.host_reference, 0) * here.reference + states.host_frozen * here.weights
     return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
 
 
@@ -386,6 +399,7 @@ def activation_terms(
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     # A group runs again as a whole: its earlier layers wait, whole, for the backward pass of the last.
     working = working + segments * (SEGMENT_LAYERS - 1) * _kept(layer, states, activations, k)
+    working = working + states.rounding_passing_bytes * tokens
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
     input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)

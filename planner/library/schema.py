@@ -166,6 +166,8 @@ class ImageWork(Card):
 
     resolution: PositiveInt  # pixels per side that the figures hold for
     blocks: PositiveInt  # transformer and residual blocks, which Python launches one by one
+    linears: PositiveInt  # linear layers of all blocks
+    linear_inputs: PositiveFloat  # elements that enter them for one image; convolutions are no linear layers
     forward_gflop: PositiveFloat  # denoiser, one image, one forward pass
     encoder_gflop: float = Field(ge=0)  # image encoder, forward pass; 0 where latents are prepared beforehand
     tokens_per_image: PositiveFloat
@@ -232,6 +234,7 @@ class ImageTokens(Card):
     attentions: PositiveInt  # in which a token of the image meets all tokens; none of them is causal
     masked: bool = False  # attention is given a mask of the caption, which the fastest kernels do not take
     cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
+    linears: PositiveFloat  # linear layers of all blocks
     kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
     token_gflop: PositiveFloat  # denoiser, one token of the image, forward pass, without attention
     basis: Literal["documented", "prior", "assumption"]

@@ -125,6 +125,7 @@ class Offload(Value):
 
     optimizer: bool = False
     weights: bool = False
+    frozen: bool = False
 
 
 class Latents(Value):
@@ -288,6 +289,14 @@ class QuantisedBytes(Row):
     prepared: bool
     bitsandbytes: bool = False
     kept_bytes: float = Field(default=0.0, alias="kept")
+    # Where inputs are rounded, too: bytes kept, moved in each pass, and alive while one product is differentiated, per
+    # element of a linear's input; bytes per weight of the matrix in work.
+    input_bytes: float = Field(default=0.0, alias="input")
+    forward_bytes: float = Field(default=0.0, alias="forward")
+    backward_bytes: float = Field(default=0.0, alias="backward")
+    input_passing_bytes: float = Field(default=0.0, alias="input_passing")
+    passing_bytes: float = Field(default=0.0, alias="passing")
+    fp8_products: bool = False
 
 
 class RoundedBytes(Row):

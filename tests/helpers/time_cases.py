@@ -91,6 +91,7 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
     names = {field.name for field in fields(Kernels)} - {
         "quantised_bytes",
         "fused",
+        "fp8_forward",
         "overlaps_reduction",
         "dispatches_by_node",
         "hook_seconds",

@@ -597,13 +597,14 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     adapted = x.adapted_linears + (looped * x.idle_linears / x.ep if experts and x.lora else 0)
     launch = (launch + adapted * k["adapter_launch_seconds"]) * scaling * speeds.get(f"host.{name}", 1.0)
     own = kernels.get(f"{profile}.quantised_launch_seconds")
-    launch += 7 * (own * again if own else k["quantised_launch_seconds"]) if x.quantised else 0.0
+    launched = x.arch["image"].get("blocks", x.L) if "image" in x.arch else x.L  # Python launches blocks one by one
+    linears = x.arch["image"]["linears"] / launched if "image" in x.arch else 7
+    launch += linears * (own * again if own else k["quantised_launch_seconds"]) if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
     # Matrices and norms whose gradients DeepSpeed takes from a hook each.
     hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
     launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
     launch += looped * experts / x.ep * k["expert_launch_seconds"] * again
-    launched = x.arch["image"].get("blocks", x.L) if "image" in x.arch else x.L  # Python launches blocks one by one
     return float((device**3 + (launch * launched / x.pp) ** 3) ** (1 / 3)), attention
 
 
