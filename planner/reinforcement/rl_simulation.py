@@ -92,7 +92,8 @@ class Sampling:
             drawn = self.rng.choice(np.asarray([float(row.tokens) for row in rows]), shape, p=count / count.sum())
         else:
             drawn = np.exp(self.rng.normal(lengths.scale, lengths.sigma, shape))
-        return np.minimum(drawn, lengths.longest)
+        cut: Floats = np.minimum(drawn, lengths.longest)
+        return cut
 
     def finished(self, stretch: float) -> Floats:
         """Return the seconds (S, batches) at which each batch has ended, followed in stretches of so many seconds."""
@@ -219,7 +220,8 @@ class EngineMachines:
     @staticmethod
     def _over(work: Floats, machines: Floats) -> Floats:
         """Return the seconds that machines take for machine-seconds of work; for ever where there is none."""
-        return np.divide(work, machines, out=np.full(work.shape, np.inf), where=machines > 0)
+        seconds: Floats = np.divide(work, machines, out=np.full(work.shape, np.inf), where=machines > 0)
+        return seconds
 
     def _with_events(self, at: Integers, now: Floats, work: Floats) -> Floats:
         """Return the ends of batches of runs `at` in which machines come or go, one change of each run at a time."""
