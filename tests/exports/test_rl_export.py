@@ -39,9 +39,10 @@ WISHES = Wishes(None, "math.parquet")
 
 @cache
 def solved(placement: str = "colocated", staleness: int = 0) -> tuple[Plan, Scenario]:
-    """Return the plan of a small job and its scenario."""
+    """Return the plan of a small job and its scenario; one apart has too little time for one machine."""
     job = {
         **{"name": "math", "kind": "rl", "architecture": "qwen2.5-1.5b", "staleness": staleness},
+        "deadline": "7h" if placement == "apart" else None,
         "rollout": {"placement": placement, "tensor_parallel": [1]},
         "techniques": {"sharding": ["zero3"]},
         "work": {
