@@ -80,10 +80,9 @@ def solve(
 
             with open_workers(workers) as executor:
                 plan = find_plan(scenario, options, executor=executor)
-    from planner.report.plan_answer import render_answer
-    from planner.report.plan_text import render
+    from planner.report.plan_answer import render_answer, render_details
 
-    text = render if details else render_answer
+    text = render_details if details else render_answer
     output.write(plan, text, draw_answer if plan.planned else None, document=plan_text, color=True)
     context = click.get_current_context()
     if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:

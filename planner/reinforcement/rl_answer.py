@@ -22,7 +22,7 @@ STRIP = 56
 RISKS = {SPEED_RISK: "speed is a prior", NETWORK_RISK: "an unstated network"}
 """Notes that are risks, by how they begin, with a few words for each."""
 PRIVATE = "a private person's machine"
-EXCLUDES_HOSTS = "--set limits.tiers.forbid=[community]"
+EXCLUDES_HOSTS = "--set 'limits.tiers.forbid=[community]'"
 SIGNS = {"rollout": "R", "log_probabilities": "L", "training": "T", "new_weights": "W", "fixed": "."}
 """One character of the strip for each phase."""
 
@@ -161,7 +161,7 @@ def _run_words(run: RlRun) -> str:
     elif run.placement == "one machine":
         machines = f"{_pool_words(first)}, {run.training_gpus} train and {run.rollout_gpus} sample"
     else:
-        machines = f"{_pool_words(first)}, all train and sample in turn"
+        machines = f"{_pool_words(first)}, sampling and training in turn"
     return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.finish_hours)}"
 
 
@@ -171,7 +171,7 @@ def risk_lines(run: RlRun) -> list[str]:
     if any(pool.tier == "community" for pool in run.pools):
         lines.append(f"{PRIVATE}: secure ones with {EXCLUDES_HOSTS}")
     if run.price_age_days is not None and run.price_age_days > 60:
-        lines.append(f"prices are {run.price_age_days} days old: planner prices update")
+        lines.append(f"prices {run.price_age_days} days old: {plan_sections.RENEWS_PRICES}")
     return lines
 
 
@@ -234,7 +234,8 @@ def _step(run: RlRun) -> list[str]:
 
 def _train(run: RlRun) -> list[str]:
     trained = "all weights" if run.method == "full" else f"LoRA r{run.lora_rank} on {run.weight_bits}-bit weights"
-    how = f"{trained}, {run.sharding}, {run.activation_checkpointing} checkpointing, {run.optimizer}"
+    sharding = "" if run.sharding == "none" else f"{run.sharding}, "
+    how = f"{trained}, {sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
     count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on a GPU at a time"
     return [f"{run.algorithm}, {how}", count]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from planner.results.simulation import Simulation
 
-SPEED_RISK = "speed is a prior: published steps lie 17 % around the formulas in the median, strangers farther"
+SPEED_RISK = "speed is a prior: published steps differ from the formulas by 18 % in the median, others may by more"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
 NAMED_PARTS = 4

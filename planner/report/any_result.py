@@ -20,10 +20,9 @@ from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_figure import bills_scene, frontier_figure, sweep_scene, tornado_scene
 from planner.report.frontier_text import BEST_VALUE, best_value, render_frontier
 from planner.report.frontier_text import format_summary as frontier_summary
-from planner.report.plan_answer import render_answer
+from planner.report.plan_answer import render_answer, render_details
 from planner.report.plan_figures import PICTURE, timetable_figure
 from planner.report.plan_sections import render as render_technique
-from planner.report.plan_text import render as render_details
 from planner.report.run_text import render_calibration, render_estimate, render_probe, render_tracking
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants

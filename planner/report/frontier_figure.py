@@ -85,7 +85,9 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     # The lead has the best value.
     notes = [format_optimality(found), *(note for note in format_notes(found) if not note.startswith(BEST_VALUE))]
-    notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
+    notes += (
+        [f"{hidden} similar breakpoints are not in the table; planner frontier shows them with --all"] if hidden else []
+    )
     return Figure(
         "frontier",
         "Cost against time",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner import generation, open_choices, timetable
@@ -48,6 +49,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         ("an outlay", plan_sections.outlay_text(plan)),
         ("a private person's machine", _private_text(job, len(plan.jobs) > 1)),
         ("spot without fallback", _no_fallback_text(job)),
+        ("little spot capacity", _dear_spot_text(job)),
         ("speed is a prior", plan_sections.prior_text(job)),
         ("speed is an upper bound", _bound_text(job)),
         *_priors(job),
@@ -130,10 +132,10 @@ def _private_text(job: Assignment, of_several: bool) -> str:
         return ""
     secure, text = _safer(job, "secure"), "a private person's machine"
     if secure is None:  # not searched for: of several jobs, or for want of time
-        return f"{text} (--set limits.tiers.forbid=[community] excludes it)" if of_several else text
+        return f"{text} (--set 'limits.tiers.forbid=[community]' excludes it)" if of_several else text
     if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
-    return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {secure.note})"
+    return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
 
 
 def _no_fallback_text(job: Assignment) -> str:
@@ -145,7 +147,22 @@ def _no_fallback_text(job: Assignment) -> str:
         return text
     if on_demand.cost_usd is None:
         return f"{text}; none on demand is within the limits"
-    return f"{text}; on demand from {words.usd(on_demand.cost_usd)} (--set {on_demand.note})"
+    return f"{text}; on demand from {words.usd(on_demand.cost_usd)} (--set {shlex.quote(on_demand.note)})"
+
+
+MUCH_MORE = 1.5
+"""Times the expected dollars from which on those of a run with little spot capacity are said."""
+
+
+def _dear_spot_text(job: Assignment) -> str:
+    """Return what a run on spot costs where capacity is scarce: more than the high end with 10 % probability."""
+    if job.spot is None or job.cost.high <= MUCH_MORE * job.cost.expected:
+        return ""
+    text = f"over {words.usd(job.cost.high)} with 10 % probability, if little spot capacity appears"
+    on_demand = _safer(job, "on demand")
+    if on_demand is None or on_demand.cost_usd is None or on_demand.cost_usd >= job.cost.high:
+        return text
+    return f"{text}; on demand {words.usd(on_demand.cost_usd)} (--set {shlex.quote(on_demand.note)})"
 
 
 def _safer(job: Assignment, label: str) -> Option | None:
@@ -401,6 +418,20 @@ def render_answer(plan: Plan) -> str:
     if len(ways) > 1:
         lines += ["", *_way_lines(ways)]
     return "\n".join([*lines, "", *_sections(plan, job)])
+
+
+OF_THE_MACHINES = ("a private person's machine", "spot without fallback", "little spot capacity")
+"""Kinds of risks that the sections of a plan's details do not have."""
+
+
+def render_details(plan: Plan) -> str:
+    """Return all that there is to say of a plan, what its machines risk below its first lines."""
+    lines = plan_text.render(plan).split("\n")
+    if shown_by(plan) is None and plan.jobs and plan.status not in ("infeasible", "no_plan"):
+        found = risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 else risks_of_jobs(plan)
+        end = lines.index("") if "" in lines else len(lines)
+        lines[end:end] = risk_lines([risk for risk in found if risk.kind in OF_THE_MACHINES])
+    return "\n".join(lines)
 
 
 def _first_line(plan: Plan, job: Assignment) -> str:

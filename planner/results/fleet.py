@@ -249,6 +249,11 @@ class Fleet(Part):
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
     @property
+    def other_fleets(self) -> tuple[FleetBaseline, ...]:
+        """Simpler fleets, and that of any number of kinds where it costs less."""
+        return (*self.baselines, *([self.any_mix] if self.any_mix else []))
+
+    @property
     def by_dollars(self) -> tuple[FleetKind, ...]:
         """The kinds of machines, those with most dollars first."""
         return tuple(sorted(self.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour))

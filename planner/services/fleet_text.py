@@ -11,7 +11,7 @@ from planner.report.explanation_text import limit_name
 from planner.report.plan_answer import MOST_WAYS, Risk, first_note, job_lines, machine_forms, risk_lines, risks_of_jobs
 from planner.report.plan_sections import cut_lines, old_prices, outlay, product, render_notes
 from planner.report.words import line_room
-from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
+from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.results.plan import Plan
 from planner.results.service_results import (
     BINDING_WORDS,
@@ -364,7 +364,7 @@ def _simpler(fleet: Fleet) -> list[str]:
     if not fleet.baselines:
         return ["not computed within the time limit"]
     lines = []
-    for baseline in (*fleet.baselines, *([fleet.any_mix] if fleet.any_mix else [])):
+    for baseline in fleet.other_fleets:
         machines = f" ({words.sanitise(baseline.machines)})" if baseline.machines else ""
         usd = (
             "impossible within the limits"
@@ -514,7 +514,7 @@ def fleet_risks(plan: Plan) -> list[Risk]:
     return found
 
 
-_EXCLUDES = " (--set limits.tiers.forbid=[community] excludes it)"
+_EXCLUDES = " (--set 'limits.tiers.forbid=[community]' excludes it)"
 
 
 def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
@@ -553,8 +553,13 @@ def ways_of(service: Service) -> list[FleetWay]:
     fleet, own = service.fleet, FleetWay("plan", machines_text(service.fleet), service.fleet.usd_per_month)
     rows = [own]
     rows += [
-        FleetWay("simpler", one.machines or "those of the plan", one.usd_per_month, one.name)
-        for one in fleet.baselines
+        FleetWay(
+            "any mix" if one is fleet.any_mix else "simpler",
+            one.machines or "those of the plan",
+            one.usd_per_month,
+            _kinds_note(one, fleet),
+        )
+        for one in fleet.other_fleets
         if one.usd_per_month is not None and abs(one.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
     ]
     rows += [
@@ -565,6 +570,10 @@ def ways_of(service: Service) -> list[FleetWay]:
     for way in rows:
         differing.setdefault((way.machines, words.usd(way.usd_per_month)), way)
     return sorted([*differing.values()][:MOST_WAYS], key=lambda way: way.usd_per_month)
+
+
+def _kinds_note(simpler: FleetBaseline, fleet: Fleet) -> str:
+    return "with most_kinds: null" if simpler is fleet.any_mix else simpler.name
 
 
 def _api_note(api: ApiPrice) -> str:

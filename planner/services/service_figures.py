@@ -218,8 +218,7 @@ def simpler_figure(service: Service) -> Figure:
     rows = [("this fleet", words.usd(fleet.usd_per_month), "")]
     if not fleet.baselines:
         rows.append(("simpler fleets", "", "not computed within the time limit"))
-    others_of_plan = (*fleet.baselines, *([fleet.any_mix] if fleet.any_mix else []))
-    for baseline in others_of_plan:
+    for baseline in fleet.other_fleets:
         usd = "impossible within the limits" if baseline.usd_per_month is None else words.usd(baseline.usd_per_month)
         how = f"on {words.sanitise(baseline.machines)}" if baseline.machines else ""
         rows.append((words.sanitise(baseline.name), usd, how))
@@ -229,7 +228,7 @@ def simpler_figure(service: Service) -> Figure:
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
-    others = [(baseline.name, baseline.usd_per_month) for baseline in others_of_plan] + [
+    others = [(baseline.name, baseline.usd_per_month) for baseline in fleet.other_fleets] + [
         (one.offer, one.usd) for one in fleet.api
     ]
     bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
