@@ -315,7 +315,8 @@ def _figures(plan: Plan) -> dict[str, str]:
     (run,) = plan.reinforcement
     return {
         "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
-        "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}",
+        "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}"
+        + (", fp8" if run.rollout_weight_bits < 16 else ""),
         "step": f"{words.significant(run.step_seconds)} s",
         "cost": words.usd(run.cost_usd),
         "by": f"{run.hours.at_confidence:,.1f} h",

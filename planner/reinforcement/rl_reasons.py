@@ -37,6 +37,7 @@ from planner.reinforcement.rl_solve import (
 )
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
+from planner.results.rl_run import rollout_words
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
@@ -73,8 +74,8 @@ class Chosen:
         """GPUs with their place, engines of fewer bits, and the method."""
         named = self.search.named(self.way)
         bits = {16: "LoRA", 4: "QLoRA"}.get(named.weight_bits, f"LoRA {named.weight_bits}-bit")
-        engines = ", fp8 rollout" if named.rollout_weight_bits < 16 else ""
-        return f"{way_words(self.search, self.way)}{engines}, {'full' if named.method == 'full' else bits}"
+        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits)
+        return f"{machines}, {'full' if named.method == 'full' else bits}"
 
     def against(self, other: Chosen) -> dict[str, Any]:
         """Return the figures of this way, and what they differ by from those of the plan."""

@@ -48,6 +48,11 @@ class PhaseMemory(Part):
     fits: bool
 
 
+def rollout_words(bits: int) -> str:
+    """Return what is to be said of engines whose weights have so many bits: of 16 nothing."""
+    return ", fp8 rollout" if bits < 16 else ""
+
+
 class RlPool(Part):
     """Machines of one offer, and what they do in a step."""
 
@@ -86,7 +91,7 @@ class RlAlternative(Part):
     hours_at_confidence: float
     step_seconds: float
     how: str
-    """Method of the trainer, and whether sides overlap."""
+    """Method of the trainer, whether sides overlap, and engines of fewer bits."""
 
 
 _USUAL = {"start_at_hours": 0.0, "rollout_weight_bits": 16}

@@ -110,7 +110,9 @@ def test_fp8_engines_are_chosen_where_they_are_least_and_the_gpu_has_fp8(gpus: t
     plan = is_least_of_all(one)
     run = run_of(plan)
     assert run.rollout_weight_bits == bits and (FP8_CAUTION in run.notes) == (bits == 8)
-    usual = run_of(solved(planner.change_scenario(one, ["jobs.0.rollout.weight_bits=16"])))
+    answer = planner.what_if(one, ["jobs.0.rollout.weight_bits=16"], library=LIBRARY)
+    usual = run_of(answer.after)
+    assert ("overlapped, fp8 " in str(answer)) == ("with fp8 weights" in str(plan)) == (bits == 8)
     assert "rollout_weight_bits" not in usual.model_dump() and usual.cost_usd >= run.cost_usd
     assert not planner.check(plan, one)
     edited = run.model_copy(update={"rollout_weight_bits": 24 - bits})
