@@ -19,6 +19,7 @@ from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
 from planner.reinforcement.rl_answer import risk_lines
 from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES
+from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
 from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of
@@ -119,6 +120,17 @@ def test_fp8_engines_are_chosen_where_they_are_least_and_the_gpu_has_fp8(gpus: t
     assert planner.check(plan.model_copy(update={"reinforcement": (edited,)}), one)
     other = planner.change_scenario(one, [f"jobs.0.rollout.weight_bits={24 - bits}"])
     assert "rollout_weight_bits" in {violation.what for violation in audit_rl(plan, other, LIBRARY, Tolerance())}
+
+
+def test_an_engine_fits_with_fp8_weights_where_16_bits_are_too_large() -> None:
+    """15.2 GB of a 7B and 8 GiB that the trainer keeps are more than 90 % of an L4; of an A100 no engine has fp8."""
+    (job,) = scenario(architecture="qwen2.5-7b").jobs
+    assert isinstance(job, RlJob)
+    one = RlQuantities.of(job, LIBRARY.architecture("qwen2.5-7b"), LIBRARY)
+    keys = [EngineKey("L4", "", 1, 8.0, 16), EngineKey("L4", "", 1, 8.0, 8), EngineKey("A100-80GB", "", 1, 0.0, 8)]
+    engines, rejected = find_engines(one, keys, LIBRARY)
+    assert engines.keys == (keys[1],)
+    assert set(rejected) == {ENGINE_TOO_LARGE, "A100-80GB has no kernels for fp8"}
 
 
 def is_least_of_all(one: Scenario) -> planner.Plan:
