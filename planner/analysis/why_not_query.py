@@ -57,7 +57,8 @@ COUNT_KEYS = ("gpus", *SIDES)
 """Keys whose values are numbers of GPUs."""
 RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
-RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", *RL_TECHNIQUES)
+ROLLOUT_BITS = "rollout_weight_bits"
+RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", ROLLOUT_BITS, *RL_TECHNIQUES)
 """Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
@@ -177,6 +178,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:3])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
+    settled |= {ROLLOUT_BITS: int(values[ROLLOUT_BITS])} if ROLLOUT_BITS in values else {}
     settled |= {
         key: values[key] for key in (*COUNT_KEYS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values
     }
@@ -210,6 +212,7 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
         "offer": [label for label, _ in scenario.labelled_offers()],
         "market": [market for market in MARKET_SHARES if market],
         "placement": list(RL_PLACEMENTS),
+        ROLLOUT_BITS: ["16", "8"],
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }
     known["method"] = [*known["method"], QLORA]

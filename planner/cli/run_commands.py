@@ -83,6 +83,7 @@ RL: OptionTable = {
     "rollout-gpus": (int, None, "GPUs that only sample [the training GPUs do both in turn]"),
     "rollout-gpu": (str, "NAME", "GPU of the engines, where it is another"),
     "rollout-parallel": (int, None, "GPUs of one engine [the number with the fastest rollout]"),
+    "rollout-weight-bits": (int, "16|8", "Bits of the engines' weights, 8 is fp8 [16]"),
     "steps": (str, "N", "Steps in all [100]"),
     "rollout-usd-per-gpu-hour": (float, None, "Price of a GPU that only samples [as a training GPU of the kind]"),
 }

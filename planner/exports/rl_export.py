@@ -155,6 +155,7 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
         **{"several_ahead": run.staleness > 1, "criticises": run.algorithm in CRITIC, "seats": run.seats},
         **{"prompts": work.prompts, "answers": work.answers, "longest_output": run.longest_output},
         **{"longest_prompt": longest_prompt, "gpus_per_engine": run.gpus_per_engine, "server_port": None},
+        "engine_weights": run.engine_weights,
         **_of_algorithm(given),
     }
     facts |= _trl_facts(given, longest_prompt) if of_trl else _verl_facts(given, longest_prompt)
@@ -301,6 +302,9 @@ def _trl_refusals(given: GivenRl) -> list[tuple[str, str]]:
         found.append((f"has no trainer of {run.algorithm}: export with --to verl", ""))
     if run.overlapped:
         found.append(("samples and trains in turn, and the plan samples a step ahead: --to verl", "staleness=0"))
+    if run.rollout_weight_bits < 16:
+        what = "samples with 16-bit weights, and the plan with fp8: export with --to verl"
+        found.append((what, "rollout.weight_bits=16"))
     if given.is_apart and given.engines.instances > 1:
         found.append((f"asks one machine for answers, and the plan has {given.engines.instances} with engines", ""))
     if run.placement == "colocated" and not trl_share(given)[1]:

@@ -88,6 +88,7 @@ class NamedRl:
     optimizer: str
     micro_batch: int
     lora_rank: int
+    rollout_weight_bits: int = 16
 
     @classmethod
     def of(cls, stated: RlRun) -> NamedRl:
@@ -266,6 +267,7 @@ class EvaluatedRl:
         named, trainer, engines = self.named, self.trainer, self.engines_pool
         apart = named.placement != "colocated"
         settings = rl_settings(self.job) | {"rollout_parallel": named.gpus_per_engine, "overlap": named.overlapped}
+        settings |= {"rollout_weight_bits": named.rollout_weight_bits}
         settings |= {"rollout_gpus": named.rollout_gpus, "rollout_gpu": engines.card.name} if apart else {}
         of_trainer = trainer_settings(self.job, named.method, named.weight_bits, named.activation_checkpointing)
         of_trainer |= {
@@ -485,6 +487,7 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     work |= {name: name for name in ("longest_output", "output_cv", "updates", "rollout_gpus", "rollout_gpu")}
     given = {key: value for name, key in work.items() if (value := getattr(run, name)) is not None}
     settings = {**rl_settings(job), **given, "rollout_parallel": run.tensor_parallel, "overlap": run.overlapped}
+    settings |= {"rollout_weight_bits": run.rollout_weight_bits or job.rollout.weight_bits[0]}
     asked = job.techniques
     method = run.method or asked.method[0]
     bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)
@@ -628,7 +631,7 @@ def changes_of(made: EvaluatedRl) -> dict[str, float | None]:
 
 _NAMES = (
     *("placement", "rollout_gpus", "gpus_per_engine", "offloads", "overlapped", "method", "weight_bits"),
-    *("sharding", "activation_checkpointing", "optimizer", "micro_batch", "lora_rank"),
+    *("rollout_weight_bits", "sharding", "activation_checkpointing", "optimizer", "micro_batch", "lora_rank"),
 )
 """Names of a run that a plan states as they are."""
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from planner import timetable
 from planner.reinforcement.rl_chain import other_jobs
-from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, memory_lines, tail_words, waiting_words
+from planner.reinforcement.rl_text import (
+    NETWORK_RISK,
+    SPEED_RISK,
+    engine_words,
+    memory_lines,
+    tail_words,
+    waiting_words,
+)
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
@@ -241,10 +248,8 @@ def _train(run: RlRun) -> list[str]:
 
 
 def _rollout(run: RlRun) -> list[str]:
-    gpu = run.pools[-1].gpu
-    engines = f"{run.engines} x {run.engine} of {words.gpus(run.gpus_per_engine, gpu)}"
     lengths = f"{run.input_tokens:,.0f} tokens in, {run.output_tokens:,.0f} out, cut at {run.longest_output:,}"
-    return [f"{run.sampled:,} answers a step: {lengths}", f"{engines}, {run.seats:,} answers at a time each"]
+    return [f"{run.sampled:,} answers a step: {lengths}", engine_words(run, run.pools[-1].gpu)]
 
 
 def _time(run: RlRun) -> list[str]:
@@ -311,7 +316,8 @@ def _figures(plan: Plan) -> dict[str, str]:
     (run,) = plan.reinforcement
     return {
         "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
-        "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}",
+        "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}"
+        + (", fp8" if run.rollout_weight_bits < 16 else ""),
         "step": f"{words.significant(run.step_seconds)} s",
         "cost": words.usd(run.cost_usd),
         "by": f"{run.hours.at_confidence:,.1f} h",

@@ -31,6 +31,7 @@ from planner.reinforcement.rl_step import (
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
+from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
@@ -52,10 +53,18 @@ STEP_SIGMA = 0.3
 (`python -m benchmarks.rl_steps`), and strangers farther."""
 LONGER = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
+FP8_CAUTION = (
+    "engines with fp8 weights sample a slightly other policy (off-policy): correct it by importance sampling; what "
+    "training loses is not modelled"
+)
+"""Note of an estimate and of a plan: without the correction verl's accuracy drops (docs/advance/fp8.md)."""
 KEPT_SHARE = 0.9
 """Of a GPU's memory that the engine may have while it samples: vLLM's default."""
 ENGINE_GPUS = (1, 2, 4, 8)
 """GPUs of one engine that are tried; of those that hold the model and its longest answer the fastest is taken."""
+ROLLOUT_FORMATS = {16: None, 8: "fp8"}
+"""Format of the engines' weights by their bits; 16: that of the release. verl (docs/advance/fp8.md) and NeMo-RL
+(docs/fp8.md) send new weights in 16 bits, and vLLM casts them to fp8 while it loads them."""
 MICRO_BATCHES = (1, 2, 4, 8)
 """Longest answers on one GPU at a time that are tried; of those that fit the fastest is taken."""
 WHOLE_SHARDS = 3
@@ -106,6 +115,8 @@ class RlSettings(BaseModel):
     """GPU of the engines, where it is another."""
     rollout_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
     """GPUs that share each layer of an engine; None: the number whose rollout is the fastest."""
+    rollout_weight_bits: RolloutBits = 16
+    """Bits of the engines' weights: 16, or 8 (fp8)."""
     overlap: bool = False
     """Whether answers of the next step are sampled while the trainer works."""
     steps: _Whole = 100
@@ -286,7 +297,7 @@ class RlStep:
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of the weights in 16 bits, which engines load."""
+        """Bytes of the weights in 16 bits, which engines load; of fp8 they cast them."""
         return 2.0 * self.network.parameters
 
     @property
@@ -391,6 +402,7 @@ class RlStep:
                     self.network, self.engines_card.name, self.library, gpus=count,
                     input=max(round(asked.input), 1), output=max(round(asked.output), 1),
                     use="offline", memory_share=self.engine_share, interconnect=link,
+                    weight_format=ROLLOUT_FORMATS[asked.rollout_weight_bits],
                 )  # fmt: skip
                 if setup.memory.kv_tokens >= asked.input + self.longest:
                     found.append(self._with(setup, self.rollout_gpus // count))
@@ -544,6 +556,8 @@ def _notes(step: RlStep) -> tuple[str, ...]:
         notes.append(f"while the engines sample, the trainer's states lie in host memory: {held:,.0f} GB of a machine")
     if step.asked.overlap:
         notes.append("the answers are of the policy one step before (off-policy)")
+    if step.asked.rollout_weight_bits < 16:
+        notes.append(FP8_CAUTION)
     if run.techniques.method != "full":
         notes.append("the engines get all weights with the adapters merged")
     return (*notes, *step.speed.notes)
@@ -580,6 +594,7 @@ def _build(step: RlStep) -> RlEstimate:
         engine=step.engine.setup.served.name,
         engines=step.engine.engines,
         gpus_per_engine=step.engine.setup.asked.gpus,
+        rollout_weight_bits=asked.rollout_weight_bits,
         sequences=step.sequences,
         sampled=round(step.sampled),
         seats=step.engine.setup.seats,

@@ -264,6 +264,7 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
         ("techniques.optimizer", asked.optimizer, named.optimizer),
         ("rollout.placement", rollout.placement, placement),
         ("rollout.tensor_parallel", rollout.tensor_parallel, named.gpus_per_engine),
+        ("rollout.weight_bits", rollout.weight_bits, named.rollout_weight_bits),
     ]
     for key, given, value in pairs:
         if given is not None and value not in given:

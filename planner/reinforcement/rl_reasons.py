@@ -37,6 +37,7 @@ from planner.reinforcement.rl_solve import (
 )
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
+from planner.results.rl_run import rollout_words
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
@@ -70,10 +71,11 @@ class Chosen:
 
     @property
     def words(self) -> str:
-        """GPUs with their place and the method."""
+        """GPUs with their place, engines of fewer bits, and the method."""
         named = self.search.named(self.way)
         bits = {16: "LoRA", 4: "QLoRA"}.get(named.weight_bits, f"LoRA {named.weight_bits}-bit")
-        return f"{way_words(self.search, self.way)}, {'full' if named.method == 'full' else bits}"
+        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits)
+        return f"{machines}, {'full' if named.method == 'full' else bits}"
 
     def against(self, other: Chosen) -> dict[str, Any]:
         """Return the figures of this way, and what they differ by from those of the plan."""
@@ -330,6 +332,8 @@ def _pinned(job: RlJob, query: WhyNotQuery) -> RlJob:
         rollout["placement"] = ("colocated",) if given["placement"] == "colocated" else ("apart",)
     if "gpus_per_engine" in given:
         rollout["tensor_parallel"] = (given["gpus_per_engine"],)
+    if "rollout_weight_bits" in given:
+        rollout["weight_bits"] = (given["rollout_weight_bits"],)
     pinned = {"techniques": job.techniques.model_copy(update=techniques)}
     return job.model_copy(update={**pinned, "rollout": job.rollout.model_copy(update=rollout)})
 
@@ -345,6 +349,7 @@ def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[s
         "activation_checkpointing": asked.activation_checkpointing or (USUAL_CHECKPOINTING,),
         "optimizer": asked.optimizer or (USUAL_OPTIMIZER,),
         "gpus_per_engine": job.rollout.tensor_parallel,
+        "rollout_weight_bits": job.rollout.weight_bits,
     }
     found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]
     is_left_out = not set(pinned.rollout.placement) <= set(job.rollout.placement)

@@ -39,6 +39,8 @@ class RlEstimate(Result):
     engine: str
     engines: int
     gpus_per_engine: int
+    rollout_weight_bits: int = 16
+    """Of the engines; 8 is fp8."""
     sequences: int
     """Answers that a step trains on."""
     sampled: int

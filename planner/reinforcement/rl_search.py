@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,14 @@ from planner.reinforcement.evaluated_rl import (
     spread_of,
     trainer_settings,
 )
-from planner.reinforcement.rl_estimate import ENGINE_GPUS, MICRO_BATCHES, SAMPLED_PER_KEPT, STEP_SIGMA, WHOLE_SHARDS
+from planner.reinforcement.rl_estimate import (
+    ENGINE_GPUS,
+    MICRO_BATCHES,
+    ROLLOUT_FORMATS,
+    SAMPLED_PER_KEPT,
+    STEP_SIGMA,
+    WHOLE_SHARDS,
+)
 from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, RlPhases, StaleRollout
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
@@ -323,37 +330,45 @@ def _memory_of(
 # Engines: replicas on GPUs, and rollouts of so many of them.
 
 
+class EngineKey(NamedTuple):
+    """What the speed and the memory of an engine follow from."""
+
+    gpu: str
+    link: str
+    gpus: int
+    kept_gib: float  # of the trainer
+    weight_bits: int
+
+
 @dataclass(frozen=True)
 class Engines:
     """Engines that hold the model and its longest answer, columns (n,)."""
 
-    keys: tuple[tuple[str, str, int, float], ...]  # GPU, link, GPUs of an engine, GiB that the trainer keeps
+    keys: tuple[EngineKey, ...]
     seats: Floats
     inputs: tuple[ServedModel, ServingHardware, ServingStack]
 
     @property
-    def place(self) -> dict[tuple[str, str, int, float], int]:
+    def place(self) -> dict[EngineKey, int]:
         """Row of each engine."""
         return {key: index for index, key in enumerate(self.keys)}
 
 
-def find_engines(
-    one: RlQuantities, wanted: Iterable[tuple[str, str, int, float]], library: Library
-) -> tuple[Engines, Counter[str]]:
+def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Library) -> tuple[Engines, Counter[str]]:
     """Return the engines among those wanted that hold the model and its longest answer."""
     keys, seats, servings, rejected = [], [], [], Counter[str]()
     for key in dict.fromkeys(wanted):
-        gpu, link, count, kept = key
+        gpu, link, count, kept, bits = key
         card = library.gpu(gpu)
         share = engine_share(kept, card)
-        if count * card.usable_gib * share * GIB < one.weight_bytes:
+        if count * card.usable_gib * share * GIB < one.weight_bytes * bits / 16.0:
             rejected[ENGINE_TOO_LARGE] += 1
             continue
         try:
             setup, _ = generation.resolve_replica(
                 one.architecture, gpu, library, gpus=count, interconnect=link or None,
                 input=max(round(one.prompt), 1), output=max(round(one.job.work.mean_output), 1),
-                use="offline", memory_share=share,
+                use="offline", memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
             )  # fmt: skip
             if setup.memory.kv_tokens < one.prompt + one.longest:
                 rejected[ENGINE_TOO_LARGE] += 1

@@ -46,8 +46,9 @@ from planner.reinforcement.evaluated_rl import (
     start_hours_of,
     states_network,
 )
-from planner.reinforcement.rl_estimate import FIXED_SECONDS
+from planner.reinforcement.rl_estimate import FIXED_SECONDS, FP8_CAUTION
 from planner.reinforcement.rl_search import (
+    EngineKey,
     Engines,
     RlQuantities,
     Trainers,
@@ -64,7 +65,7 @@ from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, tr
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
-from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words
+from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
@@ -395,13 +396,14 @@ class RlSearch:
         placement = PLACEMENTS[int(ways.placement[way])]
         row, rollout = int(ways.trainer.row[way]), ways.rollout
         recipe = self.trainers.recipes[row]
+        engine = self.engines.keys[int(rollout.row[way])]
         own = NamedPool(labels[int(rollout.offer[way])], int(rollout.instances[way]), bool(rollout.is_spot[way]))
         return NamedRl(
             placement=placement,
             trainer=NamedPool(labels[int(ways.trainer.offer[way])], int(ways.trainer.instances[way])),
             rollout=own if placement == "apart" else None,
             rollout_gpus=int(rollout.gpus[way]),
-            gpus_per_engine=self.engines.keys[int(rollout.row[way])][2],
+            gpus_per_engine=engine.gpus,
             offloads=bool(ways.offloads[way]),
             overlapped=placement != "colocated" and self.job.staleness > 0,
             method=recipe.method,
@@ -411,6 +413,7 @@ class RlSearch:
             optimizer=recipe.optimizer,
             micro_batch=int(self.trainers.micro_batch[row]),
             lora_rank=int(self.trainers.rank[row]),
+            rollout_weight_bits=engine.weight_bits,
         )
 
 
@@ -466,10 +469,14 @@ class _Search:
     def _link(self, at: int, count: int) -> str:
         return (self.offers[at].interconnect or "pcie") if count > 1 else ""
 
-    def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[tuple[str, str, int, float]]:
+    def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
         """Return the engines on so many GPUs of a machine of an offer."""
-        name = self.market.cards[at].name
-        return [(name, self._link(at, count), count, kept) for count in engine_counts(self.job, gpus)]
+        name, bits = self.market.cards[at].name, self.job.rollout.weight_bits
+        return [
+            EngineKey(name, self._link(at, count), count, kept, each)
+            for count in engine_counts(self.job, gpus)
+            for each in bits
+        ]
 
     def _colocated(self) -> list[tuple[int, int, int, float]]:
         """Return offer, machines, trainer and GiB kept of every colocated way: 0 where the states leave the GPUs."""
@@ -520,7 +527,7 @@ class _Search:
         """
         place = self.engines.place
         wanted = [
-            [(place[key], gpus // key[2]) for key in self._keys(at, each, kept) if key in place]
+            [(place[key], gpus // key.gpus) for key in self._keys(at, each, kept) if key in place]
             for at, each, gpus, kept in asked
         ]
         missing = [pair for pair in dict.fromkeys(pair for pairs in wanted for pair in pairs) if pair not in self.known]
@@ -922,7 +929,8 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
         cost_usd=float(ways.usd[way]),
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
-        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits),
+        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits)
+        + rollout_words(named.rollout_weight_bits),
     )
 
 
@@ -965,6 +973,8 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.named.overlapped:
         count = made.job.staleness
         notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
+    if made.named.rollout_weight_bits < 16:
+        notes.append(FP8_CAUTION)
     if made.host_gb:
         notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold the trainer")
     if made.engines_pool.named.on_spot:

@@ -70,8 +70,14 @@ def _sample(estimate: RlEstimate) -> list[str]:
     if estimate.sampled > estimate.sequences:
         drawn += f", {estimate.sampled:,} sampled"
     lengths = f"{estimate.input_tokens:,.0f} tokens in, {estimate.output_tokens:,.0f} out, cut at"
-    engines = f"{estimate.engines} x {estimate.engine} of {words.gpus(estimate.gpus_per_engine, estimate.rollout_gpu)}"
-    return [f"{drawn}, {lengths} {estimate.longest_output:,}", f"{engines}, {estimate.seats:,} answers at a time each"]
+    return [f"{drawn}, {lengths} {estimate.longest_output:,}", engine_words(estimate, estimate.rollout_gpu)]
+
+
+def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
+    """Return how many engines of how many GPUs sample, and how many answers each works on."""
+    weights = " with fp8 weights" if step.rollout_weight_bits < 16 else ""
+    engines = f"{step.engines} x {step.engine} of {words.gpus(step.gpus_per_engine, gpu)}{weights}"
+    return f"{engines}, {step.seats:,} answers at a time each"
 
 
 def _step(estimate: RlEstimate) -> list[str]:

@@ -515,6 +515,8 @@ def _set_up(made: EvaluatedRl) -> dict[str, Any]:
     named, trainer, engines = made.named, made.trainer, made.engines_pool
     found: dict[str, Any] = {"gpu": trainer.card.name, "gpus": made.training_gpus}
     found["tensor_parallel"] = named.gpus_per_engine
+    if named.rollout_weight_bits != made.job.rollout.weight_bits[0]:
+        found["rollout_weight_bits"] = named.rollout_weight_bits
     found |= {name: value for name, value in _machines_of_trainer(made).items() if value is not None}
     if named.placement != "colocated":
         found["rollout_gpus"] = named.rollout_gpus

@@ -25,7 +25,7 @@ from planner.results.plan_parts import (
     html_table,
 )
 from planner.results.result_tables import Row, Table, TabledResult, infeasible_html
-from planner.results.rl_run import RlRun
+from planner.results.rl_run import RlRun, rollout_words
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -282,7 +282,7 @@ class Frontier(TabledResult):
 def describe_assignment(job: Assignment | RlRun) -> str:
     """Return a configuration in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     if isinstance(job, RlRun):
-        return f"{job.described}, {job.method_name}"
+        return f"{job.described}{rollout_words(job.rollout_weight_bits)}, {job.method_name}"
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
     machines = describe_machines(job.gpus, job.gpu, job.runs_at_once)
     return f"{machines}, {job.provider}, {method_name(job.techniques)}{spot}"

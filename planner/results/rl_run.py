@@ -48,6 +48,11 @@ class PhaseMemory(Part):
     fits: bool
 
 
+def rollout_words(bits: int) -> str:
+    """Return what is to be said of engines whose weights have so many bits: of 16 nothing."""
+    return ", fp8 rollout" if bits < 16 else ""
+
+
 class RlPool(Part):
     """Machines of one offer, and what they do in a step."""
 
@@ -86,7 +91,11 @@ class RlAlternative(Part):
     hours_at_confidence: float
     step_seconds: float
     how: str
-    """Method of the trainer, and whether sides overlap."""
+    """Method of the trainer, whether sides overlap, and engines of fewer bits."""
+
+
+_USUAL = {"start_at_hours": 0.0, "rollout_weight_bits": 16}
+"""Values that a plan leaves out."""
 
 
 class RlRun(Part):
@@ -124,6 +133,8 @@ class RlRun(Part):
     """Engines that sample side by side."""
     gpus_per_engine: int
     """GPUs that hold the model of an engine together."""
+    rollout_weight_bits: int = 16
+    """Of the engines; 8 is fp8."""
     seats: int
     """Answers that one engine works on at a time."""
     pools: tuple[RlPool, ...]
@@ -175,10 +186,10 @@ class RlRun(Part):
     """When it starts, from the start of the plan: after jobs that it waits for."""
 
     @model_serializer(mode="wrap")
-    def _without_a_start_at_once(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the data; a run that waits for nothing has no start."""
+    def _without_what_is_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data; a run that waits for nothing has no start, engines of 16 bits no bits."""
         data: dict[str, Any] = handler(self)
-        return data if self.start_at_hours else {key: data[key] for key in data if key != "start_at_hours"}
+        return {key: value for key, value in data.items() if key not in _USUAL or value != _USUAL[key]}
 
     @property
     def gpu(self) -> str:
@@ -226,6 +237,11 @@ class RlRun(Part):
         return "full" if self.method == "full" else "QLoRA" if self.weight_bits == 4 else "LoRA"
 
     @property
+    def engine_weights(self) -> str:
+        """Weights of the engines in a word."""
+        return "fp8" if self.rollout_weight_bits < 16 else "16-bit"
+
+    @property
     def hardware(self) -> tuple[str, ...]:
         """How the GPUs are divided, their kinds and the method, without numbers."""
         return (self.placement, *dict.fromkeys(pool.gpu for pool in self.pools), self.method_name)
@@ -240,6 +256,7 @@ class RlRun(Part):
         others = {
             self.placement: self.placement != before.placement,
             "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
+            f"{self.engine_weights} rollout": self.rollout_weight_bits != before.rollout_weight_bits,
             "other GPU": kinds[0] != kinds[1],
             "other provider": places[0] != places[1],
             "spot rollout" if on_spot[1] else "all on demand": on_spot[0] != on_spot[1],

@@ -138,6 +138,8 @@ Engine = Annotated[Text, BeforeValidator(_engine)]
 WeightFormatName = Annotated[Text, BeforeValidator(_format)]
 Bits = Annotated[int, _bits((16, 8, 4))]
 """Bits of weights, or of the cache."""
+RolloutBits = Annotated[int, _bits((16, 8))]
+"""Bits of the weights of engines that sample for training: 16, or 8 (fp8)."""
 
 
 class ServedRun(StrictModel):

@@ -21,7 +21,7 @@ from planner.documents.quantities import (
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.scenario.inference_job import kind_of_job
-from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
 from planner.scenario.techniques import Checkpointing, FewIntegers, Method, Optimizer, Sharding, Techniques, WeightBits
 
@@ -153,6 +153,8 @@ class RolloutChoice(StrictModel):
     """`colocated`: all GPUs train and sample in turn; `apart`: some do one, some the other; a value or a list."""
     tensor_parallel: FewIntegers | None = None
     """GPUs of one engine; left out: 1, 2, 4 or 8, the number with the fastest rollout."""
+    weight_bits: OneOrMany[RolloutBits] = (16,)
+    """Bits of the engines' weights: 16, or 8 (fp8) on GPUs that have it; a value or a list."""
 
 
 class Judge(StrictModel):
@@ -233,6 +235,8 @@ class MeasuredRl(StrictModel):
     """Whether the GPUs that only sample are in the machine of the trainer."""
     tensor_parallel: PositiveInteger | None = None
     """GPUs of one engine; left out, the number with the fastest rollout."""
+    rollout_weight_bits: RolloutBits | None = None
+    """Bits of the engines' weights: 16 or 8."""
     overlapped: bool = False
     """Whether the engines sampled while the trainer worked."""
     instances: PositiveInteger | None = None

@@ -133,6 +133,7 @@ def keys(data: dict[str, Any], before: str = "") -> set[str]:
 
 _OF_VERL = """
 algorithm.adv_estimator algorithm.use_kl_in_reward algorithm.rollout_correction.bypass_mode data.train_files
+algorithm.rollout_correction.rollout_is actor_rollout_ref.rollout.quantization
 data.val_files data.train_batch_size data.max_prompt_length data.max_response_length data.filter_overlong_prompts
 actor_rollout_ref.hybrid_engine actor_rollout_ref.model.path actor_rollout_ref.model.use_remove_padding
 actor_rollout_ref.model.enable_gradient_checkpointing actor_rollout_ref.model.enable_activation_offload
@@ -174,6 +175,20 @@ def test_verl_gets_keys_that_it_has_and_the_work_of_the_plan(algorithm: str, est
     assert actor["ppo_max_token_len_per_gpu"] >= run.micro_batch * (300 + run.longest_output)
     assert actor["fsdp_config"]["optimizer_offload"] == run.offloads and found["trainer"]["total_training_steps"] == 300
     assert found["trainer"]["nnodes"] * found["trainer"]["n_gpus_per_node"] == run.training_gpus
+
+
+def test_engines_with_fp8_weights_are_corrected_in_verl_and_read_back(tmp_path: Path) -> None:
+    """The option of verl, the probabilities of the engines, and the correction of each token."""
+    plan, scenario = solved()
+    files = export_rl(choose_rl(changed(plan, rollout_weight_bits=8), scenario, "plan", None), ["verl"], WISHES, "p")
+    found = yaml.safe_load(files["verl.yaml"])
+    rollout = found["actor_rollout_ref"]["rollout"]
+    assert keys(found) <= VERL_KEYS | OF_HYDRA and "corrected token by token" in files["verl.yaml"]
+    assert rollout["quantization"] == "fp8" and rollout["calculate_log_probs"]
+    assert found["algorithm"]["rollout_correction"] == {"rollout_is": "token"}
+    (tmp_path / "verl.yaml").write_text(files["verl.yaml"])
+    assert held(read_training_file(tmp_path / "verl.yaml"))["rollout.weight_bits"] == [8]
+    assert "quantization" not in settings(plan, scenario, "verl")["actor_rollout_ref"]["rollout"]
 
 
 def test_engines_one_step_ahead_are_those_of_verl_and_have_machines_of_their_own() -> None:
@@ -221,6 +236,9 @@ def test_engines_that_wait_for_the_trainer_are_a_server_of_trl() -> None:
         ({"weight_bits": 4, "method": "lora"}, "verl", r"verl has no quant nf4; plan with .*weight_bits=\[16\]"),
         ({"sampled": 768}, "verl", "verl drops no groups .*sampled_per_kept=1"),
         ({"sequences": 250, "sampled": 250}, "trl", "cannot divide 250 answers among"),
+        ({"rollout_weight_bits": 8}, "trl", r"TRL samples with 16-bit weights.*rollout\.weight_bits=16"),
+        ({"rollout_weight_bits": 8, "method": "lora"}, "verl", "adapters next to engines with fp8 .* not checked"),
+        ({"rollout_weight_bits": 8, "placement": "apart", "overlapped": True}, "verl", "cast no weights to fp8"),
         ({"engine": "sglang"}, "trl", "samples with vLLM, and the plan with sglang"),
         ({"optimizer": "adamw_8bit"}, "verl", "verl has no optimizer adamw_8bit"),
         ({}, "axolotl", "axolotl does not run kind rl; --to trl, verl, skypilot"),
@@ -304,7 +322,8 @@ grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16, max_num_steps: 
   async_grpo: {enabled: true, max_trajectory_age_steps: 2}}
 loss_fn: {reference_policy_kl_penalty: 0}
 policy: {model_name: Qwen/Qwen2.5-1.5B, train_global_batch_size: 128, max_total_sequence_length: 2048,
-  generation: {max_new_tokens: "${policy.max_total_sequence_length}", colocated: {enabled: false}}}
+  generation: {max_new_tokens: "${policy.max_total_sequence_length}", colocated: {enabled: false},
+    vllm_cfg: {precision: fp8}}}
 """
 OPENRLHF = """
 python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --n_samples_per_prompt 4 \\
@@ -320,6 +339,7 @@ python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --
         ("a.yaml", TRL + "beta: 0.04\nnormalize_advantages: true\n", {"algorithm": "rloo", "reference": True}),
         ("a.sh", "BATCH=512\n" + VERL, {"algorithm": "ppo", "work.prompts": 512, "work.updates": 2, "work.steps": 50}),
         ("a.yaml", NEMO, {"work.updates": 4, "staleness": 2, "rollout.placement": ["apart"], "reference": False}),
+        ("a.yaml", NEMO, {"rollout.weight_bits": [8]}),
         ("a.yaml", NEMO, {"work.longest_output": 1536, "work.steps": 100, "algorithm": "grpo"}),
         ("a.sh", OPENRLHF, {"algorithm": "rloo", "work.updates": 2, "techniques.sharding": ["zero3"]}),
     ],

@@ -75,6 +75,18 @@ def test_the_engine_is_the_one_whose_rollout_is_the_fastest() -> None:
     assert estimate(rollout_parallel=found.gpus_per_engine).phases == found.phases
 
 
+def test_fp8_engines_hold_about_half_of_the_weights_and_sample_faster() -> None:
+    """Embeddings and head stay in 16 bits; new weights cross in 16 bits and are cast, and training does not change."""
+    plain, fp8 = estimate(rollout_parallel=1), estimate(rollout_parallel=1, rollout_weight_bits=8)
+    weights = [next(phase for phase in found.memory if phase.phase == "rollout").parts for found in (plain, fp8)]
+    assert 0.5 < weights[1]["weights"] / weights[0]["weights"] < 0.62
+    assert 0.6 < fp8.phases["rollout"] / plain.phases["rollout"] < 0.95
+    assert {**fp8.phases, "rollout": 0.0} == {**plain.phases, "rollout": 0.0}
+    assert "with fp8 weights" in str(fp8) and "importance sampling" in " ".join(str(fp8).split())
+    with pytest.raises(ScenarioError, match="A100-80GB has no kernels for fp8"):
+        estimate("8xA100-80GB", rollout_weight_bits=8)
+
+
 def test_a_reference_is_cut_like_the_trainers_weights() -> None:
     """Worked: 15.2 GB are 14.2 GiB; over four GPUs of a layer 3.55 GiB, also where nothing else is sharded."""
     cut = estimate(framework="megatron", tensor_parallel=4, sharding="zero1")
@@ -122,6 +134,7 @@ def test_a_network_that_does_not_fit_is_an_answer() -> None:
         ({"longest_output": 100}, "longest_output"),
         ({"longest_output": 200_000}, "longest_output"),
         ({"rollout_parallel": 3}, "rollout_parallel"),
+        ({"rollout_weight_bits": 4}, "rollout_weight_bits"),
         ({"prompts": 1, "answers": 2, "updates": 3}, "updates"),
         ({"answers": 1}, "answers"),
         ({"algorithm": "rloo", "answers": 1}, "answers"),

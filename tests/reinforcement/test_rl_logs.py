@@ -290,6 +290,25 @@ def test_a_measured_entry_gives_back_the_seconds_that_were_measured(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_run_with_fp8_engines_is_compared_with_their_estimate(tmp_path: Path) -> None:
+    """The entry has the bits where they are not the first of the job; left out, it is the estimate of the first."""
+    rollout = {"placement": "colocated", "tensor_parallel": [1], "weight_bits": [16, 8]}
+    one = scenario(rollout=rollout)
+    plan = planner.solve(one, SolveOptions(as_of=date(2026, 11, 21)))
+    found = planner.calibrate([written(tmp_path, verl_lines(range(1, 6)))], scenario=one, plan=plan, options=None)
+    assert found.measured["rollout_weight_bits"] == plan.reinforcement[0].rollout_weight_bits == 8
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    library = read_library([job.architecture])
+    entries = (found.measured, {**found.measured, "rollout_weight_bits": None})
+    architecture = library.architecture(job.architecture)
+    fp8, first = (predicted_phases(job, MeasuredRl(**entry), architecture, library) for entry in entries)
+    assert fp8.rollout < first.rollout and fp8.training == first.training
+    (phase,) = (phase for phase in found.phases if phase.phase == "rollout")
+    assert phase.factor == pytest.approx(60.0 / fp8.rollout)
+
+
+@pytest.mark.slow
 def test_other_work_is_corrected_by_the_same_factors() -> None:
     """What-if changes of the work leave the factors of an observed run, which states its own work, as they are."""
     entry = "{gpu: H100-80GB, gpus: 2, sharding: zero3, rollout_seconds: 40, training_seconds: 30}"

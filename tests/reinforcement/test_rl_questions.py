@@ -157,6 +157,7 @@ def test_what_binds_is_worth_what_solving_without_it_saves() -> None:
         ("training_gpus=1,rollout_gpus=1", "possible"),
         ("gpu=H100-80GB,gpus=6", "beyond"),
         ("method=lora", "beyond"),
+        ("rollout_weight_bits=8,gpu=H100-80GB", "beyond"),
         ("market=spot,gpu=H100-80GB", "impossible"),
     ],
 )

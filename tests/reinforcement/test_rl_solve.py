@@ -18,7 +18,8 @@ from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
 from planner.reinforcement.rl_answer import risk_lines
-from planner.reinforcement.rl_estimate import MICRO_BATCHES
+from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES
+from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
 from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of
@@ -76,8 +77,11 @@ def every_way(one: Scenario) -> Iterator[NamedRl]:
     """Yield every way of the small scenario on at most two machines, whether it keeps the limits or not."""
     labels = [label for label, _ in one.labelled_offers()]
     spots = {label: [False, True] if offer.has_spot else [False] for label, offer in one.labelled_offers()}
-    for micro, trainer in itertools.product(MICRO_BATCHES, labels):
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    for micro, trainer, bits in itertools.product(MICRO_BATCHES, labels, job.rollout.weight_bits):
         own = {"offloads": False, "method": "full", "weight_bits": 16, "activation_checkpointing": "full"}
+        own |= {"rollout_weight_bits": bits}
         own |= {"optimizer": "adamw", "micro_batch": micro, "lora_rank": 16, "trainer": NamedPool(trainer, 1)}
         for count in (1, 2):
             given = {**own, "rollout": None, "gpus_per_engine": count, "sharding": "zero3", "overlapped": False}
@@ -94,7 +98,43 @@ def every_way(one: Scenario) -> Iterator[NamedRl]:
 @pytest.mark.parametrize("limits", [{"max_gpus": 4}, {"max_gpus": 2}, {"max_gpus": 4, "spot": False}])
 def test_the_plan_is_the_least_of_all_ways_evaluated_one_by_one(limits: dict[str, Any]) -> None:
     """Brute force: every way on at most two machines, each by the evaluation, those that break a limit left out."""
-    one = scenario(limits, deadline="60h")
+    is_least_of_all(scenario(limits, deadline="60h"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("gpus", "bits"), [(("H100-80GB", "A100-80GB"), 8), (("A100-80GB",), 16)])
+def test_fp8_engines_are_chosen_where_they_are_least_and_the_gpu_has_fp8(gpus: tuple[str, ...], bits: int) -> None:
+    """Brute force over both bits; an A100 has no kernels for fp8, which a plan that is edited so breaks."""
+    offers = [{**OFFERS[0], "gpu": gpu, "provider": gpu.lower()} for gpu in gpus]
+    rollout = {"tensor_parallel": [1], "weight_bits": [16, 8]}
+    one = scenario({"max_gpus": 2}, offers, deadline="60h", rollout=rollout)
+    plan = is_least_of_all(one)
+    run = run_of(plan)
+    assert run.rollout_weight_bits == bits and (FP8_CAUTION in run.notes) == (bits == 8)
+    answer = planner.what_if(one, ["jobs.0.rollout.weight_bits=16"], library=LIBRARY)
+    usual = run_of(answer.after)
+    assert ("overlapped, fp8 " in str(answer)) == ("with fp8 weights" in str(plan)) == (bits == 8)
+    assert "rollout_weight_bits" not in usual.model_dump() and usual.cost_usd >= run.cost_usd
+    assert not planner.check(plan, one)
+    edited = run.model_copy(update={"rollout_weight_bits": 24 - bits})
+    assert planner.check(plan.model_copy(update={"reinforcement": (edited,)}), one)
+    other = planner.change_scenario(one, [f"jobs.0.rollout.weight_bits={24 - bits}"])
+    assert "rollout_weight_bits" in {violation.what for violation in audit_rl(plan, other, LIBRARY, Tolerance())}
+
+
+def test_an_engine_fits_with_fp8_weights_where_16_bits_are_too_large() -> None:
+    """15.2 GB of a 7B and 8 GiB that the trainer keeps are more than 90 % of an L4; of an A100 no engine has fp8."""
+    (job,) = scenario(architecture="qwen2.5-7b").jobs
+    assert isinstance(job, RlJob)
+    one = RlQuantities.of(job, LIBRARY.architecture("qwen2.5-7b"), LIBRARY)
+    keys = [EngineKey("L4", "", 1, 8.0, 16), EngineKey("L4", "", 1, 8.0, 8), EngineKey("A100-80GB", "", 1, 0.0, 8)]
+    engines, rejected = find_engines(one, keys, LIBRARY)
+    assert engines.keys == (keys[1],)
+    assert set(rejected) == {ENGINE_TOO_LARGE, "A100-80GB has no kernels for fp8"}
+
+
+def is_least_of_all(one: Scenario) -> planner.Plan:
+    """Return the plan, which is the least of every way on at most two machines, each by the evaluation."""
     plan = solved(one)
     run = run_of(plan)
     offers = dict(one.labelled_offers())
@@ -111,6 +151,7 @@ def test_the_plan_is_the_least_of_all_ways_evaluated_one_by_one(limits: dict[str
             costs.append(made.cost_usd)
     assert costs
     assert run.cost_usd == pytest.approx(min(costs), rel=1e-6)
+    return plan
 
 
 def _day(plan: planner.Plan) -> datetime.date:
