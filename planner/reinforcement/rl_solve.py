@@ -637,7 +637,8 @@ class _Search:
         ]
         worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds]
         # More machines on spot are less seldom all gone; the market of one is that of its offer.
-        worse += [-(pools.is_spot * pools.instances), -(pools.is_spot * one.availability[pools.offer])]
+        on_spot = np.asarray(pools.is_spot, dtype=np.float64)
+        worse += [-(on_spot * pools.instances), -(on_spot * one.availability[pools.offer])]
         worse += [-(pools.is_spot * one.mean_up_hours[pools.offer]), pools.is_spot * one.luck_hours[pools.offer]]
         worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
         if any(self.offers[at].stock is not None for at in one.allowed):

@@ -16,7 +16,7 @@ from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 GOLDEN = """\
 quickstart: 4 x A5000 at vast, private host, QLoRA, $2.82, by 28.0 h
 ! a private person's machine: secure ones from $3.92
-  (--set limits.tiers.forbid=[community])
+  (--set 'limits.tiers.forbid=[community]')
 ! the speed is a prior, not from measurements; best without: 1 x H100-80GB at
   nebius, $3.66, likely 8.1 h
 ! prices 90 days old: planner prices update
