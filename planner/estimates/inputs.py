@@ -316,7 +316,7 @@ class Kernels:
     logit_traffic_bytes: Numbers  # c_log
     matmul_factor: Numbers  # prof_f
     eager_traffic: Numbers  # c_eag, half-bytes per score
-    overlap: Numbers  # o, share of sharding traffic hidden
+    overlap: Numbers  # o, share of sharding traffic and of copies over PCIe hidden
     fsdp_launch_seconds: Numbers  # t_fsdp per layer
     quantised_bytes: Numbers = 0.0  # c_q, bytes per weight and pass
     moe_factor: Numbers = 0.96  # moe_f

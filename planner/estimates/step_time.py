@@ -4,7 +4,7 @@ Bandwidths are what collectives reach of the sheet figure.
 A group that crosses nodes runs at the slower of its two links, less a loss per doubling of nodes.
 
 One step is `accumulation` micro-batches plus the pipeline's bubble, the gradient reduction and the optimizer.
-Device and host run side by side, and so do compute and sharding traffic as far as they overlap:
+Device and host run side by side, and so do compute and transfers (of shards, from host memory) as far as they overlap:
 the cube root of summed cubes is a smooth maximum of both.
 """
 
@@ -279,10 +279,16 @@ class _MicroBatch(NamedTuple):
     expert: Any
     context: Any
     sharding: Any
+    host_copies: Any
     handover: Any
     hooks: Any
     reduction: Any
     optimizer: Any
+
+    @property
+    def transfer(self) -> Any:
+        """Return the seconds of what the copy engines move while layers compute."""
+        return self.sharding + self.host_copies
 
 
 def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
@@ -328,7 +334,8 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         tensor=tensor_seconds(setup, coefficients, reached),
         expert=expert_seconds(setup, coefficients, reached),
         context=context_seconds(setup, reached, device.attention),
-        sharding=sharding_seconds(network, layout, states, reached) + host_seconds(setup, coefficients),
+        sharding=sharding_seconds(network, layout, states, reached),
+        host_copies=host_seconds(setup, coefficients),
         handover=pipeline_seconds(network, layout, reached),
         hooks=hook_seconds(setup),
         reduction=reduction_seconds(setup, coefficients, reached),
@@ -337,14 +344,14 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
 
 
 def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
-    """Return the seconds of one micro-batch, in which host, device and sharding traffic overlap."""
+    """Return the seconds of one micro-batch, in which host, device and transfers overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
-    if all(_is_zero(seconds) for seconds in (parts.sharding, parts.tensor, parts.expert, parts.context)):
+    if all(_is_zero(seconds) for seconds in (parts.transfer, parts.tensor, parts.expert, parts.context)):
         return np.cbrt(cubed)
     work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
-    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
-    return longer + (1.0 - kernels.overlap) * work * parts.sharding / longer
+    longer = np.cbrt(_cube(work) + _cube(parts.transfer))
+    return longer + (1.0 - kernels.overlap) * work * parts.transfer / longer
 
 
 class _VisibleShares(NamedTuple):
@@ -353,7 +360,7 @@ class _VisibleShares(NamedTuple):
     device: Any
     launch: Any
     exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence
-    sharding: Any
+    transfer: Any  # of shards, and between host memory and the GPU
 
 
 _ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0)
@@ -368,14 +375,14 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     device = parts.device.total
     busy = np.cbrt(_cube(device) + _cube(parts.launch))
     work = busy + parts.tensor + parts.expert + parts.context
-    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
-    of_work, of_sharding = np.square(work / longer), np.square(parts.sharding / longer)
-    outer = of_work + (1.0 - kernels.overlap) * np.square(of_sharding)
+    longer = np.cbrt(_cube(work) + _cube(parts.transfer))
+    of_work, of_transfer = np.square(work / longer), np.square(parts.transfer / longer)
+    outer = of_work + (1.0 - kernels.overlap) * np.square(of_transfer)
     return _VisibleShares(
         device=outer * np.square(device / busy),
         launch=outer * np.square(parts.launch / busy),
         exchange=outer,
-        sharding=of_sharding + (1.0 - kernels.overlap) * np.square(of_work),
+        transfer=of_transfer + (1.0 - kernels.overlap) * np.square(of_work),
     )
 
 
@@ -399,7 +406,8 @@ def _by_cause(
         "tensor_parallel": rounds * parts.tensor * shown.exchange,
         "expert_parallel": rounds * parts.expert * shown.exchange,
         "context_parallel": rounds * parts.context * shown.exchange,
-        "sharding": rounds * parts.sharding * shown.sharding,
+        "sharding": rounds * parts.sharding * shown.transfer,
+        **({} if _is_zero(parts.host_copies) else {"host_copies": rounds * parts.host_copies * shown.transfer}),
         "pipeline_transfer": rounds * parts.handover,
         "hooks": rounds * parts.hooks,
         **({} if _is_zero(further) else {"further_forwards": (rounds + idle) * further}),

@@ -182,6 +182,8 @@ def test_frozen_weights_in_host_memory_cross_the_slot_in_every_pass() -> None:
     assert there.host_memory is not None
     assert there.host_memory.taken_gb == pytest.approx(1.5 * weights / 1e9, rel=1e-3)
     assert there.step_seconds.total > 3 * weights / (0.825 * 48e9)
+    # One GPU shards nothing: what crosses the slot has a name of its own.
+    assert there.step_seconds.parts["host_copies"] > 0 and not there.step_seconds.parts.get("sharding")
     # Copies are hidden behind work and work behind copies: no more than both, one after the other.
     assert there.step_seconds.total < 3 * weights / (0.825 * 48e9) + here.step_seconds.total
 
