@@ -193,6 +193,20 @@ def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     return (hosted * weights + activations + frozen) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
 
 
+def fetch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds in which one micro-batch waits for what attention keeps in host memory.
+
+    Each tensor is copied in the stream of the backward pass, once it is needed (SimpleTuner, CPUOffloadHooks.unpack),
+    so that no work hides it. Copies to the host have streams of their own and the other direction of the slot, and
+    nothing waits for them: one for each forward pass, those of layers that run again, too.
+    """
+    fetched = setup.activations.fetched_bytes
+    if not np.any(fetched):
+        return 0.0
+    moved = fetched * micro_batch_tokens(setup.layout) / setup.layout.pipeline
+    return moved / (coefficients.host_copy_utilisation * setup.hardware.pcie)
+
+
 def hybrid_group(layout: Layout) -> Any:
     """Return the data-parallel ranks inside one node, which share the states under hybrid sharding."""
     inside = np.asarray(layout.gpus_per_node) / (layout.tensor * layout.context)
@@ -280,6 +294,8 @@ class _MicroBatch(NamedTuple):
     context: Any
     sharding: Any
     host_copies: Any
+    fetched: Any
+    sent: Any
     handover: Any
     hooks: Any
     reduction: Any
@@ -327,7 +343,7 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         setup = replace(setup, layout=replace(setup.layout, sequence=shorter))
     network, layout, states = setup.network, setup.layout, setup.states
     reached = link_bandwidths(layout, setup.hardware, coefficients)
-    device = device_time(setup, coefficients)
+    device, fetched = device_time(setup, coefficients), fetch_seconds(setup, coefficients)
     return _MicroBatch(
         device=device,
         launch=launch_seconds(setup, coefficients),
@@ -336,6 +352,8 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         context=context_seconds(setup, reached, device.attention),
         sharding=sharding_seconds(network, layout, states, reached),
         host_copies=host_seconds(setup, coefficients),
+        fetched=fetched,
+        sent=0.0 if _is_zero(fetched) else (1.0 + recompute_shares(setup.activations.checkpointing).matmul) * fetched,
         handover=pipeline_seconds(network, layout, reached),
         hooks=hook_seconds(setup),
         reduction=reduction_seconds(setup, coefficients, reached),
@@ -347,9 +365,12 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
     """Return the seconds of one micro-batch, in which host, device and transfers overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
-    if all(_is_zero(seconds) for seconds in (parts.transfer, parts.tensor, parts.expert, parts.context)):
+    others = (parts.transfer, parts.tensor, parts.expert, parts.context, parts.fetched)
+    if all(_is_zero(seconds) for seconds in others):
         return np.cbrt(cubed)
-    work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
+    work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context + parts.fetched
+    if not _is_zero(parts.fetched):
+        work = np.cbrt(_cube(work) + _cube(parts.sent))
     longer = np.cbrt(_cube(work) + _cube(parts.transfer))
     return longer + (1.0 - kernels.overlap) * work * parts.transfer / longer
 
@@ -359,11 +380,12 @@ class _VisibleShares(NamedTuple):
 
     device: Any
     launch: Any
-    exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence
+    exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence, and what comes back from the host
+    sent: Any  # to the host, for which nothing waits
     transfer: Any  # of shards, and between host memory and the GPU
 
 
-_ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0)
+_ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
@@ -374,14 +396,17 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     """
     device = parts.device.total
     busy = np.cbrt(_cube(device) + _cube(parts.launch))
-    work = busy + parts.tensor + parts.expert + parts.context
+    inner = busy + parts.tensor + parts.expert + parts.context + parts.fetched
+    work = inner if _is_zero(parts.fetched) else np.cbrt(_cube(inner) + _cube(parts.sent))
     longer = np.cbrt(_cube(work) + _cube(parts.transfer))
     of_work, of_transfer = np.square(work / longer), np.square(parts.transfer / longer)
     outer = of_work + (1.0 - kernels.overlap) * np.square(of_transfer)
+    own = outer if _is_zero(parts.fetched) else outer * np.square(inner / work)
     return _VisibleShares(
-        device=outer * np.square(device / busy),
-        launch=outer * np.square(parts.launch / busy),
-        exchange=outer,
+        device=own * np.square(device / busy),
+        launch=own * np.square(parts.launch / busy),
+        exchange=own,
+        sent=outer * np.square(parts.sent / work),
         transfer=of_transfer + (1.0 - kernels.overlap) * np.square(of_work),
     )
 
@@ -400,6 +425,9 @@ def _by_cause(
     """
     rounds, (each, further, tower) = layout.accumulation, seconds_each
     idle = (layout.pipeline - 1.0) / layout.interleave
+    copies = parts.host_copies
+    if not (_is_zero(copies) and _is_zero(parts.fetched)):
+        copies = copies * shown.transfer + parts.fetched * shown.exchange + parts.sent * shown.sent
     return {
         **{cause: rounds * seconds * shown.device for cause, seconds in parts.device._asdict().items()},
         "launch": rounds * parts.launch * shown.launch,
@@ -407,7 +435,7 @@ def _by_cause(
         "expert_parallel": rounds * parts.expert * shown.exchange,
         "context_parallel": rounds * parts.context * shown.exchange,
         "sharding": rounds * parts.sharding * shown.transfer,
-        **({} if _is_zero(parts.host_copies) else {"host_copies": rounds * parts.host_copies * shown.transfer}),
+        **({} if _is_zero(copies) else {"host_copies": rounds * copies}),
         "pipeline_transfer": rounds * parts.handover,
         "hooks": rounds * parts.hooks,
         **({} if _is_zero(further) else {"further_forwards": (rounds + idle) * further}),

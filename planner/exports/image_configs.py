@@ -143,6 +143,8 @@ def _read_segments(found: ImageFile) -> None:
     helpers/training/gradient_checkpointing_interval.py: some group so many blocks, others take every so many-th one.
     """
     fields, interval, stride = found.fields, "gradient_checkpointing_interval", "gradient_checkpointing_segment_stride"
+    if not fields.get("gradient_checkpointing_offload_attention"):
+        fields.pop("gradient_checkpointing_offload_attention", None)
     if fields.get(interval) in (None, 0, 1):
         fields.pop(interval, None)
     elif fields["model_family"] in _OF_UNETS:

@@ -104,6 +104,17 @@ def test_what_no_plan_has_is_refused_by_its_name(tmp_path: Path, name: str, text
         ("flux", {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}, "every_2nd"),
         ("qwen_image", {"gradient_checkpointing_interval": 2}, "every_2nd"),
         ("sdxl", {"gradient_checkpointing_interval": 2}, "full"),
+        ("flux", {"gradient_checkpointing_offload_attention": True}, "attention_offloaded"),
+        ("flux", {"gradient_checkpointing_offload_attention": False}, "full"),
+        (
+            "sd3",
+            {
+                "gradient_checkpointing_offload_attention": True,
+                "gradient_checkpointing_interval": 2,
+                "gradient_checkpointing_segment_stride": 4,
+            },
+            "every_2nd_attention_offloaded",
+        ),
     ],
 )
 def test_an_interval_is_read_as_the_network_takes_it(
@@ -151,9 +162,13 @@ def test_weights_of_ramtorch_are_read_as_those_in_host_memory(
         ({"ramtorch_transformer_percent": 50}, "or none"),
         ({"ramtorch_target_modules": "transformer_blocks.*"}, "or none"),
         ({"ramtorch_text_encoder": True, "vae_cache_disable": True}, "text encoders in host memory"),
+        ({"gradient_checkpointing": False, "gradient_checkpointing_offload_attention": True}, "all blocks run again"),
+        ({"gradient_checkpointing_interval": 2, "gradient_checkpointing_offload_attention": True}, "or two of four"),
     ],
 )
-def test_a_part_of_the_weights_in_host_memory_is_refused(fields: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_other_parts_of_weights_or_attention_in_host_memory_are_refused(
+    fields: dict[str, object], said: str, tmp_path: Path
+) -> None:
     """FLUX has single blocks next to those of that name."""
     (tmp_path / "a.json").write_text(json.dumps({**RAMTORCH, **fields}))
     with pytest.raises(InputError, match=said):

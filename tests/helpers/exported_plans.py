@@ -131,6 +131,8 @@ IMAGE_RUNS: dict[str, dict[str, Any]] = {
     "ramtorch": {"offload": "frozen_weights", "lora_targets": "attention"},
     "pairs": {"activation_checkpointing": "paired_blocks"},
     "half": {"activation_checkpointing": "every_2nd"},
+    "attention in host memory": {"activation_checkpointing": "attention_offloaded"},
+    "half, attention in host memory": {"activation_checkpointing": "every_2nd_attention_offloaded"},
     "cached": {"latents": "cached", "optimizer": "adamw_8bit"},
     "no checkpoints": {"activation_checkpointing": "none", "lora_targets": "attention", "latents": "cached"},
 }
