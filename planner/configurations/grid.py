@@ -104,7 +104,7 @@ def network_of(architecture: Architecture) -> Network:
     )
 
 
-def _kept_by_blocks(image: object) -> dict[str, float]:
+def _kept_by_blocks(image: object) -> dict[str, Any]:
     """Return the fields of `Network` that say what was counted of the blocks of a diffusion transformer."""
     names = ("kept_bytes", "moved_bytes", "freed_bytes", "masks_bytes")
     return {name: getattr(image, name) for name in names} if isinstance(image, ImageTokens) else {}

@@ -1,6 +1,7 @@
 """Times and memory of diffusion networks: launches by block, attention among all tokens, and masks."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ import planner
 from planner.errors import PlannerError
 
 
-def seconds(model: str, gpu: str = "H100", **settings: object) -> planner.Estimate:
+def seconds(model: str, gpu: str = "H100", **settings: Any) -> planner.Estimate:
     asked = {"latents": "cached", "micro_batch": 1, "activation_checkpointing": "none", **settings}
     return planner.estimate(model, gpu, **asked)
 
@@ -223,7 +224,7 @@ def test_attention_in_host_memory_leaves_inputs_and_masks_and_comes_back_over_th
     ],
 )
 def test_attention_in_host_memory_is_refused_where_it_is_not_counted(
-    network: str, settings: dict[str, object], told: str
+    network: str, settings: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(PlannerError, match=told):
         seconds(network, **{"activation_checkpointing": "attention_offloaded", **settings})
@@ -238,6 +239,6 @@ def test_attention_in_host_memory_is_refused_where_it_is_not_counted(
         ({"offload": "optimizer"}, "frozen weights alone can lie in host memory here"),
     ],
 )
-def test_other_weights_of_diffusion_in_host_memory_are_refused(settings: dict[str, object], told: str) -> None:
+def test_other_weights_of_diffusion_in_host_memory_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(PlannerError, match=told):
         seconds("flux.1-schnell", **{"offload": "frozen_weights", **settings})
