@@ -32,7 +32,7 @@ from planner.library.reading import read_library
 from planner.library.schema import Calibration
 
 EXAMPLES = Path(__file__).with_name("diffusion_examples.yaml")
-CHECKPOINTING = {"none": "none", "layer": "full", "full (default)": "full"}
+CHECKPOINTING = {"none": "none", "layer": "full", "full (default)": "full", "activation-offload": "attention_offloaded"}
 """Modes of SimpleTuner that are the same for all classes, by its names; `segments` of the examples has the rest."""
 WEIGHTS = {
     "bf16": {},
@@ -91,7 +91,7 @@ def judge(table: Path, examples: Path, folder: Path) -> tuple[list[Judged], list
         model = row["model"]
         modes = {**CHECKPOINTING, **known["segments"].get(model, {})}
         missing = [
-            f"{row[key]}: {known['modes_left_out'].get(row[key], 'not modelled')}"
+            f"{row[key]}: not modelled"
             for key, table_of in (("activation_checkpointing", modes), ("weight_format", WEIGHTS))
             if row[key] not in table_of
         ]

@@ -1,13 +1,15 @@
-"""Count what the backward pass of a diffusion block keeps: `kept` of models/diffusers.yaml.
+"""Count what the backward pass of a diffusion block keeps: `kept`, `moved` and `freed` of models/diffusers.yaml.
 
-    python benchmarks/measure/kept_activations.py [--full | --fp8]
+    python benchmarks/measure/kept_activations.py [--full | --fp8 | --offloaded]
 
 Needs torch, diffusers and peft, and no GPU. Each class is built small, twice, with one block more the second time; the
 difference of what its forward pass saves for the backward pass, per token and unit of width, is a block's. Weights are
 frozen and in bf16, adapters of rank 4 at attention are in bf16, under autocast. Layer norms run in fp32, as they do
 under autocast on a GPU. Widths have the proportions of the releases. `--full`: all weights are
 trained, without adapters. `--fp8`: frozen linears are in dynamic fp8, for which torchao 0.17 must be installed; their
-product has a backward pass as in SimpleTuner (helpers/training/quantisation/torchao_workarounds.py).
+product has a backward pass as in SimpleTuner (helpers/training/quantisation/torchao_workarounds.py). `--offloaded`:
+what SimpleTuner's hooks around attention copy to host memory, each call of a hook counted, and what then is not on the
+GPU (helpers/training/offloaded_gradient_checkpointer.py: CPUOffloadHooks.pack leaves weights and other leaves there).
 """
 
 from __future__ import annotations
@@ -150,7 +152,29 @@ def round_to_fp8(network: Any) -> None:
     quantize_(network, quant_api.Float8DynamicActivationFloat8WeightConfig(), filter_fn=is_frozen_linear)
 
 
-def saved_bytes(block: Block, blocks: int, full: bool, fp8: bool = False) -> int:
+ATTENTION = ("attn", "attn1", "attn2", "attention")
+"""Names of the modules around which SimpleTuner's classes offload what is saved."""
+
+
+class Saved(NamedTuple):
+    """Bytes that one forward pass saves, those copied from inside attention, and those of `kept` saved there alone."""
+
+    kept: int
+    moved: int
+    freed: int
+
+
+def watch_attention(network: Any) -> list[bool]:
+    """Return a list that has an entry while a forward pass is inside attention."""
+    inside: list[bool] = []
+    for name, module in network.named_modules():
+        if name.rpartition(".")[2] in ATTENTION:
+            module.register_forward_pre_hook(lambda *_: inside.append(True))
+            module.register_forward_hook(lambda *_: inside.clear())
+    return inside
+
+
+def saved_bytes(block: Block, blocks: int, full: bool, fp8: bool = False) -> Saved:
     """Return the bytes that one forward pass of a network with so many blocks saves, weights left out."""
     network = getattr(diffusers, block.kind)(**block.keys(blocks)).to(HALF)
     network.requires_grad_(requires_grad=full)
@@ -163,6 +187,8 @@ def saved_bytes(block: Block, blocks: int, full: bool, fp8: bool = False) -> int
     held = [getattr(each, "qdata", each) for each in (*network.parameters(), *network.buffers())]
     owned = {each.untyped_storage().data_ptr() for each in held}
     seen: dict[int, tuple[int, torch.Tensor]] = {}
+    stays: set[int] = set()
+    inside, moved = watch_attention(network), 0
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         if hasattr(tensor, "qdata"):
@@ -170,12 +196,19 @@ def saved_bytes(block: Block, blocks: int, full: bool, fp8: bool = False) -> int
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in owned:
             seen[storage.data_ptr()] = storage.nbytes(), tensor  # held, so that no address is used twice
+            nonlocal moved
+            if inside and not tensor.is_leaf:
+                moved += tensor.numel() * tensor.element_size()
+            else:
+                stays.add(storage.data_ptr())
         return tensor
 
     hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
     with hooks, torch.autocast("cpu", dtype=HALF):
         block.call(network)
-    return sum(size for size, _ in seen.values())
+    sizes = {place: size for place, (size, _) in seen.items()}
+    freed = sum(size for place, size in sizes.items() if place not in stays)
+    return Saved(sum(sizes.values()), moved, freed)
 
 
 def main() -> None:
@@ -188,8 +221,10 @@ def main() -> None:
 
     functional.layer_norm = in_fp32
     for block in BLOCKS:
-        more = saved_bytes(block, 3, full, fp8) - saved_bytes(block, 2, full, fp8)
-        print(f"{block.name:<28}{more / block.tokens / block.width:6.1f} bytes per token and unit of width")
+        few, many = (saved_bytes(block, count, full, fp8) for count in (2, 3))
+        kept, moved, freed = ((b - a) / block.tokens / block.width for a, b in zip(few, many, strict=True))
+        text = f"moved {moved:5.1f}, freed {freed:5.1f}" if "--offloaded" in sys.argv[1:] else f"{kept:6.1f}"
+        print(f"{block.name:<28}{text} bytes per token and unit of width")
 
 
 if __name__ == "__main__":

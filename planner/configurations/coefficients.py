@@ -244,6 +244,10 @@ def recipe_coefficients(
     activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
+    if recipe.hosts_attention:
+        activations = replace(activations, attention_hosted=1)
+        copied = _copied_bytes(network, shared[of_states], activations, library)
+        activations = replace(activations, fetched_bytes=copied)
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
     tower_bytes = _tower_bytes(recipe, job, shared[of_states], table)
@@ -531,7 +535,7 @@ def _loss_row(recipe: Recipe, job: Job, framework: FrameworkProfile, table: Tech
 
 
 def _copied_bytes(network: Network, states: States, activations: Activations, library: Library) -> float:
-    """Return the bytes per token that go to host memory where all activations lie there, of all layers."""
+    """Return the bytes per token that go to host memory where activations lie there, of all layers."""
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     one = Layout(1, 1, _COPIED_TOKENS, _COPIED_TOKENS, 1, 1, 1, 1)
     return float(parked_bytes(network, one, states, activations, memory)) / _COPIED_TOKENS

@@ -94,7 +94,7 @@ def network_of(architecture: Architecture) -> Network:
         sliding_layers=share,
         attended=_attended(architecture),
         uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts) or is_transformer,
-        kept_bytes=architecture.image.kept_bytes if isinstance(architecture.image, ImageTokens) else 0.0,
+        **_kept_by_blocks(architecture.image),
         **_launched(architecture.image),
         masked=isinstance(architecture.image, ImageTokens) and architecture.image.masked,
         linears=_linears(architecture),
@@ -102,6 +102,12 @@ def network_of(architecture: Architecture) -> Network:
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
         tower_parameters=float(architecture.tower_parameters),
     )
+
+
+def _kept_by_blocks(image: object) -> dict[str, Any]:
+    """Return the fields of `Network` that say what was counted of the blocks of a diffusion transformer."""
+    names = ("kept_bytes", "moved_bytes", "freed_bytes", "masks_bytes")
+    return {name: getattr(image, name) for name in names} if isinstance(image, ImageTokens) else {}
 
 
 _TOWER_STATES = {"frozen": TOWER_FROZEN, "lora": TOWER_ADAPTED, "trained": TOWER_TRAINED}

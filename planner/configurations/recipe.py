@@ -19,7 +19,7 @@ from planner.library.engines import read_engines
 from planner.library.image_tower import ImageView
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
 from planner.library.reading import read_library
-from planner.library.schema import Architecture, GpuSpec, ImageWork, Library
+from planner.library.schema import Architecture, GpuSpec, ImageTokens, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.scenario.job import Job
 
@@ -149,7 +149,7 @@ class Recipe:
         values = read_techniques().values
         states = values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged
         copied = self.reference_row is not None and self.reference_row.hosted
-        return bool(states or self.parks_checkpoints or copied)
+        return bool(states or self.parks_checkpoints or self.hosts_attention or copied)
 
     @property
     def offloads(self) -> bool:
@@ -168,6 +168,12 @@ class Recipe:
         """Whether all activations lie in host memory, and none is computed again."""
         values = read_techniques().values.activation_checkpointing.values
         return values[self.activation_checkpointing].keeps_all
+
+    @property
+    def hosts_attention(self) -> bool:
+        """Whether what attention keeps for the backward pass lies in host memory."""
+        values = read_techniques().values.activation_checkpointing.values
+        return values[self.activation_checkpointing].attention_hosted
 
     @property
     def checkpointed_blocks(self) -> str | None:
@@ -345,11 +351,13 @@ def incompatibilities(
 
 
 def group_refusal(recipe: Recipe, architecture: Architecture) -> str | None:
-    """Return why blocks are not checkpointed in groups; None where they may be."""
-    is_unet = isinstance(architecture.image, ImageWork)
-    return (
-        "a U-Net has no row of equal blocks to checkpoint in groups" if recipe.checkpointed_blocks and is_unet else None
-    )
+    """Return why blocks are not checkpointed in groups, or their attention is not moved; None where they may be."""
+    image = architecture.image
+    if recipe.checkpointed_blocks and isinstance(image, ImageWork):
+        return "a U-Net has no row of equal blocks to checkpoint in groups"
+    if recipe.hosts_attention and not (isinstance(image, ImageTokens) and image.moved_bytes):
+        return "what attention of this network moves to host memory is not counted"
+    return None
 
 
 def head_refusal(architecture: Architecture) -> str | None:

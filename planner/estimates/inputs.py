@@ -91,6 +91,11 @@ class Network:
     launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)
     masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
     kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)
+    # Of the same, where the activations of attention go to host memory: copied there, of kept_bytes then not on the
+    # GPU, and masks of dropout that stay on it.
+    moved_bytes: float = 0.0
+    freed_bytes: float = 0.0
+    masks_bytes: float = 0.0
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
     tower: Tower | None = None  # what the tower does for the samples of a job; None: no image is known
 
@@ -287,6 +292,8 @@ class Activations:
     further_forwards: Numbers = 0.0  # passes of a step without gradients: of a reference, or of other answers
     input_hooks: Numbers = 0  # 1: input embeddings ask for gradients, those of a frozen tower of images too
     copied_bytes: Numbers = 0.0  # per token of all layers, which go to host memory in the forward pass and come back
+    attention_hosted: Numbers = 0  # 1: what attention keeps lies in host memory
+    fetched_bytes: Numbers = 0.0  # of it, per token of all layers, which work waits for in the backward pass
 
 
 @dataclass(frozen=True)
@@ -316,7 +323,7 @@ class Kernels:
     logit_traffic_bytes: Numbers  # c_log
     matmul_factor: Numbers  # prof_f
     eager_traffic: Numbers  # c_eag, half-bytes per score
-    overlap: Numbers  # o, share of sharding traffic hidden
+    overlap: Numbers  # o, share of sharding traffic and of copies over PCIe hidden
     fsdp_launch_seconds: Numbers  # t_fsdp per layer
     quantised_bytes: Numbers = 0.0  # c_q, bytes per weight and pass
     moe_factor: Numbers = 0.96  # moe_f

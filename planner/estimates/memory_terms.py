@@ -370,6 +370,7 @@ class _Layer:
     adapter_outputs: Numbers  # A_out, of adapters with magnitudes (DoRA)
     rounded_inputs: Numbers  # A_q, of linear layers that round
     scores: Numbers  # E, elements
+    masks: Numbers  # of dropout, which stay on the GPU where attention's activations do not
     boundary: Numbers  # K, the input that full checkpointing keeps
     attention: Numbers  # the outputs of attention
     products: Numbers  # the outputs of every second matrix product
@@ -440,12 +441,13 @@ def parked_bytes(
 ) -> Numbers:
     """Return the bytes per GPU and sequence of activations that are kept in host memory; else 0.
 
-    Those are the inputs of layers that checkpointing keeps, or all that the backward pass needs.
+    Those are the inputs of layers that checkpointing keeps, what attention keeps, or all that the backward pass needs.
     """
     tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)
     layer = _layer(network, layout, states, activations, coefficients, tokens)
     code = np.asarray(activations.checkpointing)
-    parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary
+    moved = network.moved_bytes * network.hidden * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
+    parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary + activations.attention_hosted * moved
     if np.any(code == CHECKPOINT_ALL_OFFLOADED):
         everything = _kept(layer, states, activations, coefficients)
         parked = np.where(code == CHECKPOINT_ALL_OFFLOADED, everything, parked)
@@ -472,6 +474,7 @@ def _layer(
     plain = activations.element_bytes * tokens * (norm_units * network.hidden / split + inner)
     if network.kept_bytes:  # counted on the class itself, in 16 bit
         kept = network.kept_bytes + np.equal(states.frozen, 0) * _KEPT_TO_TRAIN
+        kept = kept - activations.attention_hosted * network.freed_bytes
         plain = np.divide(activations.element_bytes, 2) * kept * network.hidden * tokens / layout.tensor
     adapted = k.c_in * states.adapter_copies * states.adapter_inputs * tokens
     # A sliding window masks scores but eager attention still computes the full square, so it saves no bytes.
@@ -484,6 +487,7 @@ def _layer(
         adapter_outputs=states.magnitude_output_bytes * tokens,
         rounded_inputs=states.rounded_input_bytes * tokens,
         scores=scores,
+        masks=activations.attention_hosted * network.masks_bytes * network.hidden * tokens / layout.tensor,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
         products=activations.element_bytes * tokens * _every_second_product(network, layout, routed, split),
@@ -542,12 +546,13 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     code = np.asarray(activations.checkpointing)
     kept = _kept(layer, states, activations, k)
     selective = layer.boundary + layer.attention + layer.products
-    stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
+    again = layer.boundary + layer.masks  # of a layer that runs again
+    stored = np.where(code == CHECKPOINT_FULL, again, kept)
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
     stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
     stored = np.where(code == CHECKPOINT_SEGMENTS, layer.boundary / SEGMENT_LAYERS, stored)
-    stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)
+    stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + again), stored)
     # The copies fall behind the forward pass, and what waits for the slot stays on the GPU.
     stored = np.where(code == CHECKPOINT_ALL_OFFLOADED, k.k_wait * kept, stored)
     return np.where(code == CHECKPOINT_OFFLOAD, 0.0, stored)

@@ -4,7 +4,7 @@ Bandwidths are what collectives reach of the sheet figure.
 A group that crosses nodes runs at the slower of its two links, less a loss per doubling of nodes.
 
 One step is `accumulation` micro-batches plus the pipeline's bubble, the gradient reduction and the optimizer.
-Device and host run side by side, and so do compute and sharding traffic as far as they overlap:
+Device and host run side by side, and so do compute and transfers (of shards, from host memory) as far as they overlap:
 the cube root of summed cubes is a smooth maximum of both.
 """
 
@@ -193,6 +193,20 @@ def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     return (hosted * weights + activations + frozen) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
 
 
+def fetch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds in which one micro-batch waits for what attention keeps in host memory.
+
+    Each tensor is copied in the stream of the backward pass, once it is needed (SimpleTuner, CPUOffloadHooks.unpack),
+    so that no work hides it. Copies to the host have streams of their own and the other direction of the slot, and
+    nothing waits for them: one for each forward pass, those of layers that run again, too.
+    """
+    fetched = setup.activations.fetched_bytes
+    if not np.any(fetched):
+        return 0.0
+    moved = fetched * micro_batch_tokens(setup.layout) / setup.layout.pipeline
+    return moved / (coefficients.host_copy_utilisation * setup.hardware.pcie)
+
+
 def hybrid_group(layout: Layout) -> Any:
     """Return the data-parallel ranks inside one node, which share the states under hybrid sharding."""
     inside = np.asarray(layout.gpus_per_node) / (layout.tensor * layout.context)
@@ -279,10 +293,18 @@ class _MicroBatch(NamedTuple):
     expert: Any
     context: Any
     sharding: Any
+    host_copies: Any
+    fetched: Any
+    sent: Any
     handover: Any
     hooks: Any
     reduction: Any
     optimizer: Any
+
+    @property
+    def transfer(self) -> Any:
+        """Return the seconds of what the copy engines move while layers compute."""
+        return self.sharding + self.host_copies
 
 
 def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
@@ -321,14 +343,17 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         setup = replace(setup, layout=replace(setup.layout, sequence=shorter))
     network, layout, states = setup.network, setup.layout, setup.states
     reached = link_bandwidths(layout, setup.hardware, coefficients)
-    device = device_time(setup, coefficients)
+    device, fetched = device_time(setup, coefficients), fetch_seconds(setup, coefficients)
     return _MicroBatch(
         device=device,
         launch=launch_seconds(setup, coefficients),
         tensor=tensor_seconds(setup, coefficients, reached),
         expert=expert_seconds(setup, coefficients, reached),
         context=context_seconds(setup, reached, device.attention),
-        sharding=sharding_seconds(network, layout, states, reached) + host_seconds(setup, coefficients),
+        sharding=sharding_seconds(network, layout, states, reached),
+        host_copies=host_seconds(setup, coefficients),
+        fetched=fetched,
+        sent=0.0 if _is_zero(fetched) else (1.0 + recompute_shares(setup.activations.checkpointing).matmul) * fetched,
         handover=pipeline_seconds(network, layout, reached),
         hooks=hook_seconds(setup),
         reduction=reduction_seconds(setup, coefficients, reached),
@@ -337,14 +362,17 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
 
 
 def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
-    """Return the seconds of one micro-batch, in which host, device and sharding traffic overlap."""
+    """Return the seconds of one micro-batch, in which host, device and transfers overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
-    if all(_is_zero(seconds) for seconds in (parts.sharding, parts.tensor, parts.expert, parts.context)):
+    others = (parts.transfer, parts.tensor, parts.expert, parts.context, parts.fetched)
+    if all(_is_zero(seconds) for seconds in others):
         return np.cbrt(cubed)
-    work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
-    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
-    return longer + (1.0 - kernels.overlap) * work * parts.sharding / longer
+    work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context + parts.fetched
+    if not _is_zero(parts.fetched):
+        work = np.cbrt(_cube(work) + _cube(parts.sent))
+    longer = np.cbrt(_cube(work) + _cube(parts.transfer))
+    return longer + (1.0 - kernels.overlap) * work * parts.transfer / longer
 
 
 class _VisibleShares(NamedTuple):
@@ -352,11 +380,12 @@ class _VisibleShares(NamedTuple):
 
     device: Any
     launch: Any
-    exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence
-    sharding: Any
+    exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence, and what comes back from the host
+    sent: Any  # to the host, for which nothing waits
+    transfer: Any  # of shards, and between host memory and the GPU
 
 
-_ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0)
+_ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
@@ -367,15 +396,18 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     """
     device = parts.device.total
     busy = np.cbrt(_cube(device) + _cube(parts.launch))
-    work = busy + parts.tensor + parts.expert + parts.context
-    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
-    of_work, of_sharding = np.square(work / longer), np.square(parts.sharding / longer)
-    outer = of_work + (1.0 - kernels.overlap) * np.square(of_sharding)
+    inner = busy + parts.tensor + parts.expert + parts.context + parts.fetched
+    work = inner if _is_zero(parts.fetched) else np.cbrt(_cube(inner) + _cube(parts.sent))
+    longer = np.cbrt(_cube(work) + _cube(parts.transfer))
+    of_work, of_transfer = np.square(work / longer), np.square(parts.transfer / longer)
+    outer = of_work + (1.0 - kernels.overlap) * np.square(of_transfer)
+    own = outer if _is_zero(parts.fetched) else outer * np.square(inner / work)
     return _VisibleShares(
-        device=outer * np.square(device / busy),
-        launch=outer * np.square(parts.launch / busy),
-        exchange=outer,
-        sharding=of_sharding + (1.0 - kernels.overlap) * np.square(of_work),
+        device=own * np.square(device / busy),
+        launch=own * np.square(parts.launch / busy),
+        exchange=own,
+        sent=outer * np.square(parts.sent / work),
+        transfer=of_transfer + (1.0 - kernels.overlap) * np.square(of_work),
     )
 
 
@@ -393,13 +425,17 @@ def _by_cause(
     """
     rounds, (each, further, tower) = layout.accumulation, seconds_each
     idle = (layout.pipeline - 1.0) / layout.interleave
+    copies = parts.host_copies
+    if not (_is_zero(copies) and _is_zero(parts.fetched)):
+        copies = copies * shown.transfer + parts.fetched * shown.exchange + parts.sent * shown.sent
     return {
         **{cause: rounds * seconds * shown.device for cause, seconds in parts.device._asdict().items()},
         "launch": rounds * parts.launch * shown.launch,
         "tensor_parallel": rounds * parts.tensor * shown.exchange,
         "expert_parallel": rounds * parts.expert * shown.exchange,
         "context_parallel": rounds * parts.context * shown.exchange,
-        "sharding": rounds * parts.sharding * shown.sharding,
+        "sharding": rounds * parts.sharding * shown.transfer,
+        **({} if _is_zero(copies) else {"host_copies": rounds * copies}),
         "pipeline_transfer": rounds * parts.handover,
         "hooks": rounds * parts.hooks,
         **({} if _is_zero(further) else {"further_forwards": (rounds + idle) * further}),

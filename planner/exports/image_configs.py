@@ -98,6 +98,7 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     found = ImageFile("simpletuner", fields, _json_marks(text, fields))
     _name_flavour(fields)
     _read_segments(found)
+    _read_ramtorch(fields)
     if "resolution" in fields:
         fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
     _read_backend(found, folder)
@@ -142,6 +143,8 @@ def _read_segments(found: ImageFile) -> None:
     helpers/training/gradient_checkpointing_interval.py: some group so many blocks, others take every so many-th one.
     """
     fields, interval, stride = found.fields, "gradient_checkpointing_interval", "gradient_checkpointing_segment_stride"
+    if not fields.get("gradient_checkpointing_offload_attention"):
+        fields.pop("gradient_checkpointing_offload_attention", None)
     if fields.get(interval) in (None, 0, 1):
         fields.pop(interval, None)
     elif fields["model_family"] in _OF_UNETS:
@@ -151,6 +154,22 @@ def _read_segments(found: ImageFile) -> None:
         fields.setdefault(stride, 4)
 
 
+def _read_ramtorch(fields: dict[str, Any]) -> None:
+    """Leave of RamTorch's options what a plan does not have: a part of the linears of a network in host memory.
+
+    helpers/models/common.py (_apply_ramtorch_layers): patterns choose linears by name, a percentage the first of them.
+    """
+    share, patterns = fields.get("ramtorch_transformer_percent", 100), fields.get("ramtorch_target_modules")
+    if share == 0:
+        fields["ramtorch"] = False
+    if share in (0, 100, None):
+        fields.pop("ramtorch_transformer_percent", None)
+    if patterns in ("*", _BLOCKS.get(fields["model_family"])):
+        fields.pop("ramtorch_target_modules", None)
+
+
+_BLOCKS = {"wan": "blocks.*", **dict.fromkeys(("qwen_image", "sd3", "pixart", "ltxvideo"), "transformer_blocks.*")}
+"""Family -> pattern of all its blocks, which have nearly all weights; others have blocks of several names."""
 _OF_UNETS, _HALVED = ("sd1x", "sd2x", "sdxl", "kolors"), ("auraflow", "chroma", "longcat_image", "qwen_image")
 """Families of networks that ignore an interval, and those that take every second block where others group two."""
 

@@ -108,6 +108,7 @@ def _tokens(
         "frozen_parameters": row["frozen"],
         "token_gflop": 2 * image / 1e9,
         "kept_bytes": _passes(stacks, "kept", 0.0) / layers,
+        **{f"{name}_bytes": _passes(stacks, name, 0.0) / layers for name in ("moved", "freed", "masks")},
         "attentions": round(_passes(stacks, "attentions", 1)),
         "masked": bool(row.get("masked", False)),
         "cross_attentions": round(_passes(stacks, "cross", False)),

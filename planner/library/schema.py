@@ -236,6 +236,11 @@ class ImageTokens(Card):
     cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
     linears: PositiveFloat  # linear layers of all blocks
     kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
+    moved_bytes: float = Field(
+        default=0, ge=0
+    )  # of attention, copied to host memory where its activations are offloaded
+    freed_bytes: float = Field(default=0, ge=0)  # of kept_bytes, then not on the GPU
+    masks_bytes: float = Field(default=0, ge=0)  # of dropout inside attention, which stay on it
     token_gflop: PositiveFloat  # denoiser, one token of the image, forward pass, without attention
     basis: Literal["documented", "prior", "assumption"]
     source: str = Field(min_length=1)

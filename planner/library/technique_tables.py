@@ -100,11 +100,13 @@ class Checkpointing(Value):
     """Whether what is kept of the activations lies in host memory; with `keeps_all` nothing is computed again.
 
     `blocks`: which of the equal blocks of a diffusion transformer run again, half of them, or all in pairs.
+    With `attention_hosted` what its attention keeps lies in host memory, of blocks that run again, too.
     """
 
     hosted: bool = False
     keeps_all: bool = False
     blocks: Literal["half", "pairs"] | None = None
+    attention_hosted: bool = False
 
 
 class Optimizer(Value):

@@ -344,6 +344,7 @@ PART_NAMES = {
     "launch": "kernel launches",
     "hooks": "waiting for Python",
     "sharding": "sharding traffic",
+    "host_copies": "copies over PCIe",
     "data_parallel": "gradient reduction",
     "bubble": "pipeline bubble",
     "fixed": "loader and logging",

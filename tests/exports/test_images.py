@@ -85,7 +85,7 @@ config:
         ("data.json", '[{"instance_data_dir": "x"}]', "data file of SimpleTuner"),
         ("data.toml", "[general]\nresolution = 512\n", "data file of kohya"),
         ("a.sh", "python train_controlnet.py --rank 4", "no script of images"),
-        ("b.json", json.dumps({**SIMPLETUNER, "ramtorch": True}), "host memory"),
+        ("b.json", json.dumps({**SIMPLETUNER, "musubi_blocks_to_swap": 4}), "blocks in host memory"),
         ("c.json", json.dumps({**SIMPLETUNER, "--max_train_steps": 0}), "steps are not known"),
     ],
 )
@@ -104,6 +104,17 @@ def test_what_no_plan_has_is_refused_by_its_name(tmp_path: Path, name: str, text
         ("flux", {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}, "every_2nd"),
         ("qwen_image", {"gradient_checkpointing_interval": 2}, "every_2nd"),
         ("sdxl", {"gradient_checkpointing_interval": 2}, "full"),
+        ("flux", {"gradient_checkpointing_offload_attention": True}, "attention_offloaded"),
+        ("flux", {"gradient_checkpointing_offload_attention": False}, "full"),
+        (
+            "sd3",
+            {
+                "gradient_checkpointing_offload_attention": True,
+                "gradient_checkpointing_interval": 2,
+                "gradient_checkpointing_segment_stride": 4,
+            },
+            "every_2nd_attention_offloaded",
+        ),
     ],
 )
 def test_an_interval_is_read_as_the_network_takes_it(
@@ -117,9 +128,51 @@ def test_an_interval_is_read_as_the_network_takes_it(
 def test_weights_in_fp8_are_read_as_such_and_never_as_int8(tmp_path: Path) -> None:
     found = held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8wo-torchao"}))
     assert found["techniques.quant"] == ["fp8_weights"] and found["techniques.weight_bits"] == [8]
-    (tmp_path / "b.json").write_text(json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8-torchao"}))
-    with pytest.raises(InputError, match="fp8-torchao: no quant of a plan is this"):
-        read_tool_file(tmp_path / "b.json")
+    found = held(tmp_path, "b.json", json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8-torchao"}))
+    assert found["techniques.quant"] == ["fp8_dynamic"] and found["techniques.weight_bits"] == [8]
+    (tmp_path / "c.json").write_text(json.dumps({**SIMPLETUNER, "--base_model_precision": "fp8-quanto"}))
+    with pytest.raises(InputError, match="fp8-quanto: no quant of a plan is this"):
+        read_tool_file(tmp_path / "c.json")
+
+
+RAMTORCH = {**SIMPLETUNER, "--base_model_precision": "no_change", "ramtorch": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "offload"),
+    [
+        ({}, ["frozen_weights"]),
+        ({"ramtorch": False}, ["none"]),
+        ({"ramtorch_transformer_percent": 0}, ["none"]),
+        ({"ramtorch_transformer_percent": 100, "ramtorch_target_modules": "*"}, ["frozen_weights"]),
+        ({"--model_family": "wan", "ramtorch_target_modules": "blocks.*"}, ["frozen_weights"]),
+        ({"ramtorch_text_encoder": True}, ["frozen_weights"]),
+    ],
+)
+def test_weights_of_ramtorch_are_read_as_those_in_host_memory(
+    fields: dict[str, object], offload: list[str], tmp_path: Path
+) -> None:
+    """Encoders leave the GPU once their outputs are cached, wherever they were."""
+    assert held(tmp_path, "config.json", json.dumps({**RAMTORCH, **fields}))["techniques.offload"] == offload
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"ramtorch_transformer_percent": 50}, "or none"),
+        ({"ramtorch_target_modules": "transformer_blocks.*"}, "or none"),
+        ({"ramtorch_text_encoder": True, "vae_cache_disable": True}, "text encoders in host memory"),
+        ({"gradient_checkpointing": False, "gradient_checkpointing_offload_attention": True}, "all blocks run again"),
+        ({"gradient_checkpointing_interval": 2, "gradient_checkpointing_offload_attention": True}, "or two of four"),
+    ],
+)
+def test_other_parts_of_weights_or_attention_in_host_memory_are_refused(
+    fields: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    """FLUX has single blocks next to those of that name."""
+    (tmp_path / "a.json").write_text(json.dumps({**RAMTORCH, **fields}))
+    with pytest.raises(InputError, match=said):
+        read_tool_file(tmp_path / "a.json")
 
 
 OPTIONS = json.loads((Path(__file__).parents[1] / "data" / "diffusers_options.json").read_text(encoding="utf-8"))
@@ -157,6 +210,24 @@ def test_files_of_simpletuner_say_what_the_plan_decided() -> None:
     images, captions = json.loads(files["multidatabackend.json"])
     assert (images["dataset_name"], images["resolution"], images["type"]) == ("my/data", 1024, "huggingface")
     assert (captions["dataset_type"], captions["default"]) == ("text_embeds", True)
+
+
+def test_files_of_simpletuner_name_dynamic_fp8_and_ramtorch() -> None:
+    """Of a U-Net convolutions lie in host memory, too, which RamTorch alone leaves on the GPU."""
+    found = {}
+    for network in ("flux.1-dev", "stable-diffusion-xl"):
+        for name in ("plain", "dynamic fp8", "ramtorch"):
+            run = image_run(network, "simpletuner", **IMAGE_RUNS[name])
+            found[network, name] = json.loads(export(run, ["simpletuner"], WISHES, "plan")["config.json"])
+    fp8, plain = (found["flux.1-dev", name] for name in ("dynamic fp8", "plain"))
+    changed = {key: value for key, value in fp8.items() if plain.get(key) != value}
+    assert changed == {"base_model_precision": "fp8-torchao", "quantize_via": "accelerator"}
+    hosted = {run: [key for key in config if key.startswith("ramtorch")] for run, config in found.items()}
+    assert hosted.pop(("flux.1-dev", "ramtorch")) == ["ramtorch"]
+    assert hosted.pop(("stable-diffusion-xl", "ramtorch")) == ["ramtorch", "ramtorch_disable_extensions"]
+    assert not any(hosted.values())
+    assert found["flux.1-dev", "ramtorch"]["ramtorch"] is True
+    assert found["stable-diffusion-xl", "ramtorch"]["ramtorch_disable_extensions"] is False
 
 
 @pytest.mark.parametrize(("tool", "name"), [("simpletuner", "config.json"), ("diffusers", "train_images.sh")])

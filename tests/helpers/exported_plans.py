@@ -127,8 +127,12 @@ IMAGE_RUNS: dict[str, dict[str, Any]] = {
     "nf4": {"weight_bits": 4, "quant": "nf4", "lora_targets": "attention"},
     "int8": {"weight_bits": 8, "quant": "int8", "lora_targets": "attention"},
     "fp8": {"weight_bits": 8, "quant": "fp8_weights"},
+    "dynamic fp8": {"weight_bits": 8, "quant": "fp8_dynamic"},
+    "ramtorch": {"offload": "frozen_weights", "lora_targets": "attention"},
     "pairs": {"activation_checkpointing": "paired_blocks"},
     "half": {"activation_checkpointing": "every_2nd"},
+    "attention in host memory": {"activation_checkpointing": "attention_offloaded"},
+    "half, attention in host memory": {"activation_checkpointing": "every_2nd_attention_offloaded"},
     "cached": {"latents": "cached", "optimizer": "adamw_8bit"},
     "no checkpoints": {"activation_checkpointing": "none", "lora_targets": "attention", "latents": "cached"},
 }

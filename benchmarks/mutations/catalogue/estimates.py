@@ -208,7 +208,7 @@ AREA.add(
 )
 AREA.add(
     "sharding hides altogether",
-    "return longer + (1.0 - kernels.overlap) * work * parts.sharding / longer",
+    "return longer + (1.0 - kernels.overlap) * work * parts.transfer / longer",
     "return longer",
 )
 AREA.add(
