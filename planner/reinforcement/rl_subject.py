@@ -120,6 +120,7 @@ class Reinforcement(Subject):
         from planner.reinforcement.rl_simulation import simulate_rl
         from planner.scenario.scenario import SolveOptions
 
+        _only_job(scenario, "simulate")
         options = options or SolveOptions()
         scenario = scenario.on_day(options.as_of)
         return simulate_rl(scenario, plan, options, library or _library_of(scenario), progress, arguments)
@@ -137,6 +138,7 @@ class Reinforcement(Subject):
         """Return the plan and the analyses around it."""
         from planner.reinforcement.rl_page import overview_of_rl
 
+        _only_job(scenario, "report")
         return overview_of_rl(scenario, plan, options, library, wanted, runs, seed)
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:

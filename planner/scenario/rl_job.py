@@ -77,6 +77,7 @@ class RlWork(Work):
         steps_before: ClassVar[int] = 0
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
+        frames: ClassVar[None] = None
         image_input: ClassVar[None] = None
 
     @property
@@ -151,8 +152,8 @@ class RolloutChoice(StrictModel):
 
     placement: OneOrMany[Literal["colocated", "apart"]] = ("colocated", "apart")
     """`colocated`: all GPUs train and sample in turn; `apart`: some do one, some the other; a value or a list."""
-    tensor_parallel: FewIntegers | None = None
-    """GPUs of one engine; left out: 1, 2, 4 or 8, the number with the fastest rollout."""
+    tensor_parallel: OneOrMany[Literal[1, 2, 4, 8]] | None = None
+    """GPUs of one engine, a value or a list; left out: the number with the fastest rollout."""
     weight_bits: OneOrMany[RolloutBits] = (16,)
     """Bits of the engines' weights: 16, or 8 (fp8) on GPUs that have it; a value or a list."""
 
@@ -202,6 +203,7 @@ NOT_MODELLED = {
     "early_stopping": "early stopping",
     "stages": "stages around training",
     "teacher": "a teacher",
+    "tuning": "a method of tuning next to its algorithm",
 }
 """Fields of other jobs that are refused by name."""
 

@@ -203,7 +203,7 @@ def test_two_runs_in_one_scenario_are_refused_by_name() -> None:
         solved(one.model_copy(update={"jobs": (*one.jobs, second)}))
 
 
-@pytest.mark.parametrize("question", ["frontier", "explain"])
+@pytest.mark.parametrize("question", ["frontier", "explain", "simulate"])
 def test_a_question_about_a_chain_that_is_not_modelled_is_refused_by_name(question: str) -> None:
     """Never silently that of the run alone."""
     with pytest.raises(InputError, match=f"{question}: not modelled for kind rl with other jobs"):
