@@ -155,10 +155,10 @@ MUCH_MORE = 1.5
 
 
 def _dear_spot_text(job: Assignment) -> str:
-    """Return what a run on spot costs where capacity is scarce: more than the high end with 10 % probability."""
-    if job.spot is None or job.cost.high <= MUCH_MORE * job.cost.expected:
+    """Return what a run on spot costs where capacity is scarce: the high end of its dollars."""
+    if not job.spot_share or not job.has_fallback or job.cost.high <= MUCH_MORE * job.cost.expected:
         return ""
-    text = f"over {words.usd(job.cost.high)} with 10 % probability, if little spot capacity appears"
+    text = f"up to {words.usd(job.cost.high)} if little spot capacity appears"
     on_demand = _safer(job, "on demand")
     if on_demand is None or on_demand.cost_usd is None or on_demand.cost_usd >= job.cost.high:
         return text

@@ -23,7 +23,7 @@ from planner.errors import format_value
 from planner.scenario.inference_job import kind_of_job
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
-from planner.scenario.techniques import Checkpointing, FewIntegers, Method, Optimizer, Sharding, Techniques, WeightBits
+from planner.scenario.techniques import Checkpointing, Method, Optimizer, Sharding, Techniques, WeightBits
 
 REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
 """Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""

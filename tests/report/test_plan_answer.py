@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, risks_of, ways_of
+from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, render_details, risks_of, ways_of
 from planner.report.words import WIDTH
 from planner.results.plan_parts import CutSamples, Option, PlanEvidence
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
@@ -154,3 +154,22 @@ def test_the_table_has_the_plan_among_few_ways_that_differ(ladder: list[Option],
     assert [way.cost_usd for way in ways] == sorted(way.cost_usd for way in ways)
     assert len({(way.machine, round(way.cost_usd, 1), way.method, way.late_hours) for way in ways}) >= 1
     assert max(map(len, render_answer(plan).splitlines())) <= WIDTH
+
+
+def test_the_details_name_the_private_host_as_the_answer_does() -> None:
+    """The longer text hides no risk of the shorter one: machine and settings stand below its first lines."""
+    above = render_details(private()).split("\n\n")[0]
+    assert "! a private person's machine: secure ones from $3.92" in above
+    assert "--set 'limits.tiers.forbid=[community]'" in above
+
+
+def test_dollars_of_a_run_with_little_spot_capacity_are_said_where_they_are_much_more() -> None:
+    """From one and a half times the expected dollars on; a run on demand has no such line."""
+    on_demand = option("on demand", 7.48, 10.0, note="limits.spot=false")
+    for high, said in ((50.0, "up to $50.00 if little spot capacity appears; on demand $7.48"), (1.4, "")):
+        spread = {"expected": 1.0, "low": 0.9, "high": high}
+        job = make_assignment(cost=spread, spot_share=0.99, safer=[on_demand])
+        kinds = {risk.kind: risk.text for risk in risks_of(make_plan(job), job)}
+        assert kinds.get("little spot capacity", "").startswith(said)
+        assert bool(said) == ("little spot capacity" in kinds)
+    assert "little spot capacity" not in {risk.kind for risk in risks_of(private(), private().jobs[0])}
