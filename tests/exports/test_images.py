@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
-from planner.exports.export import export
+from planner.exports.export import choose_job, export
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
+from tests.helpers.costs import plan_of
 from tests.helpers.exported_plans import IMAGE_RUNS, WISHES, image_files, image_run
 
 SIMPLETUNER = {
@@ -198,3 +200,13 @@ def test_groups_of_blocks_that_a_network_does_not_have_are_refused(network: str,
 
 def test_simpletuner_and_diffusers_alone_train_images() -> None:
     assert {name for name, tool in field_maps().items() if tool.unit == "images"} == {"simpletuner", "diffusers"}
+
+
+@pytest.mark.parametrize(("name", "frames"), [("images-wan-video-lora", 81), ("images-hunyuanvideo-lora", 61)])
+def test_plans_of_videos_are_exported_to_tools_of_images(name: str, frames: int) -> None:
+    """Speeds of these plans are in videos; tools have no such unit."""
+    plan = plan_of(name)
+    assert plan.jobs[0].unit == "videos"
+    files = export(choose_job(plan, scenario_of(plan, "plan"), "plan", None), ["simpletuner"], WISHES, "plan")
+    clips, _ = json.loads(files["multidatabackend.json"])
+    assert (clips["dataset_type"], clips["video"]) == ("video", {"num_frames": frames})
