@@ -14,6 +14,7 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
     margin_text,
+    text_faults,
     tower_faults,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
@@ -383,8 +384,10 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
         raise _fault(key, what, fix)
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
-    if asked.sequence_length is not None and image:
-        raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
+    for key, what, fix in text_faults(asked, architecture.name) if image else ():
+        raise _fault(key, what, fix)
+    if asked.packing == "padded" and asked.tokens_per_sample is None and pictures is None:
+        raise _fault("packing", "padding of unknown lengths", "add tokens_per_sample (the mean)")
     if asked.lora_rank > architecture.hidden:
         what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
         raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")

@@ -66,6 +66,10 @@ def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> No
     [
         ("framework=hf", "hf does not train flux.1-dev; choose simpletuner, diffusers"),
         ("sequence_length=4096", "flux.1-dev is trained on images, which have no sequence_length"),
+        ("packing=padded", "flux.1-dev is trained on images, which have no packing"),
+        ("length_cv=0.5", "flux.1-dev is trained on images, which have no length_cv"),
+        ("lora={train_embeddings: true}", "flux.1-dev is trained on images: train_embeddings is of language models"),
+        ("lora={adapt_head: true}", "flux.1-dev is trained on images: adapt_head is of language models"),
         ("work.resolution=1000", "1000 pixels are no multiple of the 16 of a token"),
     ],
 )
@@ -73,6 +77,14 @@ def test_a_job_of_images_takes_no_keys_of_text(change: str, told: str) -> None:
     """Each is a fault by name, where a plan would be of another run."""
     with pytest.raises(PlannerError, match=re.escape(told)):
         planner.solve(planner.read_scenario("images-flux-lora", f"jobs.flux-style.{change}"))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"packing": "padded"}, {"length_cv": 0.5}, {"tokens_per_sample": 300}, {"experts_16_bit": True}]
+)
+def test_an_estimate_of_images_takes_no_settings_of_text(settings: dict[str, object]) -> None:
+    with pytest.raises(PlannerError, match=r"flux\.1-schnell is trained on images"):
+        seconds("flux.1-schnell", **settings)
 
 
 def test_pairs_of_blocks_keep_half_the_inputs_and_recompute_as_much() -> None:
