@@ -1,6 +1,7 @@
 """Diffusion transformers: their weights as the classes of diffusers count them, their tokens, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,13 @@ def test_shipped_cards_are_what_their_class_says() -> None:
         assert card.parameters > card.active_parameters > 0
         assert card.image is not None
         assert card.image.frozen_parameters > 0
+
+
+def test_shipped_networks_have_the_size_that_their_name_states() -> None:
+    """A card of the defaults of a class has other widths than the released network."""
+    shipped = [card for card in read_library().architectures.values() if isinstance(card.image, ImageTokens)]
+    stated = {card.name: re.search(r"-([\d.]+)b$", card.name) for card in shipped}
+    billions = {name: float(found[1]) for name, found in stated.items() if found}
+    assert len(billions) >= 4
+    sizes = {card.name: card.parameters / 1e9 for card in shipped if card.name in billions}
+    assert sizes == pytest.approx(billions, rel=0.15)
