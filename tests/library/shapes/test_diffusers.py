@@ -83,8 +83,23 @@ def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
         card_of("UNet3DConditionModel")
     with pytest.raises(LibraryError, match="image encoder of Wan's image-to-video networks"):
         card_of("WanTransformer3DModel", image_dim=1280)
-    with pytest.raises(LibraryError, match="no number of 0 or more"):
-        card_of("FluxTransformer2DModel", num_layers="many")
+
+
+@pytest.mark.parametrize(
+    ("stated", "keys", "said"),
+    [
+        ("FluxTransformer2DModel", {"num_layers": "many"}, "num_layers: 'many' is no whole number"),
+        ("FluxTransformer2DModel", {"num_layers": 10**9}, "num_layers: 1000000000 is no whole number of 0 to"),
+        ("FluxTransformer2DModel", {"num_layers": 10**8}, r"it has 3\.4e\+16 weights"),
+        ("FluxTransformer2DModel", {"num_layers": 0, "num_single_layers": 0}, "it has no layers"),
+        ("PixArtTransformer2DModel", {"patch_size": 3.5}, r"patch_size: 3\.5 is no whole number"),
+        ("WanTransformer3DModel", {"patch_size": [1, 2.5, 2]}, "patch_size: .* is no whole number"),
+        ("WanTransformer3DModel", {"patch_size": 2}, "patch_size: 2 is no list"),
+    ],
+)
+def test_keys_of_no_network_are_refused(stated: str, keys: dict[str, object], said: str) -> None:
+    with pytest.raises(LibraryError, match=said):
+        card_of(stated, **keys)
 
 
 def test_keys_that_no_count_takes_into_account_are_named() -> None:
