@@ -256,7 +256,8 @@ def _recipes(
     stored = asked.quant or held
     bits = asked.weight_bits or (table.bytes.quantised[stored].bits if stored else 16)
     method = asked.method or ("lora" if held else None) or _method_of(card, table.of("method").estimated[0])
-    precision = asked.precision or table.tried("precision", **vars(kind))[0]
+    facts = {**vars(kind), "method": method, "framework": asked.framework}
+    precision = asked.precision or table.tried("precision", **facts)[0]
     checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
     attention = asked.attention or best_attention(kind, precision, library)
     quant = asked.quant or (held if held and table.bytes.quantised[held].bits == bits else None)

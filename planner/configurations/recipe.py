@@ -276,7 +276,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             framework for framework in frameworks if card.vendor in framework_of(library, framework).vendors
         )
     for method, framework in itertools.product(methods, frameworks):
-        facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
+        facts, profile = {**vars(card), "method": method, "framework": framework}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
         options = itertools.product(
             table.tried("weight_bits", **facts),
@@ -351,7 +351,8 @@ def incompatibilities(
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
-    yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
+    family = architecture.family if architecture is not None else ""
+    yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits, "family": family})
 
 
 def group_refusal(recipe: Recipe, architecture: Architecture) -> str | None:

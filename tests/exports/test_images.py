@@ -202,6 +202,14 @@ def test_simpletuner_and_diffusers_alone_train_images() -> None:
     assert {name for name, tool in field_maps().items() if tool.unit == "images"} == {"simpletuner", "diffusers"}
 
 
+def test_what_is_planned_in_full_is_what_simpletuner_trains() -> None:
+    """All weights in 16 bits: it has no copy in 32 bits."""
+    plan = plan_of("images-pixart-full")
+    assert plan.jobs[0].techniques.precision == "bf16"
+    files = export(choose_job(plan, scenario_of(plan, "plan"), "plan", None), ["simpletuner"], WISHES, "plan")
+    assert json.loads(files["config.json"])["model_type"] == "full"
+
+
 @pytest.mark.parametrize(("name", "frames"), [("images-wan-video-lora", 81), ("images-hunyuanvideo-lora", 61)])
 def test_plans_of_videos_are_exported_to_tools_of_images(name: str, frames: int) -> None:
     """Speeds of these plans are in videos; tools have no such unit."""

@@ -136,6 +136,31 @@ def quant_of(quant: str) -> dict[str, str]:
     return {} if quant == "int8" else {"quant": quant}
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "settings", "said"),
+    [
+        (
+            "sd3.5-medium",
+            "H100",
+            {"framework": "diffusers", "weight_bits": 4},
+            "script of this network quantises no base",
+        ),
+        ("pixart-sigma", "H100", {"method": "full", "precision": "bf16_mixed"}, "without a copy in 32 bits"),
+        ("flux.1-schnell", "2xH100", {"tensor_parallel": 2}, "divides neither layers nor their stack among GPUs"),
+        ("flux.1-schnell", "2xH100", {"pipeline_parallel": 2}, "divides neither layers nor their stack among GPUs"),
+    ],
+)
+def test_what_a_tool_of_images_does_not_run_is_refused(
+    model: str, gpu: str, settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(PlannerError, match=said):
+        seconds(model, gpu, **settings)
+
+
+def test_scripts_that_quantise_a_base_are_planned_with_one() -> None:
+    assert seconds("qwen-image", framework="diffusers", weight_bits=4, activation_checkpointing="full").vram_gib.fits
+
+
 def test_full_training_keeps_the_inputs_of_all_products() -> None:
     """27 bytes more for each token and unit of width than over frozen weights, which keep 36.5 and adapters' inputs."""
     full, lora = (seconds("pixart-sigma", method=how, lora_targets="attention") for how in ("full", "lora"))
