@@ -723,7 +723,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
     vram = evaluator.vram(memory)
     margin = as_scalar(memory.margin) / GIB
     return Capacity(
-        **vram.model_dump(),
+        **vram.model_dump(exclude={"set_aside"}),
         fits=vram.peak <= vram.usable,
         reserved=as_scalar(memory.reserved) / GIB,
         # A monitor cannot show more memory than the GPU has.
@@ -732,7 +732,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
             "context": evaluator.context_gib - evaluator.encoders_gib,
-            **({"encoders": evaluator.encoders_gib} if evaluator.encoders_gib else {}),
+            **vram.set_aside,
         },
     )
 
