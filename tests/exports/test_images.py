@@ -54,6 +54,18 @@ def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None
     assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
 
 
+def test_videos_are_called_videos(tmp_path: Path) -> None:
+    """In the notes on steps and batch, and one is one video."""
+    (tmp_path / "a.mp4").touch()
+    data = f'[[datasets]]\nvideo_directory = "{tmp_path}"\ntarget_frames = [25]\nbatch_size = 1\n'
+    (tmp_path / "data.toml").write_text(data)
+    script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
+    (tmp_path / "train.sh").write_text(f"{script} --network_dim 32 --max_train_epochs 16 --mixed_precision bf16\n")
+    said = " ".join(read_tool_file(tmp_path / "train.sh").unmodelled.values())
+    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 video in the folders: 16 steps" in said
+    assert "image" not in said
+
+
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
     command = "accelerate launch train_dreambooth_lora_sd3.py"
     command += " --pretrained_model_name_or_path=stabilityai/stable-diffusion-3.5-medium"
