@@ -14,6 +14,7 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
     margin_text,
+    text_faults,
     tower_faults,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
@@ -255,7 +256,8 @@ def _recipes(
     stored = asked.quant or held
     bits = asked.weight_bits or (table.bytes.quantised[stored].bits if stored else 16)
     method = asked.method or ("lora" if held else None) or _method_of(card, table.of("method").estimated[0])
-    precision = asked.precision or table.tried("precision", **vars(kind))[0]
+    facts = {**vars(kind), "method": method, "framework": asked.framework}
+    precision = asked.precision or table.tried("precision", **facts)[0]
     checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
     attention = asked.attention or best_attention(kind, precision, library)
     quant = asked.quant or (held if held and table.bytes.quantised[held].bits == bits else None)
@@ -383,8 +385,10 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
         raise _fault(key, what, fix)
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
-    if asked.sequence_length is not None and image:
-        raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
+    for key, what, fix in text_faults(asked, architecture.name) if image else ():
+        raise _fault(key, what, fix)
+    if asked.packing == "padded" and asked.tokens_per_sample is None and pictures is None:
+        raise _fault("packing", "padding of unknown lengths", "add tokens_per_sample (the mean)")
     if asked.lora_rank > architecture.hidden:
         what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
         raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
@@ -719,7 +723,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
     vram = evaluator.vram(memory)
     margin = as_scalar(memory.margin) / GIB
     return Capacity(
-        **vram.model_dump(),
+        **vram.model_dump(exclude={"set_aside"}),
         fits=vram.peak <= vram.usable,
         reserved=as_scalar(memory.reserved) / GIB,
         # A monitor cannot show more memory than the GPU has.
@@ -728,7 +732,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
             "context": evaluator.context_gib - evaluator.encoders_gib,
-            **({"encoders": evaluator.encoders_gib} if evaluator.encoders_gib else {}),
+            **vram.set_aside,
         },
     )
 

@@ -58,6 +58,8 @@ from planner.units import GB, GIB, TERA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pydantic import BaseModel
+
 
 MIN_MEMORY_SAVING = 0.02
 """Share of the memory that a change after a run out of memory saves at least: less is no help."""
@@ -147,6 +149,24 @@ def latent_seconds(
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)
 
 
+_OF_SEQUENCES = ("sequence_length", "tokens_per_sample", "packing", "length_cv")
+_OF_VOCABULARIES = ("train_embeddings", "adapt_head", "experts_16_bit")
+"""Settings of language models alone: of sequences of text, and of layers that networks of images do not have."""
+
+
+def text_faults(given: BaseModel, network: str) -> Iterator[tuple[str, str, str]]:
+    """Yield settings of language models that a network of images is given: key, what is wrong, what to do.
+
+    `given`: keys of a job, of its adapters, or of an estimate; those with their default change nothing.
+    """
+    for key in (*_OF_SEQUENCES, *_OF_VOCABULARIES):
+        usual = type(given).model_fields.get(key)
+        if usual is not None and getattr(given, key) != usual.default:
+            why = f", which have no {key}" if key in _OF_SEQUENCES else f": {key} is of language models"
+            fix = "give the resolution" if key == "sequence_length" else "leave it out"
+            yield key, f"{network} is trained on images{why}", fix
+
+
 def image_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
@@ -160,9 +180,9 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     if image is not None and job.kind == "pretrain":
         what = f"training {architecture.name} from nothing is not modelled"
         yield Fault(job.name, 0, f"{where}.kind", what, "give finetune, with method full or lora")
-    if image is not None and job.sequence_length is not None:
-        what = f"{architecture.name} is trained on images, which have no sequence_length"
-        yield Fault(job.name, 0, f"{where}.sequence_length", what, "give work.resolution")
+    for place, part in (("", job), ("lora.", job.lora)) if image is not None else ():
+        for key, what, fix in text_faults(part, architecture.name):
+            yield Fault(job.name, 0, f"{where}.{place}{key}", what, fix)
     if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
         yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")

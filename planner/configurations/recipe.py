@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,9 +40,12 @@ def mean_tokens(job: Job, architecture: Architecture) -> float | None:
     200 tokens of text and two images of 1,222 tokens are 2,644. Each answer of a pair has the images of its prompt.
     """
     mean, view = job.tokens_per_sequence, image_view(job, architecture)
-    if view is None or job.work.image_input is None:
-        return mean
-    return (mean or 0.0) + job.work.image_input.count * view.tokens
+    return mean if view is None else (mean or 0.0) + _image_tokens(job, view)
+
+
+def _image_tokens(job: Job, view: ImageView) -> float:
+    """Return the mean tokens of the images of one sample."""
+    return job.work.image_input.count * view.tokens if job.work.image_input is not None else 0.0
 
 
 def length_spread(job: Job, architecture: Architecture) -> float:
@@ -62,10 +66,10 @@ def sequence_of(job: Job, architecture: Architecture) -> int:
 
 
 def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
-    """Yield the lengths of a training job that are longer than its model can read.
+    """Yield the lengths of a training job that are longer than its model can read, or too short for its images.
 
-    They are those of its sequences, of its observed runs, and of samples for which no length was given: none holds
-    them, and cutting them was not allowed.
+    Samples may lose the end of their text, never a part of an image. The lengths are those of its sequences, of its
+    observed runs, and of samples for which no length was given: none holds them, and cutting them was not allowed.
     """
     if architecture.image is not None:
         return
@@ -75,13 +79,19 @@ def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
     given |= {
         f"{place}.measured.{index}.sequence_length": run.sequence_length for index, run in enumerate(job.measured)
     }
+    view = image_view(job, architecture)
+    images = math.ceil(_image_tokens(job, view)) if view is not None else 0
     for where, length in given.items():
         if length is not None and length > context:
             yield Fault(job.name, 0, where, f"a sequence of {length:,} {beyond}", f"at most {context:,}")
+        elif length is not None and length < images:
+            what = f"a sequence of {length:,} cuts inside the images of a sample, {images:,} tokens"
+            yield Fault(job.name, 0, where, what, f"give {images:,} and the text, or smaller images")
     table = job.sequence_lengths
     mean, key = (max(table)[0], "lengths") if table else (mean_tokens(job, architecture), "tokens_per_sample")
     if job.sequence_length is None and mean is not None and mean > context:
-        fix = f"give sequence_length {context} to cut the samples, or choose a model that reads more"
+        cut = f"give sequence_length {context} to cut the samples" if images <= context else "give smaller images"
+        fix = f"{cut}, or choose a model that reads more"
         yield Fault(job.name, 0, f"{place}.work.{key}", f"a sample of {mean:,.0f} tokens {beyond}", fix)
 
 
@@ -272,7 +282,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             framework for framework in frameworks if card.vendor in framework_of(library, framework).vendors
         )
     for method, framework in itertools.product(methods, frameworks):
-        facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
+        facts, profile = {**vars(card), "method": method, "framework": framework}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
         options = itertools.product(
             table.tried("weight_bits", **facts),
@@ -347,7 +357,8 @@ def incompatibilities(
         if fault is not None:
             yield fault
     splits = recipe.context_parallel > 1
-    yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
+    family = architecture.family if architecture is not None else ""
+    yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits, "family": family})
 
 
 def group_refusal(recipe: Recipe, architecture: Architecture) -> str | None:

@@ -134,6 +134,7 @@ class MemoryEvaluator:
             fit_probability=as_scalar(fit_probability(widest, self.spread.sigma, self.spread.most)),
             phase=PHASES[int(as_scalar(estimate.phase))],
             parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
+            set_aside=self.inputs.stack.encoders,
         )
 
     def host_memory(self, micro_batch: float, accumulation: float, machine: Machine) -> HostMemory | None:

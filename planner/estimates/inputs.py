@@ -309,6 +309,12 @@ class Stack:
     known_margin: Numbers = 0.02  # the same on weights, gradients and optimizer, which follow from the accounting
     phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule
 
+    @property
+    def encoders(self) -> dict[str, float]:
+        """Return the GiB of frozen encoders or an image tower, of one configuration, as a part; empty without them."""
+        gib = float(np.asarray(self.encoders_gib, dtype=float).reshape(-1)[0])
+        return {"encoders": gib} if gib else {}
+
     def with_margin(self, margin: Numbers) -> Stack:
         """Return the same software with one margin on all bytes."""
         return replace(self, margin=margin, known_margin=margin)

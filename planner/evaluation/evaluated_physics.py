@@ -308,6 +308,7 @@ def _vram(context: RunContext, setup: TrainingSetup, learned: Correction, probed
         fit_probability=1.0 if run or is_proven else chance,
         phase=PHASES[int(estimate.phase)],
         parts={name: float(part) / GIB for name, part in estimate.breakdown.items()},
+        set_aside=setup.inputs.stack.encoders,
     )
 
 

@@ -340,8 +340,9 @@ def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> Non
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
+    what = f"{'video' if any('video_directory' in one for one in sets) else 'image'}{'s' * (total != 1)}"
     found.notes[f"max_train_epochs {epochs}"] = (
-        f"{total} images are there: {fields['max_train_steps']} steps of one GPU"
+        f"{total} {what} in the folders: {fields['max_train_steps']} steps of one GPU"
     )
 
 

@@ -150,7 +150,6 @@ _COUNTS = (
     "resolution",
     "frames",
 )
-_SAMPLES = {"tokens": "sequences", "images": "images"}
 ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
 """Matrices of a dense layer, which are all that adapters extend."""
 EMBEDDINGS = frozenset({"embed_tokens", "lm_head", "wte", "embed_in", "embed_out", "word_embeddings"})
@@ -682,10 +681,16 @@ class _Reader:
         )
         self._hold(("global_batch",), micro * steps, names[stated[0]] if stated else BY_DEFAULT)
         self.answer.unmodelled[" x ".join((*(names[fact] for fact in used), *["1"] * (2 - len(used))))] = (
-            f"{micro} x {steps} = {micro * steps} {_SAMPLES[self.tool.unit]} per step are held, those of one GPU; "
+            f"{micro} x {steps} = {self._held_samples(micro * steps)} of one GPU; "
             "a file for N GPUs makes N times as many: --set jobs.0.global_batch=. "
             "How they divide into micro-batches is chosen"
         )
+
+    def _held_samples(self, count: int) -> str:
+        """Return that so many sequences, images or videos per step are held, in words."""
+        frames = self.answer.held.get(("work", "frames"))
+        noun = "sequence" if self.tool.unit == "tokens" else "video" if frames and frames.value > 1 else "image"
+        return f"{count} {noun} per step is held, that" if count == 1 else f"{count} {noun}s per step are held, those"
 
     def _samples_per_gpu(self, names: Mapping[str, str]) -> bool:
         """Hold the sequences per step that a field states for one GPU, in whole micro-batches; false without it."""

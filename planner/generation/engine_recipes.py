@@ -521,6 +521,11 @@ READS_IMAGES = ("vllm", "sglang")
 """Engines whose towers are modelled: they run images of a prompt before its tokens, and try them at their start."""
 
 
+def without_images(engines: str) -> tuple[str, str]:
+    """Return what is wrong where none of these engines has modelled towers, and what to do."""
+    return f"images of prompts are not modelled for {engines}", f"choose {' or '.join(READS_IMAGES)}"
+
+
 def engines_of(job: InferenceJob) -> tuple[str, ...]:
     """Return the engines that a job may use: those that it names, else those that take part by themselves."""
     named = job.techniques.engine or BY_THEMSELVES
@@ -662,8 +667,7 @@ def _engine_faults(
     engines = {name: table.engines[name] for name in engines_of(job)}
     labels = ", ".join(engine.label for engine in engines.values())
     if job.work.image_input is not None and not any(name in READS_IMAGES for name in engines):
-        fix = f"choose {' or '.join(READS_IMAGES)}"
-        yield Fault(job.name, 0, f"{place}.techniques.engine", f"images of prompts are not modelled for {labels}", fix)
+        yield Fault(job.name, 0, f"{place}.techniques.engine", *without_images(labels))
     if not any(set(asked.kv_bits) & set(engine.kv_bits) for engine in engines.values()):
         have = sorted({bits for engine in engines.values() for bits in engine.kv_bits}, reverse=True)
         what = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"

@@ -30,6 +30,7 @@ from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import display_factors
 from planner.generation.engine_recipes import (
+    READS_IMAGES,
     Division,
     EngineStart,
     Network,
@@ -44,6 +45,7 @@ from planner.generation.engine_recipes import (
     replica_memory,
     serving_of,
     supports,
+    without_images,
 )
 from planner.generation.replica_hours import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
@@ -138,7 +140,9 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
 
 
 def _unused(asked: InferenceRequest, engine: Engine, gpu: GpuSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield options that would change nothing: place, what is wrong, what to do."""
+    """Yield options that change nothing or are not modelled: place, what is wrong, what to do."""
+    if asked.image_size is not None and read_engines().engine_behind(asked.engine) not in READS_IMAGES:
+        yield "engine", *without_images(engine.label)
     release, known = asked.engine_release, engine.releases
     if release is not None and not engine.releases_of(release):
         what = f"{engine.label} {release} is not known: releases are from {known[0].version} on" if known else ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import data_folder, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value
+from planner.library.decoder_keys import MAX_DIMENSION, MAX_PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,12 +50,16 @@ def diffusion_card(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         for stack in row["stacks"]
     ]
     image = sum(stack["n"] * stack["image"] for stack in stacks)
+    parameters = sum(stack["n"] * _weights(stack, value) for stack in stacks) + value(row["outside"])
+    if not image or parameters > MAX_PARAMETERS:
+        what = f"it has {parameters:.3g} weights" if image else "it has no layers"
+        raise _fault(name, "", what, "give the config.json as it was released")
     layers = max(round(image / _plain_layer(words, bool(row.get("gated", False)))), 1)
     return {
         "name": name,
         "family": re.sub(r"Transformer[23]DModel$", "", str(config[CLASS_KEY])),
         "kind": "diffusion",
-        "parameters": round(sum(stack["n"] * _weights(stack, value) for stack in stacks) + value(row["outside"])),
+        "parameters": round(parameters),
         "active_parameters": round(image),
         "parameters_basis": "computed",
         "layers": layers,
@@ -178,11 +183,12 @@ def _words(row: Mapping[str, Any], keys: Mapping[str, Any], name: str) -> dict[s
     words: dict[str, Any] = {}
     for key, default in row["defaults"].items():
         given = keys[key]
-        wanted = list if isinstance(default, list) else (str, bool, int, float, type(None))
-        if default is not None and not isinstance(default, list) and not _is_number(given):
-            raise _fault(name, key, f"{format_value(given)} is no number of 0 or more", "correct it")
-        if not isinstance(given, wanted):
+        if isinstance(default, list) and not isinstance(given, list):
             raise _fault(name, key, f"{format_value(given)} is no list", "correct it")
+        if default is not None and not all(map(_fits(default), given if isinstance(default, list) else [given])):
+            kind = "number" if isinstance(default, float) else "whole number"
+            fix = "give the config.json as it was released"
+            raise _fault(name, key, f"{format_value(given)} is no {kind} of 0 to {MAX_DIMENSION:,}", fix)
         words[key] = given
     words["d"] = evaluate_expression(str(row["d"]), words)
     words["h"] = words["d"] * evaluate_expression(str(row["heads"]), words)
@@ -193,8 +199,14 @@ def _words(row: Mapping[str, Any], keys: Mapping[str, Any], name: str) -> dict[s
     return words
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and math.isfinite(given) and given >= 0
+def _fits(default: object) -> Callable[[object], bool]:
+    """Return what tells whether a value may replace a default: a number of its kind, not beyond any network."""
+
+    def fits(given: object) -> bool:
+        whole = isinstance(default, float) or isinstance(given, int) or (isinstance(given, float) and given % 1 == 0)
+        return isinstance(given, int | float) and 0 <= given <= MAX_DIMENSION and whole
+
+    return fits
 
 
 def evaluate_expression(expression: str, words: Mapping[str, Any]) -> float:

@@ -576,6 +576,8 @@ class TechniqueTable(Row):
             yield "this framework has no context parallelism here"
         if facts["expert_parallel"] > 1 and not profile.expert_parallel:
             yield "this framework has no expert parallelism here"
+        if facts["tensor_parallel"] * facts["pipeline_parallel"] > 1 and profile.images:
+            yield "this framework divides neither layers nor their stack among GPUs"
         yield from (reason for when, reason in self._rules_left(facts) if holds(when, facts))
         missing = self.compute(facts["precision"]).missing_peak(facts["peaks"])
         if missing:

@@ -132,7 +132,7 @@ def memory_figure(plan: Plan) -> Figure | None:
     stacks = []
     for job in jobs[:MAX_BARS_OF_JOBS]:
         vram = job.vram_gib
-        parts = [(_part(name), size) for name, size in vram.parts.items() if size >= 0.05]
+        parts = [(_part(name), size) for name, size in {**vram.parts, **vram.set_aside}.items() if size >= 0.05]
         rest = vram.peak - math.fsum(size for _, size in parts)
         parts += [(OVERHEAD, rest)] if rest > 0.05 else []
         stacks.append(
@@ -158,7 +158,7 @@ def _memory_rows(job: Assignment) -> list[tuple[str, float]]:
     Each is rounded as it is shown, so that the rows add up.
     """
     vram = job.vram_gib
-    parts = [(_part(name), round(size, 1)) for name, size in vram.parts.items()]
+    parts = [(_part(name), round(size, 1)) for name, size in {**vram.parts, **vram.set_aside}.items()]
     needed, usable = round(vram.peak, 1), round(vram.usable, 1)
     added = needed - math.fsum(size for _, size in parts)
     what = OVERHEAD if added >= -0.05 * len(parts) else "less in the observed run"

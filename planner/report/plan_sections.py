@@ -229,7 +229,7 @@ def memory(job: Assignment) -> list[str]:
     if not job.gpus:
         return []
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
-    biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
+    biggest = sorted({**vram.parts, **vram.set_aside}.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
     if made := generation_of(job):
         text = generation.flight_words(made)

@@ -442,12 +442,14 @@ def _step_bars(estimate: Estimate) -> list[str]:
 
 def _limits(estimate: Estimate) -> list[str]:
     """Return the largest micro-batch and the longest sequence, if requested, and of images the largest ones."""
-    lines = []
-    if estimate.largest_micro_batch is not None:
-        most = estimate.largest_micro_batch
+    lines, most, side = [], estimate.largest_micro_batch, estimate.largest_resolution
+    if most == 0 and side:
+        lines.append(f"none fits at {estimate.resolution:,} pixels; at micro-batch 1 up to {side:,} pixels a side")
+        side = None
+    elif most is not None:
         lines.append(f"largest micro-batch {most:,}" if most else "not even a micro-batch of 1 fits")
-    if estimate.largest_resolution:
-        lines.append(f"at micro-batch 1 up to {estimate.largest_resolution:,} pixels a side")
+    if side:
+        lines.append(f"at micro-batch 1 up to {side:,} pixels a side")
     if estimate.longest_sequence is not None:
         longest, batch = estimate.longest_sequence, f"at micro-batch {estimate.techniques.micro_batch}"
         lines.append(f"longest sequence {longest:,} tokens {batch}" if longest else f"no sequence fits {batch}")

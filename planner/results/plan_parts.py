@@ -134,6 +134,8 @@ class Vram(Part):
     fit_probability: float
     phase: str
     parts: dict[str, float]
+    set_aside: dict[str, float] = Field(default_factory=dict)
+    """What `peak` has next to live tensors: of a plan the frozen encoders or image tower alone."""
     fallback: Fallback | None = None
 
 

@@ -343,7 +343,5 @@ class Configuration(RunSettings):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        if self.packing == "padded" and self.tokens_per_sample is None and self.image_size is None:
-            raise validation_error("padding of unknown lengths", "add tokens_per_sample (the mean)", "packing")
         self.check_quantisation()
         return self

@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.configurations.grid import network_of, shape_of
-from planner.configurations.recipe import length_spread, mean_tokens
+from planner.configurations.recipe import length_faults, length_spread, mean_tokens
 from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.results.run_results import Estimate
@@ -34,6 +34,18 @@ def test_a_sample_has_the_tokens_of_its_text_and_its_images() -> None:
     assert mean_tokens(job(count=3), CARD) == 256 + 3 * 880
     assert length_spread(job(), CARD) == pytest.approx(0.8 * 256 / 1136)
     assert shape_of(job(), CARD).sequence == 2048
+
+
+def test_sequences_that_cut_inside_an_image_are_refused() -> None:
+    """880 tokens of an image: 1,000 cut the end of the text, 512 what the tower made."""
+    assert estimated(sequence_length=1000).vram_gib.fits
+    for packing in ("padded", "packed"):
+        with pytest.raises(InputError, match="a sequence of 512 cuts inside the images of a sample, 880 tokens"):
+            estimated(sequence_length=512, packing=packing)
+    work = {"samples": 100, "tokens_per_sample": 200, "image_input": {"size": "1280x720", "count": 2}}
+    asked = {"name": "j", "architecture": CARD.name, "work": work, "sequence_length": 1024}
+    (fault,) = length_faults(Job.model_validate(asked), CARD)
+    assert fault.what == "a sequence of 1,024 cuts inside the images of a sample, 1,760 tokens"
 
 
 def test_a_packed_sequence_has_the_images_of_the_samples_that_fill_it() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
-from planner.exports.export import export
+from planner.exports.export import choose_job, export
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
+from tests.helpers.costs import plan_of
 from tests.helpers.exported_plans import IMAGE_RUNS, WISHES, image_files, image_run
 
 SIMPLETUNER = {
@@ -50,6 +52,18 @@ def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None
     assert found["architecture"] == "wan-2.1-1.3b" and found["work.frames"] == 25 and found["work.resolution"] == 720
     assert found["lora.rank"] == 32 and found["global_batch"] == 2 and found["techniques.weight_bits"] == [8]
     assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
+
+
+def test_videos_are_called_videos(tmp_path: Path) -> None:
+    """In the notes on steps and batch, and one is one video."""
+    (tmp_path / "a.mp4").touch()
+    data = f'[[datasets]]\nvideo_directory = "{tmp_path}"\ntarget_frames = [25]\nbatch_size = 1\n'
+    (tmp_path / "data.toml").write_text(data)
+    script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
+    (tmp_path / "train.sh").write_text(f"{script} --network_dim 32 --max_train_epochs 16 --mixed_precision bf16\n")
+    said = " ".join(read_tool_file(tmp_path / "train.sh").unmodelled.values())
+    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 video in the folders: 16 steps" in said
+    assert "image" not in said
 
 
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
@@ -269,3 +283,21 @@ def test_groups_of_blocks_that_a_network_does_not_have_are_refused(network: str,
 
 def test_simpletuner_and_diffusers_alone_train_images() -> None:
     assert {name for name, tool in field_maps().items() if tool.unit == "images"} == {"simpletuner", "diffusers"}
+
+
+def test_what_is_planned_in_full_is_what_simpletuner_trains() -> None:
+    """All weights in 16 bits: it has no copy in 32 bits."""
+    plan = plan_of("images-pixart-full")
+    assert plan.jobs[0].techniques.precision == "bf16"
+    files = export(choose_job(plan, scenario_of(plan, "plan"), "plan", None), ["simpletuner"], WISHES, "plan")
+    assert json.loads(files["config.json"])["model_type"] == "full"
+
+
+@pytest.mark.parametrize(("name", "frames"), [("images-wan-video-lora", 81), ("images-hunyuanvideo-lora", 61)])
+def test_plans_of_videos_are_exported_to_tools_of_images(name: str, frames: int) -> None:
+    """Speeds of these plans are in videos; tools have no such unit."""
+    plan = plan_of(name)
+    assert plan.jobs[0].unit == "videos"
+    files = export(choose_job(plan, scenario_of(plan, "plan"), "plan", None), ["simpletuner"], WISHES, "plan")
+    clips, _ = json.loads(files["multidatabackend.json"])
+    assert (clips["dataset_type"], clips["video"]) == ("video", {"num_frames": frames})

@@ -119,6 +119,11 @@ def test_images_are_refused_for_engines_whose_towers_are_not_modelled() -> None:
         )  # fmt: skip
 
 
+def test_an_estimate_refuses_images_for_engines_whose_towers_are_not_modelled() -> None:
+    with pytest.raises(InputError, match=r"images of prompts are not modelled for llama\.cpp; choose vllm or sglang"):
+        planner.estimate_inference("qwen3-vl-8b", "H100", engine="llama.cpp", image_size="1280x720")
+
+
 def test_a_service_answers_fewer_requests_with_images_than_with_as_many_tokens_of_text() -> None:
     load: dict[str, Any] = {"per_second": 2, "output_tokens": 100}
     techniques = {"engine": "vllm", "weight_bits": 16}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from planner.report import plan_text as others
 from planner.report.explanation_text import format_relaxation
 from planner.report.plan_answer import render_answer
-from planner.report.plan_sections import data_path_text, price_text, prior_text, techniques
+from planner.report.plan_sections import data_path_text, memory, price_text, prior_text, techniques
 from planner.report.plan_text import colorize, near_tie, render
 from planner.report.words import WIDTH
 from planner.results.plan import DataPath
 from planner.results.plan_parts import Option, PlanEvidence, Relaxation
+from tests.helpers.costs import plan_of
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -396,3 +398,11 @@ def test_what_is_read_has_no_more_digits_than_are_known(rate: float, said: str) 
         saved_hours=0.0,
     )
     assert data_path_text(path, "job").startswith(f"reads {said} of 500 MB/s: ")
+
+
+def test_memory_of_a_plan_of_images_has_its_encoders_as_a_part() -> None:
+    """9.3 GiB of T5, CLIP and autoencoder are more than any other part of a 4-bit run of FLUX."""
+    job = plan_of("images-flux-lora").jobs[0]
+    assert "encoders 9.3" in " ".join(memory(job))
+    assert job.vram_gib.set_aside == {"encoders": pytest.approx(2 * 4_969_190_819 / 2**30)}
+    assert math.fsum([*job.vram_gib.parts.values(), *job.vram_gib.set_aside.values()]) < job.vram_gib.peak

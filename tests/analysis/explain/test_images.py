@@ -1,6 +1,7 @@
 """Networks of images that do not fit: their encoders are named, and a size of images, not of sequences."""
 
 import planner
+from planner.report.run_text import render_estimate
 
 JOB = {
     **{"name": "style", "architecture": "flux.1-dev", "work": {"images": 40, "epochs": 50}, "global_batch": 1},
@@ -31,6 +32,13 @@ def test_a_plan_says_the_largest_batch_and_the_largest_images() -> None:
     cached = scenario("A100-80GB").with_settings(["jobs.style.techniques.latents=cached"])
     (job,) = planner.solve(cached).jobs
     assert any("has room" in note and "encoders" not in note for note in job.notes)
+
+
+def test_an_estimate_where_no_batch_fits_names_the_size_that_does() -> None:
+    """80 GB hold no image of 1,024 pixels without checkpointing; a smaller one fits."""
+    found = planner.estimate("flux.1-dev", "H100", framework="simpletuner", activation_checkpointing="none")
+    text = render_estimate(found)
+    assert "none fits at 1,024 pixels; at micro-batch 1 up to" in text and "not even" not in text
 
 
 def test_a_plan_says_what_its_licence_forbids_and_that_its_weights_are_gated() -> None:

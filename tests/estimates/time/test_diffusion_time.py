@@ -67,6 +67,10 @@ def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> No
     [
         ("framework=hf", "hf does not train flux.1-dev; choose simpletuner, diffusers"),
         ("sequence_length=4096", "flux.1-dev is trained on images, which have no sequence_length"),
+        ("packing=padded", "flux.1-dev is trained on images, which have no packing"),
+        ("length_cv=0.5", "flux.1-dev is trained on images, which have no length_cv"),
+        ("lora={train_embeddings: true}", "flux.1-dev is trained on images: train_embeddings is of language models"),
+        ("lora={adapt_head: true}", "flux.1-dev is trained on images: adapt_head is of language models"),
         ("work.resolution=1000", "1000 pixels are no multiple of the 16 of a token"),
     ],
 )
@@ -74,6 +78,14 @@ def test_a_job_of_images_takes_no_keys_of_text(change: str, told: str) -> None:
     """Each is a fault by name, where a plan would be of another run."""
     with pytest.raises(PlannerError, match=re.escape(told)):
         planner.solve(planner.read_scenario("images-flux-lora", f"jobs.flux-style.{change}"))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"packing": "padded"}, {"length_cv": 0.5}, {"tokens_per_sample": 300}, {"experts_16_bit": True}]
+)
+def test_an_estimate_of_images_takes_no_settings_of_text(settings: dict[str, object]) -> None:
+    with pytest.raises(PlannerError, match=r"flux\.1-schnell is trained on images"):
+        seconds("flux.1-schnell", **settings)
 
 
 def test_pairs_of_blocks_keep_half_the_inputs_and_recompute_as_much() -> None:
@@ -123,6 +135,31 @@ def test_fp8_weights_keep_16_bit_copies_until_the_backward_pass() -> None:
 
 def quant_of(quant: str) -> dict[str, str]:
     return {} if quant == "int8" else {"quant": quant}
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "settings", "said"),
+    [
+        (
+            "sd3.5-medium",
+            "H100",
+            {"framework": "diffusers", "weight_bits": 4},
+            "script of this network quantises no base",
+        ),
+        ("pixart-sigma", "H100", {"method": "full", "precision": "bf16_mixed"}, "without a copy in 32 bits"),
+        ("flux.1-schnell", "2xH100", {"tensor_parallel": 2}, "divides neither layers nor their stack among GPUs"),
+        ("flux.1-schnell", "2xH100", {"pipeline_parallel": 2}, "divides neither layers nor their stack among GPUs"),
+    ],
+)
+def test_what_a_tool_of_images_does_not_run_is_refused(
+    model: str, gpu: str, settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(PlannerError, match=said):
+        seconds(model, gpu, **settings)
+
+
+def test_scripts_that_quantise_a_base_are_planned_with_one() -> None:
+    assert seconds("qwen-image", framework="diffusers", weight_bits=4, activation_checkpointing="full").vram_gib.fits
 
 
 def test_full_training_keeps_the_inputs_of_all_products() -> None:

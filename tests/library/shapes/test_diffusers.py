@@ -1,6 +1,7 @@
 """Diffusion transformers: their weights as the classes of diffusers count them, their tokens, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,23 @@ def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
         card_of("UNet3DConditionModel")
     with pytest.raises(LibraryError, match="image encoder of Wan's image-to-video networks"):
         card_of("WanTransformer3DModel", image_dim=1280)
-    with pytest.raises(LibraryError, match="no number of 0 or more"):
-        card_of("FluxTransformer2DModel", num_layers="many")
+
+
+@pytest.mark.parametrize(
+    ("stated", "keys", "said"),
+    [
+        ("FluxTransformer2DModel", {"num_layers": "many"}, "num_layers: 'many' is no whole number"),
+        ("FluxTransformer2DModel", {"num_layers": 10**9}, "num_layers: 1000000000 is no whole number of 0 to"),
+        ("FluxTransformer2DModel", {"num_layers": 10**8}, r"it has 3\.4e\+16 weights"),
+        ("FluxTransformer2DModel", {"num_layers": 0, "num_single_layers": 0}, "it has no layers"),
+        ("PixArtTransformer2DModel", {"patch_size": 3.5}, r"patch_size: 3\.5 is no whole number"),
+        ("WanTransformer3DModel", {"patch_size": [1, 2.5, 2]}, "patch_size: .* is no whole number"),
+        ("WanTransformer3DModel", {"patch_size": 2}, "patch_size: 2 is no list"),
+    ],
+)
+def test_keys_of_no_network_are_refused(stated: str, keys: dict[str, object], said: str) -> None:
+    with pytest.raises(LibraryError, match=said):
+        card_of(stated, **keys)
 
 
 def test_keys_that_no_count_takes_into_account_are_named() -> None:
@@ -101,3 +117,13 @@ def test_shipped_cards_are_what_their_class_says() -> None:
         assert card.parameters > card.active_parameters > 0
         assert card.image is not None
         assert card.image.frozen_parameters > 0
+
+
+def test_shipped_networks_have_the_size_that_their_name_states() -> None:
+    """A card of the defaults of a class has other widths than the released network."""
+    shipped = [card for card in read_library().architectures.values() if isinstance(card.image, ImageTokens)]
+    stated = {card.name: re.search(r"-([\d.]+)b$", card.name) for card in shipped}
+    billions = {name: float(found[1]) for name, found in stated.items() if found}
+    assert len(billions) >= 4
+    sizes = {card.name: card.parameters / 1e9 for card in shipped if card.name in billions}
+    assert sizes == pytest.approx(billions, rel=0.15)
