@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.facts import Wishes, repository_of, technique_facts
+from planner.exports.facts import Wishes, start_facts, technique_facts
 from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.launchers import (
     GIVE_BACK,
@@ -34,7 +34,6 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
-from planner.library.names import is_gated
 from planner.library.reading import read_library
 from planner.results.rl_run import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
@@ -142,11 +141,11 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
     }
     longest_prompt = _longest_prompt(given)
     facts = technique_facts(techniques, asked, given.card, run.gpu, 1, wishes.dataset)
-    model = wishes.model_id or repository_of(given.card.aliases)
     folder = f"/checkpoints/{slug(run.name)}" if on_task else f"out/{slug(run.name)}"
     facts |= {
         **{"tuning": _TUNINGS.get(run.algorithm, run.algorithm) if of_trl else "sft", "algorithm": run.algorithm},
-        **{"model_id": model, "needs_token": is_gated(model), "output_dir": folder, "result": None},
+        **start_facts(run.name, given.scenario, given.card, wishes),
+        **{"output_dir": folder, "result": None},
         **{"gpus": run.training_gpus, "instances": given.trainer.instances, "steps_before": 0, "cuts_samples": False},
         **{"several_machines": given.trainer.instances > 1, "hybrid_variables": "", "sequence_length": None},
         **{"multi_gpu": "--multi_gpu" if run.training_gpus > 1 else "", "lora_alpha": 2 * run.lora_rank},
@@ -644,6 +643,9 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
     scripts = [name for name in ("run.sh", ROLLOUTS, TASK, ROLLOUTS_TASK) if name in files]
     needs = [tool.file, *tool.files_of(facts)] if scripts else []
     see_to = [f"{tool.file}: {field}: {option}" for field, option in missing_fields(tool, tool.settings(facts)).items()]
+    see_to += facts["start_remarks"]
+    if facts["criticises"] and facts["model_id"] is None:
+        see_to.append("the critic: critic.model.path: as actor_rollout_ref.model.path")
     see_to.append("reward.py: the rule compares the last number of an answer: write your own where the task is another")
     if given.asked.reward != "rule":
         see_to.append("reward.py: the plan pays a judge by API for each answer: call it there")
@@ -671,10 +673,11 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
         starts = f"`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the {given.trainer.instances} machines"
     if given.is_apart:
         starts += f" that trains, `bash {ROLLOUTS}` on each with engines; {_meeting(given, target)}"
-    token = f"{token_remark(facts['model_id'])}. " if facts["needs_token"] else ""
+    first = [*facts["start_remarks"], *([token_remark(facts["model_id"])] if facts["needs_token"] else [])]
+    first.append(f"rows of the data have {columns}")
     lines = [
         f"Files of job {run.name}, {run.algorithm} with {tool.label}: {', '.join(files)}.",
-        f"First: {token}rows of the data have {columns}. `reward.py` compares the last number of an answer with the "
+        f"First: {'; '.join(first)}. `reward.py` compares the last number of an answer with the "
         "expected one: write your own rule where the task is another.",
         f"Launch: {starts}" + (f", or the command at the top of {TASK}" if TASK in files else "") + ".",
         f"Expected: {run.steps:,} steps of {run.step_seconds:.3g} s.",
