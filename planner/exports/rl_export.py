@@ -614,7 +614,7 @@ def _task(
         remarks.append(_meeting(given, target))
         remarks.append("start the engines first" if target == "trl" else "start the trainer first")
     if of_engines and on_spot:
-        remarks.append(_lost(target))
+        remarks.append(_lost(target, by_task=True))
     if target == "trl" and given.is_apart and not of_engines:
         start = f"sky launch -c {name} --env ROLLOUT_HOST=$(sky status --ip {name}-rollouts) {TASK}"
     return _head(given, target, start + (f" --secret {TOKEN}" if facts["needs_token"] else ""), remarks) + yaml_text(
@@ -622,14 +622,21 @@ def _task(
     )
 
 
-def _lost(target: str) -> str:
-    """Return what happens when machines with engines on spot are lost."""
+def _lost(target: str, by_task: bool) -> str:
+    """Return what happens when machines with engines on spot are lost, which tasks start again."""
     if target == "trl":
-        return "when the machine is lost, the trainer ends: start both tasks again, it goes on from its last checkpoint"
+        return "when the machine is lost, the trainer ends: start both sides again, it goes on from its last checkpoint"
     return (
-        "a lost machine ends the step, where the plan goes on with the others: SkyPilot starts a new one, and the "
-        "trainer goes on from its last checkpoint when all GPUs are there"
+        "a lost machine ends the step, where the plan goes on with the others and loses unfinished answers alone: "
+        f"{'SkyPilot starts' if by_task else 'start'} a new one, and the trainer goes on from its last checkpoint when "
+        "all GPUs are there; hours and dollars may be above those of the plan"
     )
+
+
+def _losses(given: GivenRl, target: str, files: Collection[str]) -> list[str]:
+    """Return the same where engines are on spot, for those who start the files."""
+    is_lost = given.is_apart and given.engines.market == "spot"
+    return [f"engines on spot: {_lost(target, ROLLOUTS_TASK in files)}"] if is_lost else []
 
 
 # What the files leave to a person.
@@ -651,8 +658,7 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
         see_to.append("reward.py: the plan pays a judge by API for each answer: call it there")
     if given.is_apart and scripts:
         see_to.append(f"network: {_meeting(given, target)}")
-    if given.is_apart and given.engines.market == "spot" and ROLLOUTS_TASK in files:
-        see_to.append(f"{ROLLOUTS_TASK}: {_lost(target)}")
+    see_to += _losses(given, target, files)
     if facts["needs_token"] and scripts:
         see_to.append(f"{TOKEN}: {token_remark(facts['model_id'])}")
     name, usd = slug(given.run.name), sum(pool.usd_per_hour for pool in given.run.pools)
@@ -681,6 +687,7 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
         "expected one: write your own rule where the task is another.",
         f"Launch: {starts}" + (f", or the command at the top of {TASK}" if TASK in files else "") + ".",
         f"Expected: {run.steps:,} steps of {run.step_seconds:.3g} s.",
+        *(f"Note: {loss}." for loss in _losses(given, target, files)),
         f"Stop: {GIVE_BACK}. Until then ${usd:,.2f} per hour.",
     ]
     return document("\n".join(lines) + "\n")

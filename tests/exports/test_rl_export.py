@@ -208,6 +208,21 @@ def test_engines_one_step_ahead_are_those_of_verl_and_have_machines_of_their_own
     assert "one_step_off_policy" in tasks["task.yaml"]["run"] and "ray start --address" in tasks["rollouts.yaml"]["run"]
 
 
+def test_what_a_lost_engine_costs_more_than_in_the_plan_is_said_where_it_is_started() -> None:
+    """In the list and the README, with and without tasks; of engines on demand nowhere."""
+    plan, scenario = solved("apart", 1)
+    for market, by_task in (("spot", True), ("spot", False), ("on demand", True)):
+        first, last = run_of(plan).pools
+        pools = (first, last.model_copy(update={"market": market}))
+        given = choose_rl(changed(plan, pools=pools), scenario, "plan", None)
+        files, _ = export_all_rl(given, WISHES, "plan")
+        readme = " ".join(files["README.md"].split())
+        kept = [name for name in files if by_task or name not in ("task.yaml", "rollouts.yaml")]
+        lines = [line for line in rl_checklist(given, WISHES, "plan", kept).see_to if "a lost machine" in line]
+        assert len(lines) == (market == "spot") and ("a lost machine ends the step" in readme) == (market == "spot")
+        assert all(("SkyPilot starts a new one" in line) == by_task for line in lines)
+
+
 def test_engines_that_wait_for_the_trainer_are_a_server_of_trl() -> None:
     """On GPUs of the same machine, or on another machine; verl has no such layout and says so."""
     plan, scenario = solved("apart")
