@@ -146,7 +146,7 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
         **{"tuning": _TUNINGS.get(run.algorithm, run.algorithm) if of_trl else "sft", "algorithm": run.algorithm},
         **start_facts(run.name, given.scenario, given.card, wishes),
         **{"output_dir": folder, "result": None},
-        **{"gpus": run.training_gpus, "instances": given.trainer.instances, "steps_before": 0, "cuts_samples": False},
+        **{"gpus": run.training_gpus, "instances": given.trainer.instances, "cuts_samples": False},
         **{"several_machines": given.trainer.instances > 1, "hybrid_variables": "", "sequence_length": None},
         **{"multi_gpu": "--multi_gpu" if run.training_gpus > 1 else "", "lora_alpha": 2 * run.lora_rank},
         **{"gathered_gb": math.ceil(given.card.parameters * 8 / GB), "saves": True, "save_weights_only": False},
@@ -200,7 +200,9 @@ def _trl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     every = max(1, round(SAVE_SECONDS / run.step_seconds))
     return {
         **{"micro_batch": micro, "steps_per_generation": passes, "accumulation_steps": max(passes // updates, 1)},
-        **{"steps": run.steps * updates, "save_steps": every * updates, "global_batch": run.sequences // updates},
+        # Tools count those of a resumed run from its beginning.
+        **{"steps": (run.steps_before + run.steps) * updates, "steps_before": run.steps_before * updates},
+        **{"save_steps": every * updates, "global_batch": run.sequences // updates},
         "vllm_mode": "colocate" if colocated else "server",
         "colocated_parallel": run.gpus_per_engine if colocated else None,
         "colocated_share": trl_share(given)[0] if colocated else None,
@@ -247,7 +249,8 @@ def _verl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     divided = run.placement == "one machine"
     program = "verl.experimental.one_step_off_policy.main_ppo" if run.overlapped else "verl.trainer.main_ppo"
     return {
-        **{"verl_program": program, "steps": run.steps, "global_batch": run.sequences},
+        **{"steps": run.steps_before + run.steps, "steps_before": run.steps_before},
+        **{"verl_program": program, "global_batch": run.sequences},
         **{"prompts_per_update": work.prompts // work.updates, "micro_batch": run.micro_batch},
         "tokens_per_gpu": max(run.micro_batch * math.ceil(work.input_tokens + run.longest_output), whole),
         "engine_memory_share": max(math.floor(100 * peak / gpu.vram_gib) / 100, 0.01),
@@ -397,6 +400,7 @@ def _head(given: GivenRl, target: str, run: str, remarks: Sequence[str]) -> str:
 def _remarks(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]:
     """Return where the run differs from the plan, or rests on what the plan does not know."""
     run, found = given.run, list(_tool(given, target).remarks(facts))
+    found += _resumes(facts)
     if target == "trl" and run.placement == "colocated" and run.offloads:
         found.append(
             "the plan moves the states of the trainer to host memory while engines sample, and TRL does not: an "
@@ -413,6 +417,12 @@ def _remarks(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]
         f"prompts of more than {facts['longest_prompt']:,} tokens are not trained on: leave them out of the data"
     )
     return found
+
+
+def _resumes(facts: Mapping[str, Any]) -> list[str]:
+    """Return where the checkpoint of a run that goes on must be."""
+    before = facts["steps_before"]
+    return [f"it goes on after step {before:,}: have its checkpoint in {facts['output_dir']}"] if before else []
 
 
 def _settings(given: GivenRl, target: str, facts: dict[str, Any]) -> str:
@@ -646,11 +656,12 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
     """Return what the files need, leave to a person, and cost."""
     target = next((name for name in TRAINERS if _tool(given, name).file in files), None)
     target = target or _chosen(given, wishes, file)
-    tool, facts = _tool(given, target), rl_facts(given, wishes, target)
+    tool, facts = _tool(given, target), rl_facts(given, wishes, target, on_task=TASK in files)
     scripts = [name for name in ("run.sh", ROLLOUTS, TASK, ROLLOUTS_TASK) if name in files]
     needs = [tool.file, *tool.files_of(facts)] if scripts else []
     see_to = [f"{tool.file}: {field}: {option}" for field, option in missing_fields(tool, tool.settings(facts)).items()]
     see_to += facts["start_remarks"]
+    see_to += _resumes(facts)
     if facts["criticises"] and facts["model_id"] is None:
         see_to.append("the critic: critic.model.path: as actor_rollout_ref.model.path")
     see_to.append("reward.py: the rule compares the last number of an answer: write your own where the task is another")
@@ -679,7 +690,8 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
         starts = f"`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the {given.trainer.instances} machines"
     if given.is_apart:
         starts += f" that trains, `bash {ROLLOUTS}` on each with engines; {_meeting(given, target)}"
-    first = [*facts["start_remarks"], *([token_remark(facts["model_id"])] if facts["needs_token"] else [])]
+    first = [*facts["start_remarks"], *_resumes(facts)]
+    first += [token_remark(facts["model_id"])] if facts["needs_token"] else []
     first.append(f"rows of the data have {columns}")
     lines = [
         f"Files of job {run.name}, {run.algorithm} with {tool.label}: {', '.join(files)}.",

@@ -16,6 +16,7 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     TokenMean,
+    WholeNumber,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
@@ -49,7 +50,9 @@ class RlWork(Work):
     """Steps, and the answers that each of them samples and trains on."""
 
     steps: Count
-    """Steps in all."""
+    """Steps in all; of a run that goes on those that are left."""
+    steps_before: WholeNumber = 0
+    """Steps that a run that goes on has done, besides `steps`."""
     prompts: PositiveInteger = 128
     """Prompts of a step."""
     answers: PositiveInteger = 8
@@ -74,7 +77,6 @@ class RlWork(Work):
         tokens_per_sample: ClassVar[None] = None
         epochs: ClassVar[float] = 1.0
         tokens: ClassVar[None] = None
-        steps_before: ClassVar[int] = 0
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
         image_input: ClassVar[None] = None

@@ -95,6 +95,19 @@ def test_trl_gets_the_batches_lengths_and_engines_of_the_plan(algorithm: str) ->
     assert (found["beta"] > 0) == (algorithm != "dapo") and ("epsilon_high" in found) == (algorithm == "dapo")
 
 
+def test_a_run_that_goes_on_ends_at_all_its_steps() -> None:
+    """Tools count them from the beginning, TRL in updates; the list and the README ask for the checkpoint."""
+    plan, scenario = solved()
+    rest = changed(plan, steps=280, steps_before=20)
+    assert settings(rest, scenario, "trl")["max_steps"] == 600 == settings(plan, scenario, "trl")["max_steps"]
+    assert settings(rest, scenario, "verl")["trainer"]["total_training_steps"] == 300
+    given = choose_rl(rest, scenario, "plan", None)
+    files, _ = export_all_rl(given, WISHES, "plan", ["trl"])
+    wanted = "it goes on after step 40: have its checkpoint in"
+    assert any(wanted in line for line in rl_checklist(given, WISHES, "plan", files).see_to)
+    assert wanted in " ".join(files["README.md"].split())
+
+
 def test_trl_leaves_the_engine_what_the_states_of_the_trainer_leave() -> None:
     """TRL does not move them to host memory, as the plan does: fewer answers at a time, which a note says."""
     plan, scenario = solved()

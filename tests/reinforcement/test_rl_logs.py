@@ -23,7 +23,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.reinforcement.evaluated_rl import predicted_phases
 from planner.reinforcement.rl_step import AS_ESTIMATED, AnswerLengths, RlPhases, measured_factors, spread_before_cut
-from planner.reinforcement.rl_tracking import phase_seconds
+from planner.reinforcement.rl_tracking import _left, _progress, _since, phase_seconds
 from planner.scenario.rl_job import MeasuredRl, RlJob
 from planner.scenario.scenario import SolveOptions
 
@@ -238,6 +238,27 @@ def test_the_second_step_gives_the_ratio_of_each_phase_and_the_end(tmp_path: Pat
         total = math.fsum(cause.hours for cause in tracked.causes)
         assert total == pytest.approx(tracked.projected.hours.expected - run.hours.expected)
         assert tracked.projected.cost.low < tracked.projected.cost.expected < tracked.projected.cost.high
+
+
+@pytest.mark.parametrize("first", [1, 21])
+def test_a_run_that_went_on_is_tracked_from_there_and_what_is_left_knows_all_that_is_done(
+    first: int, tmp_path: Path
+) -> None:
+    """The log may have the steps before the plan or not; a log of these alone is refused."""
+    plan, one = solved(), change_scenario(asked(), ["jobs.0.work.steps=80", "jobs.0.work.steps_before=20"])
+    (run,), (job,) = plan.reinforcement, one.jobs
+    assert isinstance(job, RlJob)
+    rest = plan.model_copy(
+        update={"reinforcement": (run.model_copy(update={"steps": 80, "steps_before": 20}),), "inputs": None}
+    )
+    log = written(tmp_path, verl_lines(range(first, 26)))
+    tracked = planner.track(rest, one, [log])
+    assert tracked.observed.steps == 5
+    found = _progress(rest.reinforcement[0], job, one, _since(read_rl_logs([log]), rest.reinforcement[0], job))
+    work = _left(tracked, found, one).jobs[0].work
+    assert (work.steps, work.steps_before) == (75, 25)
+    with pytest.raises(InputError, match="the plan begins after step 20; give the log of the run that went on"):
+        planner.track(rest, one, [written(tmp_path, verl_lines(range(1, 15)))])
 
 
 @pytest.mark.long
