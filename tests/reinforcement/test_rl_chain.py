@@ -215,11 +215,29 @@ def test_a_question_about_a_chain_that_is_not_modelled_is_refused_by_name(questi
         getattr(planner, question)(chain())
 
 
+@cache
+def saved_chain() -> str:
+    """Return the plan of the chain with a job before and one after the run, as a file has it."""
+    return plan_text(planner.solve(chain("between")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["track", "PLAN", "LOG"], ["calibrate", "LOG", "--plan", "PLAN"]])
+def test_a_log_of_no_named_job_of_a_chain_is_refused_with_the_names_of_all(words: list[str], tmp_path: Path) -> None:
+    plan, log = tmp_path / "plan.json", tmp_path / "run.log"
+    plan.write_text(saved_chain())
+    log.write_text("step:1 - timing_s/step:130.0\n")
+    paths = {"PLAN": str(plan), "LOG": str(log)}
+    said = CliRunner().invoke(main, [paths.get(word, word) for word in words])
+    (line,) = said.stderr.strip().splitlines()
+    assert said.exit_code == 2 and line == "--job: 3 jobs; name one, such as sft or dpo or math"
+
+
+@pytest.mark.slow
 def test_each_job_of_a_chain_starts_from_the_result_of_the_one_before(tmp_path: Path) -> None:
     """No file names the release again; list and README say whose result goes in, also of a job after the run."""
     file, folder = tmp_path / "plan.json", tmp_path / "run"
-    plan = planner.solve(chain("between"))
-    file.write_text(plan_text(plan))
+    file.write_text(saved_chain())
     said = CliRunner().invoke(main, ["export", str(file), "--all", "-o", str(folder)])
     assert said.exit_code == 0, said.output
     model = "Qwen/Qwen2.5-1.5B"
