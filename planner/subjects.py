@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from planner import open_choices, reinforcement, services
-from planner.errors import Fault, ScenarioError
+from planner.documents.validation import MOST_NAMES
+from planner.errors import Fault, InputError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -306,6 +307,14 @@ def jobs_of_plan(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     """Return a plan and its scenario as those of the jobs alone that the core planned."""
     subject = shown_by(plan)
     return (plan, scenario) if subject is None else subject.rest(plan, scenario)
+
+
+def check_named(plan: Plan, name: str | None) -> None:
+    """Raise `InputError` with the names of all jobs where none is named, and one of several reads logs of its own."""
+    parts = [(part.name, planner_of(part)) for part in plan.planned]
+    if name is None and len(parts) > 1 and any(subject is not None and subject.reads_logs for _, subject in parts):
+        fix = f"name one, such as {' or '.join(part for part, _ in parts[:MOST_NAMES])}"
+        raise InputError([Fault("--job", 0, "", f"{len(parts)} jobs", fix)])
 
 
 def lacking(subject: Subject, what: str) -> ScenarioError:

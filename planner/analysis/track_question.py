@@ -45,7 +45,7 @@ from planner.scenario.naming import without_unoffered
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
-from planner.subjects import check_supported, planner_of
+from planner.subjects import check_named, check_supported, planner_of
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
@@ -337,6 +337,7 @@ def track(
     require_plan(plan)
     scenario = as_scenario(scenario)
     stated = stated or Stated()
+    check_named(plan, job)
     subject = next((planner_of(part) for part in plan.planned if job in (None, part.name)), None)
     if subject is not None or not plan.jobs:
         check_supported(scenario, "track")

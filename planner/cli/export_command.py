@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,8 @@ def _job_files(
     from planner.exports.export import choose_job, default_trainer, export_all
     from planner.exports.export import export as export_files
 
-    given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
+    whole = scenario_of(plan, file)
+    given = replace(choose_job(*jobs_of(plan, whole), file, name), whole=whole)
     other = next((target for target in targets if target in TARGETS_OF_RL), None)
     if other is not None:
         raise InputError([Fault(file, 0, f"jobs.{given.job.name}", f"{other} runs jobs of kind rl alone", "--to trl")])

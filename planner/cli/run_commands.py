@@ -16,7 +16,7 @@ from planner.cli.plan_file import check_supported, decided_scenario_of, meant_jo
 from planner.errors import Fault, InputError, ScenarioError
 from planner.results.plan import Plan, plan_text
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.subjects import planner_of
+from planner.subjects import check_named, planner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -482,6 +482,7 @@ def _plan_of_logs(path: str, given: dict[str, Any]) -> Plan | None:
     """Return the plan whose run is the one of the logs; None for a plan that only a probe is compared with."""
     plan = read_plan(path)
     name = meant_job(plan, given.get("job"))
+    check_named(plan, name)
     subject = next((planner_of(part) for part in plan.planned if name in (None, part.name)), None)
     if subject is None or not subject.reads_logs:
         return None

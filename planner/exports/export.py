@@ -233,7 +233,7 @@ def _maps_of(facts: Facts) -> list[FieldMap]:
 
 def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched: bool) -> list[str]:
     """Return what a user must still fill in or see to, of the files of a job of training."""
-    found = []
+    found = list(facts["start_remarks"])
     for tool in _maps_of(facts):
         if tool.file in files:
             settings = tool.settings(facts)

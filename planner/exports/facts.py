@@ -56,6 +56,8 @@ class Given:
     plan: Plan
     scenario: Scenario
     job: Assignment
+    whole: Scenario | None = None
+    """With the jobs of all kinds, where `scenario` has a part of them."""
 
 
 def technique_facts(
@@ -203,8 +205,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "last_step": job.steps + job.steps_before,
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
-        "model_id": wishes.model_id or repository_of(card.aliases),
-        "needs_token": is_gated(wishes.model_id or repository_of(card.aliases)),
+        **start_facts(job.name, given.whole or scenario, card, wishes),
         "result": step,
         "result_remarks": step.remarks() if step is not None else [],
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
@@ -256,6 +257,29 @@ def unknown_values(job: Assignment) -> list[str]:
     """Return the techniques of an edited plan whose value the planner does not know."""
     table, chosen = read_techniques(), job.techniques.model_dump()
     return [f"{field} {chosen[field]}" for field in TECHNIQUE_FIELDS if chosen[field] not in table.planned(field)]
+
+
+def start_facts(name: str, scenario: Scenario, card: Architecture, wishes: Wishes) -> dict[str, Any]:
+    """Return the weights that a job starts from, and what of the jobs before it goes in.
+
+    Where one of them trains the same model, its result is meant, whose place no plan knows: the user names it.
+    """
+    waits = {wait.job for job in scenario.jobs if job.name == name for wait in job.after}
+    earlier = [job for job in scenario.jobs if job.name in waits]
+    trained = [job.name for job in earlier if job.kind != "inference" and _is_of(job.architecture, card)]
+    others = [job.name for job in earlier if job.name not in trained]
+    model, remarks = wishes.model_id or (None if trained else repository_of(card.aliases)), []
+    if trained:
+        given = f"must be {model}" if model else "goes in: its folder or repository is --model-id"
+        remarks.append(f"the result of {' or '.join(trained)}, which trains the same model, {given}")
+    if others:
+        remarks.append(f"it starts after {' and '.join(others)}: put in what it needs of the result")
+    return {"model_id": model, "needs_token": is_gated(model), "start_remarks": remarks}
+
+
+def _is_of(name: str, card: Architecture) -> bool:
+    """Return whether a name of a scenario is that of a card."""
+    return name == card.name or read_library([name]).architecture(name).name == card.name
 
 
 def repository_of(aliases: tuple[str, ...]) -> str | None:

@@ -612,8 +612,8 @@ def stop_commands(given: Given) -> dict[str, str]:
 
 
 def _asked_of_all(facts: Facts) -> list[str]:
-    """Return what every way to launch needs of the user: the token of a gated model, and data that lie here."""
-    found = [token_remark(facts["model_id"])] if facts["needs_token"] else []
+    """Return what every way to launch needs of the user: results of jobs before, a token, and data that lie here."""
+    found = [*facts["start_remarks"], *([token_remark(facts["model_id"])] if facts["needs_token"] else [])]
     return [*found, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.facts import Wishes, repository_of, technique_facts
+from planner.exports.facts import Wishes, start_facts, technique_facts
 from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.launchers import (
     GIVE_BACK,
@@ -34,7 +34,6 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
-from planner.library.names import is_gated
 from planner.library.reading import read_library
 from planner.results.rl_run import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
@@ -142,12 +141,12 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
     }
     longest_prompt = _longest_prompt(given)
     facts = technique_facts(techniques, asked, given.card, run.gpu, 1, wishes.dataset)
-    model = wishes.model_id or repository_of(given.card.aliases)
     folder = f"/checkpoints/{slug(run.name)}" if on_task else f"out/{slug(run.name)}"
     facts |= {
         **{"tuning": _TUNINGS.get(run.algorithm, run.algorithm) if of_trl else "sft", "algorithm": run.algorithm},
-        **{"model_id": model, "needs_token": is_gated(model), "output_dir": folder, "result": None},
-        **{"gpus": run.training_gpus, "instances": given.trainer.instances, "steps_before": 0, "cuts_samples": False},
+        **start_facts(run.name, given.scenario, given.card, wishes),
+        **{"output_dir": folder, "result": None},
+        **{"gpus": run.training_gpus, "instances": given.trainer.instances, "cuts_samples": False},
         **{"several_machines": given.trainer.instances > 1, "hybrid_variables": "", "sequence_length": None},
         **{"multi_gpu": "--multi_gpu" if run.training_gpus > 1 else "", "lora_alpha": 2 * run.lora_rank},
         **{"gathered_gb": math.ceil(given.card.parameters * 8 / GB), "saves": True, "save_weights_only": False},
@@ -201,7 +200,9 @@ def _trl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     every = max(1, round(SAVE_SECONDS / run.step_seconds))
     return {
         **{"micro_batch": micro, "steps_per_generation": passes, "accumulation_steps": max(passes // updates, 1)},
-        **{"steps": run.steps * updates, "save_steps": every * updates, "global_batch": run.sequences // updates},
+        # Tools count those of a resumed run from its beginning.
+        **{"steps": (run.steps_before + run.steps) * updates, "steps_before": run.steps_before * updates},
+        **{"save_steps": every * updates, "global_batch": run.sequences // updates},
         "vllm_mode": "colocate" if colocated else "server",
         "colocated_parallel": run.gpus_per_engine if colocated else None,
         "colocated_share": trl_share(given)[0] if colocated else None,
@@ -248,7 +249,8 @@ def _verl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     divided = run.placement == "one machine"
     program = "verl.experimental.one_step_off_policy.main_ppo" if run.overlapped else "verl.trainer.main_ppo"
     return {
-        **{"verl_program": program, "steps": run.steps, "global_batch": run.sequences},
+        **{"steps": run.steps_before + run.steps, "steps_before": run.steps_before},
+        **{"verl_program": program, "global_batch": run.sequences},
         **{"prompts_per_update": work.prompts // work.updates, "micro_batch": run.micro_batch},
         "tokens_per_gpu": max(run.micro_batch * math.ceil(work.input_tokens + run.longest_output), whole),
         "engine_memory_share": max(math.floor(100 * peak / gpu.vram_gib) / 100, 0.01),
@@ -398,6 +400,7 @@ def _head(given: GivenRl, target: str, run: str, remarks: Sequence[str]) -> str:
 def _remarks(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]:
     """Return where the run differs from the plan, or rests on what the plan does not know."""
     run, found = given.run, list(_tool(given, target).remarks(facts))
+    found += _resumes(facts)
     if target == "trl" and run.placement == "colocated" and run.offloads:
         found.append(
             "the plan moves the states of the trainer to host memory while engines sample, and TRL does not: an "
@@ -414,6 +417,12 @@ def _remarks(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]
         f"prompts of more than {facts['longest_prompt']:,} tokens are not trained on: leave them out of the data"
     )
     return found
+
+
+def _resumes(facts: Mapping[str, Any]) -> list[str]:
+    """Return where the checkpoint of a run that goes on must be."""
+    before = facts["steps_before"]
+    return [f"it goes on after step {before:,}: have its checkpoint in {facts['output_dir']}"] if before else []
 
 
 def _settings(given: GivenRl, target: str, facts: dict[str, Any]) -> str:
@@ -615,7 +624,7 @@ def _task(
         remarks.append(_meeting(given, target))
         remarks.append("start the engines first" if target == "trl" else "start the trainer first")
     if of_engines and on_spot:
-        remarks.append(_lost(target))
+        remarks.append(_lost(target, by_task=True))
     if target == "trl" and given.is_apart and not of_engines:
         start = f"sky launch -c {name} --env ROLLOUT_HOST=$(sky status --ip {name}-rollouts) {TASK}"
     return _head(given, target, start + (f" --secret {TOKEN}" if facts["needs_token"] else ""), remarks) + yaml_text(
@@ -623,14 +632,21 @@ def _task(
     )
 
 
-def _lost(target: str) -> str:
-    """Return what happens when machines with engines on spot are lost."""
+def _lost(target: str, by_task: bool) -> str:
+    """Return what happens when machines with engines on spot are lost, which tasks start again."""
     if target == "trl":
-        return "when the machine is lost, the trainer ends: start both tasks again, it goes on from its last checkpoint"
+        return "when the machine is lost, the trainer ends: start both sides again, it goes on from its last checkpoint"
     return (
-        "a lost machine ends the step, where the plan goes on with the others: SkyPilot starts a new one, and the "
-        "trainer goes on from its last checkpoint when all GPUs are there"
+        "a lost machine ends the step, where the plan goes on with the others and loses unfinished answers alone: "
+        f"{'SkyPilot starts' if by_task else 'start'} a new one, and the trainer goes on from its last checkpoint when "
+        "all GPUs are there; hours and dollars may be above those of the plan"
     )
+
+
+def _losses(given: GivenRl, target: str, files: Collection[str]) -> list[str]:
+    """Return the same where engines are on spot, for those who start the files."""
+    is_lost = given.is_apart and given.engines.market == "spot"
+    return [f"engines on spot: {_lost(target, ROLLOUTS_TASK in files)}"] if is_lost else []
 
 
 # What the files leave to a person.
@@ -640,17 +656,20 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
     """Return what the files need, leave to a person, and cost."""
     target = next((name for name in TRAINERS if _tool(given, name).file in files), None)
     target = target or _chosen(given, wishes, file)
-    tool, facts = _tool(given, target), rl_facts(given, wishes, target)
+    tool, facts = _tool(given, target), rl_facts(given, wishes, target, on_task=TASK in files)
     scripts = [name for name in ("run.sh", ROLLOUTS, TASK, ROLLOUTS_TASK) if name in files]
     needs = [tool.file, *tool.files_of(facts)] if scripts else []
     see_to = [f"{tool.file}: {field}: {option}" for field, option in missing_fields(tool, tool.settings(facts)).items()]
+    see_to += facts["start_remarks"]
+    see_to += _resumes(facts)
+    if facts["criticises"] and facts["model_id"] is None:
+        see_to.append("the critic: critic.model.path: as actor_rollout_ref.model.path")
     see_to.append("reward.py: the rule compares the last number of an answer: write your own where the task is another")
     if given.asked.reward != "rule":
         see_to.append("reward.py: the plan pays a judge by API for each answer: call it there")
     if given.is_apart and scripts:
         see_to.append(f"network: {_meeting(given, target)}")
-    if given.is_apart and given.engines.market == "spot" and ROLLOUTS_TASK in files:
-        see_to.append(f"{ROLLOUTS_TASK}: {_lost(target)}")
+    see_to += _losses(given, target, files)
     if facts["needs_token"] and scripts:
         see_to.append(f"{TOKEN}: {token_remark(facts['model_id'])}")
     name, usd = slug(given.run.name), sum(pool.usd_per_hour for pool in given.run.pools)
@@ -671,13 +690,16 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
         starts = f"`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the {given.trainer.instances} machines"
     if given.is_apart:
         starts += f" that trains, `bash {ROLLOUTS}` on each with engines; {_meeting(given, target)}"
-    token = f"{token_remark(facts['model_id'])}. " if facts["needs_token"] else ""
+    first = [*facts["start_remarks"], *_resumes(facts)]
+    first += [token_remark(facts["model_id"])] if facts["needs_token"] else []
+    first.append(f"rows of the data have {columns}")
     lines = [
         f"Files of job {run.name}, {run.algorithm} with {tool.label}: {', '.join(files)}.",
-        f"First: {token}rows of the data have {columns}. `reward.py` compares the last number of an answer with the "
+        f"First: {'; '.join(first)}. `reward.py` compares the last number of an answer with the "
         "expected one: write your own rule where the task is another.",
         f"Launch: {starts}" + (f", or the command at the top of {TASK}" if TASK in files else "") + ".",
         f"Expected: {run.steps:,} steps of {run.step_seconds:.3g} s.",
+        *(f"Note: {loss}." for loss in _losses(given, target, files)),
         f"Stop: {GIVE_BACK}. Until then ${usd:,.2f} per hour.",
     ]
     return document("\n".join(lines) + "\n")

@@ -590,6 +590,7 @@ def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
         output_tokens=step.asked.output,
         longest_output=step.longest,
         steps=made.job.work.steps,
+        steps_before=made.job.work.steps_before,
         step_seconds=made.step_seconds,
         phases=phases.by_name,
         tail_seconds=step.engine.rollout.tail_seconds,

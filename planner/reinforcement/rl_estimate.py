@@ -262,6 +262,7 @@ class RlStep:
     between: float | None = None  # bytes per second from trainer to engines; None: that of the trainer, or no network
     shares_machine: bool = False  # engines have GPUs of their own in the trainer's machine
     factors: RlPhases = AS_ESTIMATED  # of observed runs
+    tokens_at_once: float | None = None  # of a micro-batch; None: those of its longest answers
 
     @property
     def sequences(self) -> int:
@@ -318,9 +319,13 @@ class RlStep:
     @property
     def micro_batch(self) -> int:
         """Answers of mean length on one rank at a time: as many tokens as `--micro-batch` of the longest, else one."""
-        longest = (self.trainer.micro_batch or 1) * (self.asked.input + self.longest)
         own = -(-self.sequences // (self.asked.updates * self.ranks))
-        return max(1, min(int(longest / self.mean_tokens), own))
+        return max(1, min(int((self.tokens_at_once or self.longest_at_once) / self.mean_tokens), own))
+
+    @property
+    def longest_at_once(self) -> float:
+        """Tokens of a micro-batch of the longest answers."""
+        return (self.trainer.micro_batch or 1) * (self.asked.input + self.longest)
 
     @property
     def accumulation(self) -> int:
@@ -516,10 +521,11 @@ def _ways(step: RlStep) -> tuple[RlWay, ...]:
 
 
 def _changes(step: RlStep) -> dict[str, float]:
-    """Return the seconds of a step with one thing of the question changed."""
+    """Return the seconds of a step with one thing of the question changed, and as many tokens on a GPU at a time."""
 
     def seconds(**changed: Any) -> float:
-        other = replace(step, asked=step.asked.model_copy(update=changed))
+        asked = step.asked.model_copy(update=changed)
+        other = replace(step, asked=asked, tokens_at_once=step.longest_at_once)
         return other.phases.step_seconds(step.asked.overlap)
 
     found = {"twice the answers to each prompt": seconds(answers=2 * step.asked.answers)}

@@ -305,9 +305,12 @@ def diagnose_rl(search: RlSearch) -> Infeasible:
     if not found and (together := _together(search)):
         found.append(together)
     found.sort(key=lambda one: (len(one[0]), float(one[1].ways.usd[one[2]])))
+    each: dict[tuple[str, ...], tuple[list[LimitChange], RlSearch, int]] = {}
+    for one in found:  # several choices left open may need the same change: the cheapest way of it stays
+        each.setdefault(tuple(sorted(change.setting for change in one[0])), one)
     relax = [
         one
-        for number, (changes, freed, way) in enumerate(found[:MOST_CHANGES], 1)
+        for number, (changes, freed, way) in enumerate([*each.values()][:MOST_CHANGES], 1)
         for one in _relaxations(changes, freed, way, number)
     ]
     return Infeasible(relax=tuple(relax))

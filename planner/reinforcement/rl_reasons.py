@@ -146,8 +146,9 @@ def _binding(plan: Chosen) -> tuple[tuple[Binding, ...], tuple[LimitSensitivity,
         changes = changes_needed(search.scenario, freed, better.way) if better else []
         if freed.job.staleness != search.job.staleness:
             changes = [_stale_answers(search.scenario, search.job)]
-        # Of two choices that are opened together each alone is another search.
-        if better and len(changes) == 1 and binds(changes[0].limit, str(changes[0].old), better):
+        # Of two choices that are opened together each alone is another search, which may need the same change.
+        is_new = len(changes) == 1 and all(changes[0].setting != step.setting for step in steps)
+        if better and is_new and binds(changes[0].limit, str(changes[0].old), better):
             steps.append(_step(plan, changes[0], better))
     return tuple(binding), tuple(steps)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -208,7 +208,7 @@ def track_rl(
     Raises `InputError` for logs of another tool or without a step, and for those that cannot be of this run.
     """
     run, job = _run_of(plan, scenario, name)
-    found = _progress(run, job, scenario, read_rl_logs(logs))
+    found = _progress(run, job, scenario, _since(read_rl_logs(logs), run, job))
     notes = [*_log_notes(found.log, found.seen, phase_seconds(found.log, found.seen)), *_doubts(found)]
     start = found.made.start_hours
     last = max((step.clock for step in found.log.steps if step.clock is not None), default=None)
@@ -253,6 +253,18 @@ def _run_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[RlRun, Rl
     if not isinstance(job, RlJob):
         raise InputError([Fault("plan", 0, "inputs", f"the scenario has no job {runs[0].name}", "solve it again")])
     return runs[0], job
+
+
+def _since(log: RlLog, run: RlRun, job: RlJob) -> RlLog:
+    """Return the log of the steps after those that were done before the plan, counted from there."""
+    before = run.steps_before * (job.work.updates if log.tool.counts_updates else 1)
+    if not before:
+        return log
+    steps = tuple(replace(step, step=step.step - before) for step in log.steps if step.step > before)
+    if not steps:
+        what = f"ends at step {log.steps[-1].step:,}, but the plan begins after step {before:,}"
+        raise fault(log.file, log.steps[-1].line, what, "give the log of the run that went on")
+    return replace(log, steps=steps, total_steps=log.total_steps - before if log.total_steps else None)
 
 
 def _progress(run: RlRun, job: RlJob, scenario: Scenario, log: RlLog) -> RlProgress:
@@ -458,7 +470,7 @@ def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
     for key in ("inventory", "now"):
         data.pop(key, None)
     one: dict[str, Any] = next(job for job in data["jobs"] if job["name"] == found.run.name)
-    work = {**one["work"], "steps": found.left}
+    work = {**one["work"], "steps": found.left, "steps_before": found.run.steps_before + found.steps}
     mean = found.seen.mean
     if mean is not None and mean <= found.run.longest_output:
         work = {key: value for key, value in work.items() if key != "lengths"}
@@ -555,6 +567,7 @@ def calibrate_rl(
     plan = run.get("plan")
     planned = None if plan is None else _run_of(plan, scenario, name)[0]
     log = read_rl_logs(logs)
+    log = log if planned is None else _since(log, planned, job)
     if planned is None and log.waits and "rollout_gpus" not in run:
         what = "the engines sampled while the trainer worked, on GPUs that the log does not say"
         raise fault(log.file, 1, what, "give the plan of the run: --plan plan.json")

@@ -94,7 +94,7 @@ class RlAlternative(Part):
     """Method of the trainer, whether sides overlap, and engines of fewer bits."""
 
 
-_USUAL = {"start_at_hours": 0.0, "rollout_weight_bits": 16}
+_USUAL = {"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16}
 """Values that a plan leaves out."""
 
 
@@ -148,6 +148,8 @@ class RlRun(Part):
     longest_output: int
     """Tokens at which an answer is cut."""
     steps: int
+    steps_before: int = 0
+    """Steps that were done before the plan began."""
     step_seconds: float
     phases: dict[str, float]
     """Seconds of each phase by itself: where they overlap, the step is shorter than their sum."""

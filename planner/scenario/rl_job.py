@@ -16,6 +16,7 @@ from planner.documents.quantities import (
     StrictModel,
     Text,
     TokenMean,
+    WholeNumber,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
@@ -49,7 +50,9 @@ class RlWork(Work):
     """Steps, and the answers that each of them samples and trains on."""
 
     steps: Count
-    """Steps in all."""
+    """Steps in all; of a run that goes on those that are left."""
+    steps_before: WholeNumber = 0
+    """Steps that a run that goes on has done, besides `steps`."""
     prompts: PositiveInteger = 128
     """Prompts of a step."""
     answers: PositiveInteger = 8
@@ -74,7 +77,6 @@ class RlWork(Work):
         tokens_per_sample: ClassVar[None] = None
         epochs: ClassVar[float] = 1.0
         tokens: ClassVar[None] = None
-        steps_before: ClassVar[int] = 0
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
         frames: ClassVar[None] = None
@@ -86,11 +88,18 @@ class RlWork(Work):
         return ()
 
     @property
+    def cut_lengths(self) -> tuple[tuple[float, int], ...]:
+        """Tokens and count of the answers of a log, cut at `longest_output`: a cut answer counts as what is left."""
+        longest = math.inf if self.longest_output is None else self.longest_output
+        return tuple((min(float(row.tokens), longest), row.count) for row in self.lengths)
+
+    @property
     def mean_output(self) -> float:
-        """Mean tokens of an answer."""
+        """Mean tokens of an answer, after the cut."""
         if self.output_tokens is not None:
             return self.output_tokens
-        return math.fsum(row.tokens * row.count for row in self.lengths) / sum(row.count for row in self.lengths)
+        rows = self.cut_lengths
+        return math.fsum(tokens * count for tokens, count in rows) / sum(count for _, count in rows)
 
     @property
     def cut_at(self) -> int | None:
@@ -104,8 +113,9 @@ class RlWork(Work):
         """Spread of the lengths of answers, as a share of their mean."""
         if self.output_cv is not None or not self.lengths:
             return self.output_cv or LENGTH_CV
-        mean, total = self.mean_output, sum(row.count for row in self.lengths)
-        variance = math.fsum(row.count * (row.tokens / mean - 1.0) ** 2 for row in self.lengths) / total
+        mean, rows = self.mean_output, self.cut_lengths
+        variance = math.fsum(count * (tokens / mean - 1.0) ** 2 for tokens, count in rows)
+        variance /= sum(count for _, count in rows)
         return max(math.sqrt(variance), 0.01)
 
     @model_validator(mode="after")

@@ -95,6 +95,19 @@ def test_trl_gets_the_batches_lengths_and_engines_of_the_plan(algorithm: str) ->
     assert (found["beta"] > 0) == (algorithm != "dapo") and ("epsilon_high" in found) == (algorithm == "dapo")
 
 
+def test_a_run_that_goes_on_ends_at_all_its_steps() -> None:
+    """Tools count them from the beginning, TRL in updates; the list and the README ask for the checkpoint."""
+    plan, scenario = solved()
+    rest = changed(plan, steps=280, steps_before=20)
+    assert settings(rest, scenario, "trl")["max_steps"] == 600 == settings(plan, scenario, "trl")["max_steps"]
+    assert settings(rest, scenario, "verl")["trainer"]["total_training_steps"] == 300
+    given = choose_rl(rest, scenario, "plan", None)
+    files, _ = export_all_rl(given, WISHES, "plan", ["trl"])
+    wanted = "it goes on after step 40: have its checkpoint in"
+    assert any(wanted in line for line in rl_checklist(given, WISHES, "plan", files).see_to)
+    assert wanted in " ".join(files["README.md"].split())
+
+
 def test_trl_leaves_the_engine_what_the_states_of_the_trainer_leave() -> None:
     """TRL does not move them to host memory, as the plan does: fewer answers at a time, which a note says."""
     plan, scenario = solved()
@@ -206,6 +219,21 @@ def test_engines_one_step_ahead_are_those_of_verl_and_have_machines_of_their_own
         assert list(task["resources"]["accelerators"].split(":"))[1] == str(pool.gpus_per_instance)
         assert task["resources"]["use_spot"] == (pool.market == "spot") and task["num_nodes"] == pool.instances
     assert "one_step_off_policy" in tasks["task.yaml"]["run"] and "ray start --address" in tasks["rollouts.yaml"]["run"]
+
+
+def test_what_a_lost_engine_costs_more_than_in_the_plan_is_said_where_it_is_started() -> None:
+    """In the list and the README, with and without tasks; of engines on demand nowhere."""
+    plan, scenario = solved("apart", 1)
+    for market, by_task in (("spot", True), ("spot", False), ("on demand", True)):
+        first, last = run_of(plan).pools
+        pools = (first, last.model_copy(update={"market": market}))
+        given = choose_rl(changed(plan, pools=pools), scenario, "plan", None)
+        files, _ = export_all_rl(given, WISHES, "plan")
+        readme = " ".join(files["README.md"].split())
+        kept = [name for name in files if by_task or name not in ("task.yaml", "rollouts.yaml")]
+        lines = [line for line in rl_checklist(given, WISHES, "plan", kept).see_to if "a lost machine" in line]
+        assert len(lines) == (market == "spot") and ("a lost machine ends the step" in readme) == (market == "spot")
+        assert all(("SkyPilot starts a new one" in line) == by_task for line in lines)
 
 
 def test_engines_that_wait_for_the_trainer_are_a_server_of_trl() -> None:

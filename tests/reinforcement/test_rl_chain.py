@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import planner
+from planner.cli import main
 from planner.errors import InputError, ScenarioError
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
 from planner.reinforcement.rl_chain import undominated
+from planner.results.plan import plan_text
 from planner.scenario.rl_job import RlJob
 from planner.solving.prepare import prepare
 from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, every_way, solved
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from planner.scenario.scenario import Scenario
 
 ORDERS = {"last": ("sft", "dpo", "math"), "between": ("sft", "math", "dpo"), "first": ("math", "sft", "dpo")}
@@ -208,3 +213,41 @@ def test_a_question_about_a_chain_that_is_not_modelled_is_refused_by_name(questi
     """Never silently that of the run alone."""
     with pytest.raises(InputError, match=f"{question}: not modelled for kind rl with other jobs"):
         getattr(planner, question)(chain())
+
+
+@cache
+def saved_chain() -> str:
+    """Return the plan of the chain with a job before and one after the run, as a file has it."""
+    return plan_text(planner.solve(chain("between")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["track", "PLAN", "LOG"], ["calibrate", "LOG", "--plan", "PLAN"]])
+def test_a_log_of_no_named_job_of_a_chain_is_refused_with_the_names_of_all(words: list[str], tmp_path: Path) -> None:
+    plan, log = tmp_path / "plan.json", tmp_path / "run.log"
+    plan.write_text(saved_chain())
+    log.write_text("step:1 - timing_s/step:130.0\n")
+    paths = {"PLAN": str(plan), "LOG": str(log)}
+    said = CliRunner().invoke(main, [paths.get(word, word) for word in words])
+    (line,) = said.stderr.strip().splitlines()
+    assert said.exit_code == 2 and line == "--job: 3 jobs; name one, such as sft or dpo or math"
+
+
+@pytest.mark.slow
+def test_each_job_of_a_chain_starts_from_the_result_of_the_one_before(tmp_path: Path) -> None:
+    """No file names the release again; list and README say whose result goes in, also of a job after the run."""
+    file, folder = tmp_path / "plan.json", tmp_path / "run"
+    file.write_text(saved_chain())
+    said = CliRunner().invoke(main, ["export", str(file), "--all", "-o", str(folder)])
+    assert said.exit_code == 0, said.output
+    model = "Qwen/Qwen2.5-1.5B"
+    for name, before in (("math", "sft"), ("dpo", "math")):
+        line = f"the result of {before}, which trains the same model, goes in: its folder or repository is --model-id"
+        assert f"fill in {name}: {line}" in said.stderr
+        assert line in (folder / name / "README.md").read_text()
+        settings = (path.read_text() for path in (folder / name).glob("*.yaml") if path.stem in ("verl", "grpo", "dpo"))
+        assert all(model not in text and "required: --model-id" in text for text in settings)
+    assert f"model_name_or_path: {model}" in (folder / "sft" / "sft.yaml").read_text()
+    assert "the result of" not in (folder / "sft" / "README.md").read_text()
+    one = CliRunner().invoke(main, ["export", str(file), "--job", "dpo", "--model-id", "me/math", "--to", "trl"])
+    assert "model_name_or_path: me/math" in one.stdout and "trains the same model, must be me/math" in one.stderr

@@ -47,6 +47,15 @@ def test_scoring_is_a_quarter_of_training_with_recomputation_for_each_network() 
     assert one.phases["log_probabilities"] == pytest.approx(one.phases["training"] / 4)
 
 
+@pytest.mark.parametrize("longest", [2048, 8192])
+def test_longer_answers_of_the_same_mean_make_no_step_faster(longest: int) -> None:
+    """A longer cut changes what memory a micro-batch needs, not how many tokens of usual answers it has."""
+    found = estimate("4xL40S", longest_output=longest)
+    (longer,) = (seconds for what, seconds in found.changes.items() if what.startswith("answers up to"))
+    assert longer >= found.step_seconds.expected
+    assert all(seconds >= found.step_seconds.expected for seconds in found.changes.values())
+
+
 def test_dapo_samples_three_answers_for_each_that_it_trains_on() -> None:
     """1,024 answers are trained on; the filter costs rollout alone, and there is no reference."""
     dapo, grpo = estimate(algorithm="dapo"), estimate(reference=False)

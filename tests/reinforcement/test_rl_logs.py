@@ -21,10 +21,10 @@ from planner.cli import main
 from planner.errors import InputError, ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
-from planner.reinforcement.evaluated_rl import predicted_phases
+from planner.reinforcement.evaluated_rl import predicted_phases, spread_of
 from planner.reinforcement.rl_step import AS_ESTIMATED, AnswerLengths, RlPhases, measured_factors, spread_before_cut
-from planner.reinforcement.rl_tracking import phase_seconds
-from planner.scenario.rl_job import MeasuredRl, RlJob
+from planner.reinforcement.rl_tracking import _left, _progress, _since, phase_seconds
+from planner.scenario.rl_job import MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
@@ -238,6 +238,27 @@ def test_the_second_step_gives_the_ratio_of_each_phase_and_the_end(tmp_path: Pat
         total = math.fsum(cause.hours for cause in tracked.causes)
         assert total == pytest.approx(tracked.projected.hours.expected - run.hours.expected)
         assert tracked.projected.cost.low < tracked.projected.cost.expected < tracked.projected.cost.high
+
+
+@pytest.mark.parametrize("first", [1, 21])
+def test_a_run_that_went_on_is_tracked_from_there_and_what_is_left_knows_all_that_is_done(
+    first: int, tmp_path: Path
+) -> None:
+    """The log may have the steps before the plan or not; a log of these alone is refused."""
+    plan, one = solved(), change_scenario(asked(), ["jobs.0.work.steps=80", "jobs.0.work.steps_before=20"])
+    (run,), (job,) = plan.reinforcement, one.jobs
+    assert isinstance(job, RlJob)
+    rest = plan.model_copy(
+        update={"reinforcement": (run.model_copy(update={"steps": 80, "steps_before": 20}),), "inputs": None}
+    )
+    log = written(tmp_path, verl_lines(range(first, 26)))
+    tracked = planner.track(rest, one, [log])
+    assert tracked.observed.steps == 5
+    found = _progress(rest.reinforcement[0], job, one, _since(read_rl_logs([log]), rest.reinforcement[0], job))
+    work = _left(tracked, found, one).jobs[0].work
+    assert (work.steps, work.steps_before) == (75, 25)
+    with pytest.raises(InputError, match="the plan begins after step 20; give the log of the run that went on"):
+        planner.track(rest, one, [written(tmp_path, verl_lines(range(1, 15)))])
 
 
 @pytest.mark.long
@@ -463,3 +484,22 @@ def test_the_spread_of_cut_answers_gives_back_the_one_before_the_cut() -> None:
         square = float((2.0 * steps * lengths.longer_than(steps)).sum() * 4096.0 / 200_000)
         seen = math.sqrt(square / 1500.0**2 - 1.0)
         assert spread_before_cut(1500.0, 4096.0, seen) == pytest.approx(cv, rel=1e-3)
+
+
+def test_a_log_that_is_cut_earlier_is_the_log_of_the_cut_answers() -> None:
+    """Mean, spread and quantities of the search are those of a table with the rows cut by hand; also if all are cut."""
+    rows = [(200, 5), (900, 3), (3000, 2)]
+    for longest in (1000, 600, 100):
+        tables = [
+            [{"tokens": tokens, "count": count} for tokens, count in rows],
+            [{"tokens": min(tokens, longest), "count": count} for tokens, count in rows],
+        ]
+        works = [
+            RlWork.model_validate({"steps": 1, "input_tokens": 10, "lengths": table, "longest_output": longest})
+            for table in tables
+        ]
+        assert works[0].mean_output == sum(min(tokens, longest) * count for tokens, count in rows) / 10
+        early, by_hand = ((work.mean_output, work.cut_at, spread_of(work)) for work in works)
+        assert early == by_hand
+        lengths = AnswerLengths(*early)
+        assert lengths.longest_of(np.asarray([8.0]))[0] <= longest

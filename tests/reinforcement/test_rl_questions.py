@@ -113,6 +113,18 @@ def test_each_least_change_gives_a_plan_and_slightly_less_does_not(
     assert solved(planner.change_scenario(one, [_least(change.setting, less)])).status == "infeasible"
 
 
+@pytest.mark.parametrize("gpu", ["A4500", "A5000"])
+def test_choices_that_need_the_same_change_are_one_remedy(gpu: str) -> None:
+    """Fewer bits alone, and with any method, are the same setting where adapters are chosen already."""
+    offers = [{**OFFERS[1], "gpu": gpu, "gpus": 1, "max_nodes": 1, "ram_gb": 400}]
+    bits = {"method": ["lora"], "weight_bits": [16 if gpu == "A4500" else 8]}
+    one = scenario({"max_gpus": 1}, architecture="qwen2.5-7b", offers=offers, techniques=bits)
+    found = planner.explain(one, library=LIBRARY)
+    settings = [change.setting for change in (found.relax if gpu == "A4500" else found.next_steps) if change.setting]
+    assert any("techniques.weight_bits" in setting for setting in settings)
+    assert len(settings) == len(set(settings))
+
+
 @pytest.mark.slow
 def test_a_trainer_that_no_pool_holds_names_the_gpus_that_do() -> None:
     """A 7B with all weights on GPUs of 48 GB that are offered two at a time: more of them, or adapters."""
