@@ -266,7 +266,7 @@ def start_facts(name: str, scenario: Scenario, card: Architecture, wishes: Wishe
     """
     waits = {wait.job for job in scenario.jobs if job.name == name for wait in job.after}
     earlier = [job for job in scenario.jobs if job.name in waits]
-    trained = [job.name for job in earlier if job.kind != "inference" and _is_of(job.architecture, card)]
+    trained = [job.name for job in earlier if str(job.kind) != "inference" and _is_of(job.architecture, card)]
     others = [job.name for job in earlier if job.name not in trained]
     model, remarks = wishes.model_id or (None if trained else repository_of(card.aliases)), []
     if trained:
