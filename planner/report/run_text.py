@@ -442,7 +442,8 @@ def _step_bars(estimate: Estimate) -> list[str]:
 
 def _limits(estimate: Estimate) -> list[str]:
     """Return the largest micro-batch and the longest sequence, if requested, and of images the largest ones."""
-    lines, most, side = [], estimate.largest_micro_batch, estimate.largest_resolution
+    lines: list[str] = []
+    most, side = estimate.largest_micro_batch, estimate.largest_resolution
     if most == 0 and side:
         lines.append(f"none fits at {estimate.resolution:,} pixels; at micro-batch 1 up to {side:,} pixels a side")
         side = None
