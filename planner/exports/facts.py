@@ -21,6 +21,7 @@ from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan import Assignment, Plan
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.scenario import Scenario
 from planner.units import GB
@@ -191,7 +192,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     sharding = read_techniques().values.sharding.values[job.techniques.sharding]
     facts = {
         **technique_facts(techniques, asked, card, job.gpu, job.sequence_length, wishes.dataset),
-        "unit": "tokens" if job.unit == "tokens" else "images",  # of maps: tools of images train videos, too
+        "unit": job.unit,
         "on_spot": job.spot_share > 0,
         "gpus": job.gpus,
         "gpus_per_instance": job.gpus_per_instance,
@@ -266,7 +267,7 @@ def start_facts(name: str, scenario: Scenario, card: Architecture, wishes: Wishe
     """
     waits = {wait.job for job in scenario.jobs if job.name == name for wait in job.after}
     earlier = [job for job in scenario.jobs if job.name in waits]
-    trained = [job.name for job in earlier if str(job.kind) != "inference" and _is_of(job.architecture, card)]
+    trained = [job.name for job in earlier if not isinstance(job, InferenceJob) and _is_of(job.architecture, card)]
     others = [job.name for job in earlier if job.name not in trained]
     model, remarks = wishes.model_id or (None if trained else repository_of(card.aliases)), []
     if trained:

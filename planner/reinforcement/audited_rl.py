@@ -121,7 +121,7 @@ def _audit_run(
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
         bare: dict[str, object] = {"changes": {}}
         found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
-        changes = changes_of(made) if run.changes else {}
+        changes = changes_of(made, run.start_at_hours) if run.changes else {}
         found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
         for what in changes.keys() & run.changes.keys():
             found += compare(run.name, f"changes.{what}", changes[what], run.changes[what], tolerance, "usd")

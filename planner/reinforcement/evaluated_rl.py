@@ -404,6 +404,11 @@ class EvaluatedRl:
         """Return the factor on the hours that is kept with a probability."""
         return float(confidence_factor(tail_of_68_percent(self.sigma), confidence))
 
+    @property
+    def late_hours(self) -> float:
+        """Hours at the confidence of the job, start included."""
+        return (self.start_hours + self.run_hours) * self.late(self.job.confidence)
+
     def bill(self, factor: float = 1.0, run_hours: float | None = None) -> tuple[BillItem, ...]:
         """Return every line of the bill with all hours times a factor."""
         run = (self.run_hours if run_hours is None else run_hours) * factor
@@ -614,19 +619,23 @@ def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
     )
 
 
-def changes_of(made: EvaluatedRl) -> dict[str, float | None]:
-    """Return dollars of 100 steps on the same machines with one thing of the work changed; None: it does not fit."""
-    work, longest = made.job.work, made.step.longest
+def changes_of(made: EvaluatedRl, start_at_hours: float = 0.0) -> dict[str, float | None]:
+    """Return dollars of 100 steps on the same machines with one thing of the work changed; None: it does not fit.
 
-    def usd(**changed: Any) -> float | None:
+    What then ends after the deadline of a run that starts at `start_at_hours` says so.
+    """
+    work, longest, found = made.job.work, made.step.longest, dict[str, float | None]()
+
+    def add(what: str, **changed: Any) -> None:
         other = made.changed(**changed)
-        return None if other is None else 100.0 * other.usd() / work.steps
+        late = other is not None and start_at_hours + other.late_hours > (made.job.planned_deadline_hours or math.inf)
+        found[what + ", after the deadline" * late] = None if other is None else 100.0 * other.usd() / work.steps
 
-    found = {"twice the answers to each prompt": usd(answers=2 * work.answers)}
+    add("twice the answers to each prompt", answers=2 * work.answers)
     longer = min(2 * longest, int(made.architecture.max_sequence - work.input_tokens))
     if longer > longest:
-        found[f"answers up to {longer:,} tokens, of the same mean"] = usd(longest_output=longer)
-    found["answers of twice the spread in length"] = usd(output_cv=min(2.0 * spread_of(work), 5.0))
+        add(f"answers up to {longer:,} tokens, of the same mean", longest_output=longer)
+    add("answers of twice the spread in length", output_cv=min(2.0 * spread_of(work), 5.0))
     return found
 
 

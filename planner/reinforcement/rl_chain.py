@@ -248,8 +248,8 @@ def solve_chain(
     if plan is None or plan.status not in SOLVED:
         raise AuditError(f"search and plan differ: no plan of the other jobs around {run.name}")
     shown = able & (search.ways.late_hours <= run.hours.at_confidence) | (np.arange(len(able)) == way)
-    run = told_run(search, made, run, way, shown, explains)
     run = run.model_copy(update={"start_at_hours": start_of(job, plan)})
+    run = told_run(search, made, run, way, shown, explains)
     return joined(scenario, plan, run, count_ways(search), min(pairs.bound_usd, usd), perf_counter() - started)
 
 

@@ -881,7 +881,7 @@ def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Fl
     """Return the run with other ways, changes, what was assumed, and notes."""
     update: dict[str, Any] = {"assumed": _assumed(search), "notes": run_notes(search, made)}
     if explains:
-        update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made)}
+        update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made, run.start_at_hours)}
     return run.model_copy(update=update)
 
 

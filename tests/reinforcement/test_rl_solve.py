@@ -493,3 +493,19 @@ def test_a_deadline_that_cannot_be_kept_is_named_without_an_index_and_its_settin
     assert "deadline of math, 0.5 h" in str(plan)
     after = run_of(solved(planner.change_scenario(one, [change.setting])))
     assert after.cost_usd == pytest.approx(change.cost_usd)
+
+
+def test_changed_work_that_ends_after_the_deadline_says_so() -> None:
+    """Twice the answers take longer than a deadline that just holds; a later start leaves no time for any."""
+    one = scenario({"max_gpus": 2})
+    run, (job,), offers = run_of(solved(one)), one.jobs, dict(one.labelled_offers())
+    assert isinstance(job, RlJob)
+
+    def late(deadline: float | None, start: float = 0.0) -> list[bool]:
+        asked = job.model_copy(update={"deadline_hours": deadline})
+        found = changes_of(evaluate_rl(NamedRl.of(run), asked, one, offers, LIBRARY), start)
+        return [what.endswith(", after the deadline") for what in found]
+
+    hours = run.hours.at_confidence
+    assert late(1.2 * hours)[0] and not any(late(None)) and not any(late(100.0 * hours))
+    assert all(late(100.0 * hours, 100.0 * hours))
