@@ -501,5 +501,5 @@ def test_a_log_that_is_cut_earlier_is_the_log_of_the_cut_answers() -> None:
         assert works[0].mean_output == sum(min(tokens, longest) * count for tokens, count in rows) / 10
         early, by_hand = ((work.mean_output, work.cut_at, spread_of(work)) for work in works)
         assert early == by_hand
-        lengths = AnswerLengths(*early)
+        lengths = AnswerLengths(early[0], longest, early[2])
         assert lengths.longest_of(np.asarray([8.0]))[0] <= longest
