@@ -28,12 +28,13 @@ def agrees(line: str) -> bool:
 def lacking(text: str) -> float:
     """Return what the lines of a bill lack of their total, to the cent; 0 where a plan shows no bill of one job."""
     lines = text.splitlines()
-    first = next((at for at, line in enumerate(lines) if line.startswith("  Bill ")), None)
-    if first is None:
-        return 0.0
-    last = next(at for at in range(first, len(lines)) if lines[at][11:].startswith("total "))
-    shown = [number(line.split()[-1]) for line in lines[first : last + 1] if "not included" not in line and line[66:]]
-    return round(shown[-1] - sum(shown[:-1]), 2)
+    for first in (at for at, line in enumerate(lines) if line.startswith("  Bill ")):
+        end = next((at for at in range(first + 1, len(lines)) if not lines[at].startswith(" " * 11)), len(lines))
+        bill = [line for line in lines[first:end] if "not included" not in line and line[66:]]
+        if bill and bill[-1][11:].startswith("total "):  # else a sentence: the bill of all jobs
+            shown = [number(line.split()[-1]) for line in bill]
+            return round(shown[-1] - sum(shown[:-1]), 2)
+    return 0.0
 
 
 def check_shown_arithmetic(text: str) -> None:
