@@ -175,6 +175,10 @@ class Facts:
             met, linears = met + used * shapes[name][0], linears + used
             self.idle_linears += copies - used
         weights = self.L * self.t["lora_rank"] * each
+        if rows := self.arch.get("adapters"):  # a network of images lists the sums of its matrices by letter
+            weights = self.t["lora_rank"] * sum(
+                inputs + outputs for letter, inputs, outputs in rows if targets == "all-linear" or letter in names
+            )
         if self.t["adapt_head"]:  # one more linear of the whole network
             weights += self.t["lora_rank"] * (h + self.V)
             met, linears = met + h / self.L, linears + 1 / self.L
