@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -110,7 +111,9 @@ def default_trainer(given: Given, file: str) -> str:
     found = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(supported for name in STARTING_ALL for supported in maps[name].frameworks))
+        unit = "tokens" if given.job.unit == "tokens" else "images"
+        able = (maps[name].frameworks for name in STARTING_ALL if maps[name].unit == unit)
+        known = ", ".join(dict.fromkeys(itertools.chain.from_iterable(able)))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found

@@ -192,7 +192,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     sharding = read_techniques().values.sharding.values[job.techniques.sharding]
     facts = {
         **technique_facts(techniques, asked, card, job.gpu, job.sequence_length, wishes.dataset),
-        "unit": job.unit,
+        "unit": "tokens" if job.unit == "tokens" else "images",  # of maps: tools of images train videos, too
         "on_spot": job.spot_share > 0,
         "gpus": job.gpus,
         "gpus_per_instance": job.gpus_per_instance,
