@@ -274,7 +274,7 @@ class Market:
         return self._permitted[lists]
 
     def use_of(self, limit: PeakLimit) -> Floats:
-        """Return what one machine of each offer (offers,) uses of a limit on one time; nan where nobody states it.
+        """Return what one machine of each offer (offers,) uses of a limit on one time; nan where it is not stated.
 
         A timetable asks for each of its thousands of modes.
         """

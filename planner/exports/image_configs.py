@@ -86,7 +86,7 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     try:
         data = json.loads(text)
     except ValueError:
-        return None  # whoever reads it next says what is wrong
+        return None  # the next reader says what is wrong
     if isinstance(data, list) and any(isinstance(one, dict) and _BACKEND & one.keys() for one in data):
         what = "is the data file of SimpleTuner, which says nothing of model and steps"
         raise _fault(file, "", what, "give the config.json that names it as data_backend_config")

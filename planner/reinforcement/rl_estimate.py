@@ -50,7 +50,7 @@ FIXED_SECONDS = 10.0
 phases, 6 to 22 s of nine runs with Qwen2.5-14B and 32B."""
 STEP_SIGMA = 0.3
 """Standard deviation of ln(seconds of a step). Prior: published steps lie about 0.22 around the formulas
-(`python -m benchmarks.rl_steps`), and strangers farther."""
+(`python -m benchmarks.rl_steps`), and those of other sources may lie farther."""
 LONGER = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
 FP8_CAUTION = (

@@ -478,7 +478,7 @@ def bound_of_any_guarantee(
 def with_any_guarantee(
     prepared: PreparedScenario, built: BuiltTimetable
 ) -> tuple[Timetable, list[list[Span | None]], int]:
-    """Return the timetable with modes that stand for every guarantee that a job may have, and the span of each mode.
+    """Return the timetable with modes for every guarantee that a job may have, and the span of each mode.
 
     And how many modes were compared, most of which are dominated.
     """

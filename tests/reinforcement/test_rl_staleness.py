@@ -103,7 +103,7 @@ def test_more_staleness_is_never_slower_and_ends_at_the_rate_of_the_seats() -> N
 
 
 def invented(**given: str) -> dict[str, str]:
-    """Return a row of a table of published steps, of numbers that nobody measured."""
+    """Return a row of a table of published steps, of numbers that were not measured."""
     more = "mean_response_len mean_total_len max_response_len max_total_len prompts_per_step generations_per_prompt"
     more += (
         " sequences_per_step train_gpus updates_per_step train_parallel rollout_parallel train_global_batch lora_rank"
