@@ -39,7 +39,7 @@ def test_wheel_carries_every_data_file(unpacked: Path, kind: str) -> None:
     """`planner/_data` in the wheel lists the same files as the checkout, with the same bytes."""
 
     def content(folder: Path) -> dict[str, bytes]:
-        files = (path for path in folder.rglob("*") if path.is_file())
+        files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     shipped = content(ROOT / kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -304,17 +304,15 @@ def test_a_folder_is_whole_and_its_checklist_names_what_is_left(tmp_path: Path) 
 
 def test_the_reward_that_is_written_compares_the_last_number() -> None:
     """As TRL and as verl call it; without the expected answers it says which column is missing."""
-    path = data_folder("models") / "exports" / "reward.py"
-    spec = importlib.util.spec_from_file_location("written_reward", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # Run, not imported: an import leaves its compiled form in the folder that the wheel carries.
+    written = runpy.run_path(str(data_folder("models") / "exports" / "reward.py"))
+    rule_reward, compute_score = written["rule_reward"], written["compute_score"]
     texts = ["so it is 1,024.", "\\boxed{7} of 9", "12", "no number"]
-    assert module.rule_reward(texts, answer=["1024", "7.0", "13", "none"]) == [1.0, 1.0, 0.0, 0.0]
-    assert module.rule_reward([[{"role": "assistant", "content": "= 5"}]], answer=[5]) == [1.0]
-    assert module.compute_score("gsm8k", "the answer is 3", "3", extra_info={}) == 1.0
+    assert rule_reward(texts, answer=["1024", "7.0", "13", "none"]) == [1.0, 1.0, 0.0, 0.0]
+    assert rule_reward([[{"role": "assistant", "content": "= 5"}]], answer=[5]) == [1.0]
+    assert compute_score("gsm8k", "the answer is 3", "3", extra_info={}) == 1.0
     with pytest.raises(ValueError, match="no column answer"):
-        module.rule_reward(["1"], prompts=["a"])
+        rule_reward(["1"], prompts=["a"])
 
 
 def held(found: ToolFile) -> dict[str, Any]:
