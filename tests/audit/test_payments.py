@@ -138,6 +138,19 @@ def test_a_commitment_is_due_whatever_is_used() -> None:
     assert use.used_hours == pytest.approx(START + run_hours(told))
 
 
+def test_a_run_that_outlasts_the_use_of_a_purchase_is_rented() -> None:
+    """100 hours of a machine for $10 and its power hold the run of ten million tokens, not that of 6e10: 830 hours."""
+    sold = {**MACHINE, "buy": {"purchase_usd": 10, "power_watts": 500, "usd_per_kwh": 0.3}}
+    data = question(sold, RENTED)
+    data["horizon"] = {"months": 1, "hours_per_month": 100}
+    data["limits"]["max_hours"] = 5000
+    assert solved(read(data)).jobs[0].tier == "bought"
+    data["jobs"][0]["work"] = {"tokens": 6e10}
+    told = solved(read(data)).jobs[0]
+    assert run_hours(told) > 100
+    assert told.tier == "secure"
+
+
 def test_hours_paid_for_already_cost_nothing_more() -> None:
     """The marginal price is zero, and the tier says why."""
     told = planned(LEFT, RENTED)
