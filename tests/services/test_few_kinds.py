@@ -167,6 +167,12 @@ def test_no_pair_costs_less_than_its_bound(problem: FleetProblem) -> None:
         assert bound[pair] <= brute_force(few.choosing(np.unique(pair))) * (1 + 1e-9)
 
 
+def test_the_bound_of_a_pair_counts_the_replicas_that_must_stand() -> None:
+    """A load of 1 on two replicas: $6 on machines of 4 at $3, $2 on machines of 2 at $1, which bound the pair too."""
+    problem = fleet([1.0], [4.0, 2.0], [3.0, 1.0], [0.0] * 2, min_replicas=2, most_kinds=2)
+    assert least_dollars_of_pairs(problem).tolist() == [[6.0, 2.0], [2.0, 2.0]]
+
+
 @pytest.mark.slow
 def test_a_plan_names_the_mix_that_costs_less_and_the_audit_holds_the_limit() -> None:
     """Of a day of four loads: at most two kinds, the dollars of any mix next to it; a mix is refused by the audit."""
