@@ -1,6 +1,14 @@
 """Bugs in jobs of reinforcement learning: the step, the search over ways, the evaluation of one, its check."""
 
-from benchmarks.mutations.catalogue.tests import RL_BUDGET, RL_EDITED, RL_JUDGE, RL_LEAST, RL_STEPS, RL_WEIGHTS
+from benchmarks.mutations.catalogue.tests import (
+    RL_BUDGET,
+    RL_EDITED,
+    RL_FRONTIER,
+    RL_JUDGE,
+    RL_LEAST,
+    RL_STEPS,
+    RL_WEIGHTS,
+)
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -17,7 +25,7 @@ AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
 AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
 AREA.add("a budget allows anything", "limits.budget_usd, ways.late_usd,", "limits.budget_usd, 0.0 * ways.late_usd,")
-AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()")
+AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()", RL_FRONTIER)
 
 AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)
 AREA.add("what is trained stays for nothing", "sent = 0.0 if is_rollout else self.result_gb", "sent = 0.0")
