@@ -599,7 +599,7 @@ class EngineMap(Row):
     measure: tuple[str, ...]
     images: tuple[str, ...] = ()
     pixels: tuple[str, ...] = ()
-    service: tuple[str, ...] = ()
+    server: tuple[str, ...] = ()
     several: tuple[str, ...] = ()
     image: str = ""
 

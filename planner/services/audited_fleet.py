@@ -21,9 +21,10 @@ from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
 from planner.scenario.limits import given_peaks
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario, services_of
+from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import LEAST_REPLICA_SHARE, ServeJob
 from planner.services.evaluated_fleet import EvaluatedFleet, EvaluatedKind, NamedKind, evaluate_fleet, evaluate_service
+from planner.services.fleet_problem import services_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

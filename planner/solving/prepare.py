@@ -365,7 +365,7 @@ def foreign_faults(scenario: Scenario) -> list[Fault]:
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", f"not supported for kind: {job.kind}", "use solve or what-if")
         for job in scenario.jobs
-        if job.subject is not None and not isinstance(job, OpenJob)
+        if job.subject not in {None, OpenJob.subject}
     ]
 
 
