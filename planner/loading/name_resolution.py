@@ -37,12 +37,11 @@ from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits
 from planner.library.reading import CardNames, is_config_path, read_config, read_library
 from planner.library.schema import describe_slices
-from planner.scenario.inference_job import DEFAULT_WEIGHT_BITS, FORMS, job_form
+from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.schedule import ClockChange
-from planner.scenario.service_load import DAY, FLAT, WEEK
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:

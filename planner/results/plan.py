@@ -420,7 +420,7 @@ class Inputs(Part):
 
 
 TieStep = Literal["own", "host", "evidence", "stock", "machines", "pauses", "hours", "rounding"]
-"""A step of a near tie, in their order, see `planner.candidates.preference`; only runs of a timetable pause."""
+"""A step of a near tie, in their order, see `planner.candidates.market`; only runs of a timetable pause."""
 
 
 Planned = Assignment | Service | RlRun

@@ -11,8 +11,8 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import Peak
+from planner.scenario.inference_job import LEAST_REPLICA_SHARE, ServeJob
 from planner.scenario.scenario import Scenario, without_jobs
-from planner.scenario.service_load import LEAST_REPLICA_SHARE, ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,9 +15,9 @@ from planner.library.schema import Library
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.results.service_results import span
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import PEAK_LIMITS, PeakLimit, given_peaks, peak_limit_at
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import ServedKinds, latency_at_use, served_kinds
 from planner.services.fleet_optimise import SolvedFleet, optimise_fleet
 from planner.services.fleet_plan import fleet_problem

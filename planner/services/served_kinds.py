@@ -16,8 +16,8 @@ from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
 from planner.services.fleet_problem import services_of
 from planner.units import DAY_HOURS, GIB
 

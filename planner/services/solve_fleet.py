@@ -20,9 +20,9 @@ from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.results.service_results import services_bound_usd
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import given_peaks, peak_limit_at
 from planner.scenario.scenario import MAX_OFFERS, Scenario, SolveOptions, ends_before
-from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import ServedKinds, served_kinds
 from planner.services.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
 from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, with_paying_loads

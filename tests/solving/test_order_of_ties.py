@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from planner.candidate_table import CandidateTable
-from planner.candidates.preference import Evidence, offer_steps
+from planner.candidates.market import Evidence, offer_steps
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.loading.scenario_file import change_scenario, parse_scenario
