@@ -24,7 +24,7 @@ from planner.exports.field_map import (
     unread_files,
 )
 from planner.exports.image_configs import read_image_file
-from planner.library.names import formats_in_name
+from planner.library.engines import formats_in_name
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 

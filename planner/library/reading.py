@@ -14,20 +14,9 @@ from planner.documents.files import Document, data_folder, read_document, read_s
 from planner.documents.tables import JsonDocument
 from planner.documents.validation import Source, find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
-from planner.library.engines import read_engines
+from planner.library.engines import formats_in_name, read_engines, release_name, split_release, unusable_format
 from planner.library.model_ladder import describe_misfit, find_generated, generate
-from planner.library.names import (
-    find_architecture,
-    find_gpu,
-    formats_in_name,
-    gpu_group,
-    gpu_with_memory,
-    refused_chip,
-    release_name,
-    split_count,
-    split_release,
-    unusable_format,
-)
+from planner.library.names import find_architecture, find_gpu, gpu_group, gpu_with_memory, refused_chip, split_count
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 
 if TYPE_CHECKING:
