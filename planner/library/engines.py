@@ -1,4 +1,4 @@
-"""Facts of inference engines, formats (also in names of releases) and loads, and what is published of techniques: `models/techniques`."""
+"""Facts of inference engines, formats (of names, too) and loads, and of techniques: `models/techniques`."""
 
 from __future__ import annotations
 

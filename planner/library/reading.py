@@ -373,3 +373,10 @@ def find_cards(
 
 def _searched(card: Architecture) -> str:
     return " ".join((card.name, card.family, *card.aliases)).casefold()
+
+
+@cache
+def teacher_card(name: str) -> Architecture:
+    """Return the card of a teacher, by name or path."""
+    (card,) = read_library([name]).architectures.values()
+    return card
