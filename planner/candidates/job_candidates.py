@@ -11,7 +11,6 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers, distinct, distinct_names, without_last_bits
 from planner.candidate_table import CandidateTable
 from planner.candidates.market import (
-    Evidence,
     Market,
     SpotMarket,
     data_egress_usd_per_gb,
@@ -22,7 +21,7 @@ from planner.candidates.market import (
     offer_steps,
     tie_steps,
 )
-from planner.candidates.run_hours import RunHours
+from planner.candidates.run_hours import Evidence, RunHours
 from planner.candidates.stage_hours import Placement, RowHours, export_columns, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.fitting_cells import JobConfigurations

@@ -15,7 +15,6 @@ between these two, and its hours are the ends of its runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -499,14 +498,6 @@ def _separate_offers(scenario: Scenario, library: Library) -> tuple[tuple[Offer,
         and keeps_peaks(offer, limits, library.gpu(offer.card) if offer.rents_gpus else None)
     ]
     return tuple(offer for offer, _ in found), tuple(label for _, label in found)
-
-
-class Evidence(IntEnum):
-    """What a speed rests on, the best first."""
-
-    OWN_RUN = 0
-    PUBLISHED_RUNS = 1
-    PRIOR = 2
 
 
 def offer_steps(offers: Sequence[Offer]) -> Integers:

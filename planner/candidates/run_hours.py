@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import numpy as np
 
 from planner import generation
 from planner.arrays import Flags, Floats, Integers, distinct_names
-from planner.candidates.market import Evidence
 from planner.configurations.coefficients import (
     PCIE_BYTES_PER_SECOND,
     RecipeCoefficients,
@@ -191,6 +191,14 @@ def spread_of(
 
 MEASURED = ("measured", "kernels")
 """What of a GPU's efficiency is no prior: published training runs, and matrix products that were timed on it."""
+
+
+class Evidence(IntEnum):
+    """What a speed rests on, the best first."""
+
+    OWN_RUN = 0
+    PUBLISHED_RUNS = 1
+    PRIOR = 2
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.arrays import Floats, Integers, distinct_names, first_least
-from planner.candidates.market import Evidence, Market, interconnect_of
-from planner.candidates.run_hours import RunHours
+from planner.candidates.market import Market, interconnect_of
+from planner.candidates.run_hours import Evidence, RunHours
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import DOES_NOT_FIT, JobConfigurations
 from planner.configurations.grid import (

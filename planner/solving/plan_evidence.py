@@ -21,7 +21,7 @@ from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
 from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Evidence
+from planner.candidates.run_hours import Evidence
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
