@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import generation
-from planner.analysis.frontier_question import NOTICEABLE_USD, ignored_objectives
-from planner.analysis.frontier_trace import with_knee
+from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.evaluated_rl import report_rl
 from planner.reinforcement.rl_solve import (
