@@ -36,7 +36,7 @@ from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import FurtherWay, Purchase
 from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import Buy
+from planner.scenario.offer_terms import Buy
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs
 from planner.subjects import shown_by
 from planner.units import MONTH_HOURS

@@ -33,8 +33,8 @@ from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, PeakLimit, SpotShare, given_peaks, keeps_peaks
 from planner.scenario.naming import undominated_groups
 from planner.scenario.offer import Offer
+from planner.scenario.offer_terms import SpotStatistics, moves_between_regions
 from planner.scenario.scenario import Scenario
-from planner.scenario.spot_statistics import SpotStatistics, moves_between_regions
 from planner.spot.states import Ages, DurationShape, SpotStates, states_from_means, states_of_zones
 from planner.units import GB, HOUR
 

@@ -42,7 +42,7 @@ from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import default_power_watts
+from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.scenario import Scenario
 from planner.spot.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, GIB, HOUR, MINUTE, figure_text

@@ -40,7 +40,7 @@ from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import default_power_watts
+from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.schedule import ClockChange
 from planner.units import DAY_HOURS
 

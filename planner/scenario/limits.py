@@ -31,7 +31,7 @@ from planner.library.reading import tool_names
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
-from planner.scenario.own_machines import WATTS_PER_KILOWATT, Horizon, default_power_watts
+from planner.scenario.offer_terms import WATTS_PER_KILOWATT, Horizon, default_power_watts
 from planner.scenario.schedule import PeriodBudget
 from planner.units import DAY_HOURS
 

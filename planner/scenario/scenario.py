@@ -46,8 +46,8 @@ from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon, limits_spending
 from planner.scenario.naming import OfferedNames, labelled_offers, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
+from planner.scenario.offer_terms import Horizon
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
-from planner.scenario.own_machines import Horizon
 from planner.scenario.rl_job import RlJob
 
 if TYPE_CHECKING:
