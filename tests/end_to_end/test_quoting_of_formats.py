@@ -31,7 +31,7 @@ ROOT = Path(planner.__file__).parent
 
 WRITERS = {
     # a call that makes text of a format: the only functions that may make it
-    "csv.writer": {"documents/tables.py:csv_text"},
+    "csv.writer": {"documents/validation.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
     "markupsafe.Markup": {
         "report/report_page.py:_drawn",
