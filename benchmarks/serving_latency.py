@@ -17,7 +17,7 @@ from planner.generation.engine_recipes import ServingRecipe, serving_recipes
 from planner.generation.replica_enumeration import ServedGpu, replica_speeds
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 from planner.services.fleet_kinds import latency_at_use, replica_capacities
 from planner.services.simulated_engine import Run, simulate_runs, speeds_of
 

@@ -50,7 +50,7 @@ class CandidateTable:
     share_high: Floats
     uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
-    tie_steps: Integers  # (n, 4), less is better: the order in `planner.candidates.preference`, before machines
+    tie_steps: Integers  # (n, 4), less is better: the order in `planner.candidates.market`, before machines
     lossiness: Integers  # how much the techniques in use may change what is learnt; breaks ties, 0 for nothing
     fit_gib: Floats
     usable_gib: Floats

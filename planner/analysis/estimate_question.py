@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import (
     DEFAULT_NETWORK_BYTES_PER_SECOND,
     chip_notes,
@@ -30,8 +31,7 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
-from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
+from planner.decode.chosen import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner.analysis.frontier_trace import FrontierTracer, TracedFrontier
+from planner.analysis.frontier_trace import NOTICEABLE_USD, FrontierTracer, TracedFrontier, ignored_objectives
 from planner.analysis.lower_envelope import build_segments
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
@@ -27,7 +27,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
-from planner.solving.joint_budget import may_share_luck
+from planner.solving.optimise_choice import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 from planner.subjects import Subject, subject_of
@@ -47,7 +47,6 @@ MIN_CURVE_POINTS = 10
 
 METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
-NOTICEABLE_USD = 0.005
 
 NO_VALUE_OF_TIME = 0.0
 """Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
@@ -261,15 +260,6 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
                 hours=hours,
                 setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
             )
-
-
-def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
-    """Return notes on what the scenario's objective counts and the frontier does not."""
-    ignored = {
-        "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
-        "the value of time is": scenario.value_of_time_usd_per_hour > 0,
-    }
-    return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)
 
 
 def traces_its_own(scenario: Scenario, job: str | None, by: str | None = None) -> Subject | None:

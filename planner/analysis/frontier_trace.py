@@ -38,7 +38,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
 from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
-from planner.scenario.scenario import SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits, typical_stock
 from planner.spot.drawn_runs import draw_dollars
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 ROUNDING_SHARE = 1e-6
 """Relative: dollars that rounding may add to a plan at its budget."""
+NOTICEABLE_USD = 0.005
+"""Less is no saving: half a cent, which no table shows."""
 
 
 @dataclass(frozen=True)
@@ -323,3 +325,12 @@ def with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]
     reason = f"each {unit} up to here saves ${before:,.2f} on average, those after it {after} on average"
     marked = points[knee.vertex].model_copy(update={"knee": reason})
     return (*points[: knee.vertex], marked, *points[knee.vertex + 1 :]), knee.vertex
+
+
+def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
+    """Return notes on what the scenario's objective counts and the frontier does not."""
+    ignored = {
+        "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
+        "the value of time is": scenario.value_of_time_usd_per_hour > 0,
+    }
+    return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)

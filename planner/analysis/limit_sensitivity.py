@@ -17,7 +17,7 @@ from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
-from planner.formulation.objective import cost_objective
+from planner.formulation.program import cost_objective
 from planner.library.engines import published_techniques
 from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
@@ -29,7 +29,15 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
-from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
+from planner.solving.infeasibility.elastic_program import (
+    HOURS_LEFT_OF,
+    STOCK_OF,
+    WITHOUT_LIST,
+    ElasticProgram,
+    RelaxedCandidates,
+    indicator_row,
+    relax_candidates,
+)
 from planner.solving.infeasibility.relaxations import (
     HOURS_STEP,
     SPOT_CAP,
@@ -38,7 +46,6 @@ from planner.solving.infeasibility.relaxations import (
     round_up,
     verify_relaxation,
 )
-from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, RelaxedCandidates, relax_candidates
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve

@@ -98,7 +98,7 @@ def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Se
     """Return the rows of a table as segments (n,), without shares whose late dollars exceed the budget.
 
     The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
-    end alone remains. Ties go by the order of `planner.candidates.preference`, then more free VRAM, the offer's label
+    end alone remains. Ties go by the order of `planner.candidates.market`, then more free VRAM, the offer's label
     and the recipe.
     """
     rows, inside = clip_to_caps(table, budget_usd)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
-from planner.audit.audited_timetable import amount_of, held_by, peak
+from planner.audit.audited_limits import amount_of, held_by, peak
 from planner.configurations.recipe import Recipe
 from planner.documents.overrides import Settings, as_settings
 from planner.library.schema import Library

@@ -37,10 +37,10 @@ from planner.results.what_if import (
     Tornado,
     loss_of,
 )
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import given_peaks
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
-from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import check_supported, subject_of

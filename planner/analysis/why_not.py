@@ -28,8 +28,8 @@ from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
+from planner.solving.infeasibility.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 

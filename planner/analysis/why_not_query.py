@@ -16,8 +16,7 @@ from planner.arrays import Flags
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
-from planner.decode.chosen import describe_method
-from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.decode.chosen import MemoryEvaluator, describe_method
 from planner.documents.quantities import MAX_INTEGER, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
 from planner.errors import Fault, ScenarioError, format_value, raise_faults
@@ -32,8 +31,8 @@ from planner.scenario.limits import given_peaks
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
+from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
-from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, with_settings
 from planner.solving.prepare import PreparedScenario
 

@@ -16,8 +16,14 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner import open_choices
-from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
-from planner.audit.audited_timetable import lateness_usd, waited_hours
+from planner.audit.audited_limits import (
+    choices_of_job,
+    figures_of_job,
+    lateness_usd,
+    limits_of_plan,
+    totals,
+    waited_hours,
+)
 from planner.configurations.recipe import length_spread, mean_tokens
 from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
@@ -30,7 +36,7 @@ from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import FurtherWay, Purchase
 from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import Buy
+from planner.scenario.offer_terms import Buy
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs
 from planner.subjects import shown_by
 from planner.units import MONTH_HOURS

@@ -18,9 +18,10 @@ from planner.candidates.market import (
     disk_rate,
     download_rate,
     fee_usd,
+    offer_steps,
+    tie_steps,
 )
-from planner.candidates.preference import Evidence, offer_steps, tie_steps
-from planner.candidates.run_hours import RunHours
+from planner.candidates.run_hours import Evidence, RunHours
 from planner.candidates.stage_hours import Placement, RowHours, export_columns, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.fitting_cells import JobConfigurations
@@ -254,7 +255,7 @@ class OfferColumns:
     committed_hours: Floats  # prepaid machine hours that are left; inf where that is no limit
     export_seconds: Floats  # (2, offers): merging and quantising what full training, or adapters, leave
     lacks_export_memory: Flags  # (2, offers): known to have too little memory for that
-    tie_steps: Integers  # (offers, 3): what ties are decided by, see `planner.candidates.preference`
+    tie_steps: Integers  # (offers, 3): what ties are decided by, see `planner.candidates.market`
 
     @classmethod
     def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:

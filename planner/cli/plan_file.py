@@ -24,8 +24,7 @@ def read_plan(path: str | Path) -> Plan:
     True
     """
     from planner.documents.quantities import MAX_NUMBER
-    from planner.documents.tables import read_json
-    from planner.documents.validation import Source
+    from planner.documents.validation import Source, read_json
 
     fix = "give a file written by planner solve"
     document = read_json(str(path), fix)
@@ -65,7 +64,7 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     import os
 
     from planner.documents.files import file_name
-    from planner.documents.tables import read_json
+    from planner.documents.validation import read_json
 
     if fault.file not in ("plan", path) or fault.line:
         return fault

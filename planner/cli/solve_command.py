@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -80,14 +81,24 @@ def solve(
 
             with open_workers(workers) as executor:
                 plan = find_plan(scenario, options, executor=executor)
-    from planner.report.plan_answer import render_answer, render_details
-
-    text = render_details if details else render_answer
-    output.write(plan, text, draw_answer if plan.planned else None, document=plan_text, color=True)
+    output.write(
+        plan,
+        partial(_plan_text, details=details),
+        draw_answer if plan.planned else None,
+        document=plan_text,
+        color=True,
+    )
     context = click.get_current_context()
     if not as_json and not details and plan.planned and path not in STANDARD_OUTPUT:
         show_next(*next_commands(context.meta.get(TYPED, ()), path, plan))
     context.exit(EXIT_CODES[plan.status])
+
+
+def _plan_text(plan: Plan, details: bool) -> str:
+    """Return the text of a plan; JSON needs no report, so that it is loaded here."""
+    from planner.report.plan_answer import render_answer, render_details
+
+    return render_details(plan) if details else render_answer(plan)
 
 
 OF_SOLVE = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import Floats
-from planner.configurations.recipe import Recipe, framework_of, loops_over_experts, teacher_card
+from planner.configurations.recipe import Recipe, framework_of, loops_over_experts
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import encode_seconds
 from planner.estimates.inputs import (
@@ -50,6 +50,7 @@ from planner.estimates.memory_terms import (
 from planner.estimates.stage_seconds import StageCoefficients, step_bytes
 from planner.estimates.uncertainty import MemorySpread, memory_spread
 from planner.estimates.weights import lora_parameters
+from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, Calibration, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, QuantisedBytes, TechniqueTable
 from planner.scenario.job import Job

@@ -19,7 +19,6 @@ from planner.estimates.work import default_sequence
 from planner.library.engines import read_engines
 from planner.library.image_tower import ImageView
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
-from planner.library.reading import read_library
 from planner.library.schema import Architecture, GpuSpec, ImageTokens, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques
 from planner.scenario.job import Job
@@ -375,50 +374,6 @@ def head_refusal(architecture: Architecture) -> str | None:
     """Return why the output layer gets no adapters; None where it may."""
     tied = architecture.tied_embeddings
     return "adapters at the output layer are not planned where it is the embedding itself" if tied else None
-
-
-SAME_VOCABULARY = 0.01
-"""Difference of vocabularies that padding explains: 152,064 and 151,936 entries of Qwen2.5."""
-
-
-@functools.cache
-def teacher_card(name: str) -> Architecture:
-    """Return the card of a teacher, by name or path."""
-    (card,) = read_library([name]).architectures.values()
-    return card
-
-
-def training_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
-    """Yield what a training job asks for that its model or framework does not have.
-
-    Methods of preference tuning, adapters at the head, published weights.
-    """
-    asked, place = job.techniques, f"jobs.{job.name}"
-    profiles, label = library.techniques.frameworks, job.tuning_row.words
-    for name in job.framework or ():
-        if not profiles[name].tunes(job.tuning):
-            able = ", ".join(other for other, profile in profiles.items() if profile.tunes(job.tuning))
-            lacks = f"{profiles[name].label} has no {label} here"
-            yield Fault(job.name, 0, f"{place}.framework", lacks, f"choose one of {able}, or leave it out")
-    may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
-    if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
-        yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
-    if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
-        unlike = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
-        yield Fault(job.name, 0, f"{place}.teacher", unlike, "choose a teacher of the same family")
-    kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
-    fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
-    form = architecture.published[0]
-    if kept == "none":
-        what = f"{architecture.name} holds {form} weights, which no framework trains"
-        yield Fault(job.name, 0, f"{place}.architecture", what, fix)
-    elif held is not None:
-        bits = 8 if held == "int8" else 4
-        if job.kind == "pretrain" or (asked.method is not None and "lora" not in asked.method):
-            yield Fault(job.name, 0, f"{place}.techniques.method", f"{form} weights are trained with lora alone", fix)
-        elif asked.weight_bits is not None and bits not in asked.weight_bits:
-            what = f"{architecture.name} holds {form} weights, which stay in {bits} bits"
-            yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, f"choose {bits}, or {fix}")
 
 
 def weights_to_make(job: Job, recipe: Recipe, architecture: Architecture, gpu: GpuSpec) -> str | None:

@@ -27,7 +27,7 @@ from planner.results.plan_parts import Purchase
 from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import Buy, Horizon, interest_usd
+from planner.scenario.offer_terms import Buy, Horizon, interest_usd
 from planner.scenario.scenario import Scenario
 from planner.units import MONTH_HOURS
 

@@ -18,8 +18,7 @@ from planner.configurations.coefficients import (
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import JobShape, parts_of_card, prompt_notes, stand_ins
 from planner.configurations.recipe import framework_of, length_spread, mean_tokens, technique_notes
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
 from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
@@ -43,7 +42,7 @@ from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import default_power_watts
+from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.scenario import Scenario
 from planner.spot.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, GIB, HOUR, MINUTE, figure_text
@@ -81,7 +80,7 @@ def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str,
     """Return that jobs together keep the budget with less probability than asked for; nothing where they do not.
 
     What each job needs by itself may be too little for all of them on several spot markets. Another plan is looked for
-    then (`planner.solving.joint_budget`); where there is none, or jobs take turns, the plan says so.
+    then (`planner.solving.optimise_choice`); where there is none, or jobs take turns, the plan says so.
     """
     asked = scenario.limits.budget_confidence
     if probability is None or probability > asked - LEAST_SHORT:

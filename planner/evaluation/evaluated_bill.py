@@ -15,7 +15,7 @@ from planner.evaluation.named_run import RunContext
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
 from planner.scenario.offer import Managed, Offer, usd_above_term
-from planner.scenario.own_machines import Own
+from planner.scenario.offer_terms import Own
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

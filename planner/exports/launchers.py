@@ -166,8 +166,8 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         remarks.append(made + token_remark(facts["model_id"]))
     documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
     if several:
-        service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
-        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
+        headless = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
+        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": headless})
     head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
     return commented(head) + "---\n".join(map(yaml_text, documents))
 

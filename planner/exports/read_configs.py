@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import Document, KeyPath, Marks, parse_document, read_text
-from planner.documents.tables import JsonDocument, parse_json
+from planner.documents.validation import JsonDocument, parse_json
 from planner.errors import Fault, InputError, LibraryError, raise_faults
 from planner.exports.field_map import (
     FieldMap,
@@ -24,7 +24,7 @@ from planner.exports.field_map import (
     unread_files,
 )
 from planner.exports.image_configs import read_image_file
-from planner.library.names import formats_in_name
+from planner.library.engines import formats_in_name
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 

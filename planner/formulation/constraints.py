@@ -13,7 +13,16 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.arrays import Floats, Integers
-from planner.formulation.program import INFINITY, Rows, VariableLayout, single_row, sparse_rows
+from planner.formulation.program import (
+    INFINITY,
+    Program,
+    Rows,
+    VariableLayout,
+    cost_objective,
+    single_row,
+    sparse_rows,
+    time_objective,
+)
 
 Family = Callable[[VariableLayout], tuple[Rows, ...]]
 
@@ -56,7 +65,7 @@ def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
 
     All jobs are taken to be late together. Of jobs on several spot markets the amount on the right is searched
-    (`planner.solving.joint_budget`), because what they need together is no sum over the jobs.
+    (`planner.solving.optimise_choice`), because what they need together is no sum over the jobs.
     """
     budget = columns.shared.budget_usd
     return () if budget is None else (single_row("budget", columns.late_cost_usd(), upper=budget),)
@@ -176,3 +185,17 @@ def _limit_rows(
         lambda i: names[limited[i]],
     )
     return (rows,)
+
+
+def build_program(columns: VariableLayout) -> Program:
+    """Return the program of the first pass: every family of rows, and the objective of the scenario."""
+    lower, upper, integer = columns.bounds()
+    objective = time_objective if columns.shared.objective == "time" else cost_objective
+    return Program(
+        lower=lower,
+        upper=upper,
+        integer=integer,
+        cost=objective(columns),
+        rows=tuple(rows for family in FAMILIES for rows in family(columns)),
+        variable_name=columns.name,
+    )

@@ -46,32 +46,37 @@ if TYPE_CHECKING:
     from planner.generation.generation_text import request_words as request_words
     from planner.generation.generation_text import serve_lines as serve_lines
     from planner.generation.generation_text import speed_lines as speed_lines
+    from planner.generation.replica_enumeration import ROUGH_BATCHES as ROUGH_BATCHES
     from planner.generation.replica_enumeration import ReplicaSpeeds as ReplicaSpeeds
     from planner.generation.replica_enumeration import ServedGpu as ServedGpu
+    from planner.generation.replica_enumeration import compute_replica_hours as compute_replica_hours
     from planner.generation.replica_enumeration import enumerate_replicas as enumerate_replicas
     from planner.generation.replica_enumeration import generating_on as generating_on
     from planner.generation.replica_enumeration import generation_hours as generation_hours
     from planner.generation.replica_enumeration import is_measured as is_measured
     from planner.generation.replica_enumeration import lengths_of as lengths_of
+    from planner.generation.replica_enumeration import market_of as market_of
     from planner.generation.replica_enumeration import predicted_run as predicted_run
+    from planner.generation.replica_enumeration import prior_parts as prior_parts
     from planner.generation.replica_enumeration import replica_speeds as replica_speeds
-    from planner.generation.replica_hours import ROUGH_BATCHES as ROUGH_BATCHES
-    from planner.generation.replica_hours import compute_replica_hours as compute_replica_hours
-    from planner.generation.replica_hours import market_of as market_of
-    from planner.generation.replica_hours import prior_parts as prior_parts
-    from planner.generation.replica_hours import speed_sigma as speed_sigma
+    from planner.generation.replica_enumeration import speed_sigma as speed_sigma
 
 _NAMES_BY_MODULE = {
     "planner.generation.replica_enumeration": (
+        "ROUGH_BATCHES",
         "ReplicaSpeeds",
         "ServedGpu",
+        "compute_replica_hours",
         "enumerate_replicas",
         "generating_on",
         "generation_hours",
         "is_measured",
         "lengths_of",
+        "market_of",
         "predicted_run",
+        "prior_parts",
         "replica_speeds",
+        "speed_sigma",
     ),
     "planner.generation.evaluated_replica": (
         "EvaluatedReplicas",
@@ -111,13 +116,6 @@ _NAMES_BY_MODULE = {
         "request_words",
         "serve_lines",
         "speed_lines",
-    ),
-    "planner.generation.replica_hours": (
-        "ROUGH_BATCHES",
-        "compute_replica_hours",
-        "market_of",
-        "prior_parts",
-        "speed_sigma",
     ),
 }
 

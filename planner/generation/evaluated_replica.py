@@ -30,9 +30,8 @@ from planner.evaluation.comparison import Broken
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.named_run import RunContext
 from planner.generation.engine_recipes import ServingColumns, coefficient_factors, serving_of, supports
-from planner.library.engines import Engine, WeightFormat, read_engines
+from planner.library.engines import Engine, WeightFormat, hosted_name, read_engines
 from planner.library.model_ladder import servable_formats
-from planner.library.names import hosted_name
 from planner.library.schema import GpuSpec
 from planner.results.fleet import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram

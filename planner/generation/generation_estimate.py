@@ -47,7 +47,7 @@ from planner.generation.engine_recipes import (
     supports,
     without_images,
 )
-from planner.generation.replica_hours import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
+from planner.generation.replica_enumeration import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count

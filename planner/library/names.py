@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.documents.files import data_folder, parse_value, read_shipped, read_text
 from planner.documents.validation import fold
-from planner.library.engines import read_engines
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -474,57 +473,6 @@ def _keeps_shape(rest: Iterable[str], sized: bool) -> bool:
     if sized:
         return not any(word in _OTHER_SHAPE or _SIZE.fullmatch(word) for word in rest)
     return all(_SAME_SHAPE.fullmatch(word) for word in rest)
-
-
-def _format_words(name: str) -> set[str]:
-    return set(re.split(r"[-_ :.]+", name.casefold().rpartition("/")[2]))
-
-
-def formats_in_name(name: str) -> tuple[str, ...]:
-    """Return the formats of weights that the name of a repository says; none where it says nothing."""
-    words = _format_words(name)
-
-    def said(pattern: str) -> bool:
-        return any(re.fullmatch(pattern, word) for word in words)
-
-    return next((mark.formats for mark in read_engines().marks if all(map(said, mark.words))), ())
-
-
-def unusable_format(name: str) -> str | None:
-    """Return the format of weights that a name says and nothing here loads: MLX of `mlx-community/...`; else None."""
-    owner = name.casefold().rpartition("/")[0]
-    found = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
-    return "MLX" if "mlx" in owner.split("-") else found[0] if found else None
-
-
-def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]) -> str:
-    """Return the name of a model that is read from weights in some formats.
-
-    The base itself where it is released so, and for GGUF files of a 4-bit release, which keep its blocks.
-    """
-    table = read_engines()
-    if not formats or published[0] == formats[0]:
-        return base
-    if formats == table.gguf and table.formats[published[0]].bits < 8:
-        return base
-    return f"{base}-{formats[0]}"
-
-
-def split_release(name: str, bases: frozenset[str]) -> tuple[str, str] | None:
-    """Return base and format of a name that `release_name` made; None for any other."""
-    table = read_engines()
-    for form in table.formats:
-        base = name.removesuffix(f"-{form}")
-        if base != name and base in bases:
-            return base, form
-    return None
-
-
-def hosted_name(architecture: str) -> str:
-    """Return the name under which services that answer by the token offer a model, whatever format it is read from."""
-    table = read_engines()
-    ends = [f"-{form}" for form in table.formats]
-    return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)
 
 
 @cache

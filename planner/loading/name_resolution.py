@@ -37,12 +37,11 @@ from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits
 from planner.library.reading import CardNames, is_config_path, read_config, read_library
 from planner.library.schema import describe_slices
-from planner.scenario.inference_job import DEFAULT_WEIGHT_BITS, FORMS, job_form
+from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import default_power_watts
+from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.schedule import ClockChange
-from planner.scenario.service_load import DAY, FLAT, WEEK
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def read_answer_lengths(path: Path) -> dict[tuple[int, ...], int]:
     one of these keys. `InputError` where no length is found, and for what is no number of tokens.
     """
     from planner.documents.files import file_name, read_text
-    from planner.documents.tables import MAX_CSV_BYTES, first_faults, read_csv
+    from planner.documents.validation import MAX_CSV_BYTES, first_faults, read_csv
 
     text = read_text(path, MAX_CSV_BYTES)
     if not text.lstrip()[:1].isdigit() and not text.lstrip().startswith("{"):
@@ -236,7 +235,7 @@ def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], 
     `InputError` for columns that are no such table and cells without counts. A table without
     `count` has a row for each request or sample.
     """
-    from planner.documents.tables import first_faults, read_csv  # late: few jobs have a table
+    from planner.documents.validation import first_faults, read_csv  # late: few jobs have a table
 
     table, faults = read_csv(path), list[Fault]()
     for column in table.columns:
@@ -419,7 +418,7 @@ def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -
 
 def read_load(path: Path) -> list[float]:
     """Return the load of each hour; `InputError` for other columns, cells that are no load, hours twice or missing."""
-    from planner.documents.tables import first_faults, read_csv  # late: few services have a table
+    from planner.documents.validation import first_faults, read_csv  # late: few services have a table
 
     table = read_csv(path)
     if sorted(table.columns) != sorted(LOAD_COLUMNS):

@@ -26,8 +26,7 @@ from planner.documents.files import (
     yaml_text,
 )
 from planner.documents.overrides import Settings, as_settings
-from planner.documents.tables import parse_json
-from planner.documents.validation import name_fix
+from planner.documents.validation import name_fix, parse_json
 from planner.errors import Fault, InputError, LibraryError, ScenarioError, format_value, raise_faults
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library

@@ -167,7 +167,7 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> tuple[Offer,
         what = "not a file" if os.path.exists(path) else "no such file"
         raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
-        from planner.documents.tables import read_csv
+        from planner.documents.validation import read_csv
         from planner.loading.price_files import read_offer_table
 
         return read_offer_table(read_csv(path), faults)[1]

@@ -27,7 +27,7 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.formulation.build import build_program
+from planner.formulation.constraints import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
 from planner.open_choices.choice_alternatives import (

@@ -10,8 +10,8 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.frontier_question import NOTICEABLE_USD, frontier_of_jobs
-from planner.analysis.frontier_trace import with_knee
+from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.frontier_trace import NOTICEABLE_USD, with_knee
 from planner.analysis.limit_sensitivity import explain
 from planner.analysis.market_paths import SimulationArguments, SimulationSettings
 from planner.analysis.overview import overview

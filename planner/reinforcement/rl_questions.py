@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import generation
-from planner.analysis.frontier_question import NOTICEABLE_USD, ignored_objectives
-from planner.analysis.frontier_trace import with_knee
+from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.evaluated_rl import report_rl
 from planner.reinforcement.rl_solve import (
@@ -35,8 +34,8 @@ from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, Se
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
+from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxations import LimitChange, extend_list
-from planner.solving.infeasibility.relaxed_candidates import MAX_PRICE_AGE, CandidateFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ import numpy as np
 from planner import generation
 from planner.analysis.estimate_question import possible_runs
 from planner.arrays import Flags, Floats, Integers
+from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.grid import Machine, grid_inputs
 from planner.configurations.recipe import Recipe
-from planner.configurations.uncertainty_columns import configuration_sigmas, unmeasured_sigma
 from planner.documents.validation import Source
 from planner.errors import ScenarioError
 from planner.estimates.device import TimeCoefficients, forward_share

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner import generation
 from planner.documents.quantities import moment_after
-from planner.library.engines import read_engines
-from planner.library.names import formats_in_name
+from planner.library.engines import formats_in_name, read_engines
 from planner.library.technique_tables import read_techniques
 from planner.report import words
 from planner.report.words import line_room

@@ -31,7 +31,7 @@ from planner.library.reading import tool_names
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
-from planner.scenario.own_machines import WATTS_PER_KILOWATT, Horizon, default_power_watts
+from planner.scenario.offer_terms import WATTS_PER_KILOWATT, Horizon, default_power_watts
 from planner.scenario.schedule import PeriodBudget
 from planner.units import DAY_HOURS
 
@@ -360,7 +360,7 @@ class PeakLimit:
     it spends per hour. Its limit is a resource of a timetable, and one of jobs side by side is a row of the program,
     but for dollars per hour, which always make a timetable.
 
-    What a plan uses is computed a second time, from the plan's own figures, in `planner.audit.audited_timetable`.
+    What a plan uses is computed a second time, from the plan's own figures, in `planner.audit.audited_limits`.
     """
 
     key: str  # under `limits`

@@ -24,8 +24,7 @@ from planner.library.names import countries_in, country_of, is_known_provider, p
 from planner.library.reading import CardNames
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Adjust, Offer, apply_adjustments, offer_labels
-from planner.scenario.own_machines import Horizon
-from planner.scenario.spot_statistics import moves_between_regions
+from planner.scenario.offer_terms import Horizon, moves_between_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

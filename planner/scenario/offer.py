@@ -24,9 +24,8 @@ from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.names import disk_classes
 from planner.scenario.fees import Fees, fee_rate, fees_that_count
-from planner.scenario.own_machines import Buy, Horizon, Own
+from planner.scenario.offer_terms import Buy, Horizon, Own, SpotStatistics, Zones, regions_of
 from planner.scenario.schedule import Block, Window
-from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
 from planner.units import MONTH_HOURS
 
 # The speed of a disk in GB per second, or the name of a class of disks that has it.

@@ -16,12 +16,11 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name
 from planner.errors import format_value
-from planner.scenario.inference_job import InferenceJob
+from planner.scenario.inference_job import InferenceJob, ServeJob
 from planner.scenario.inference_job import job_form as definite_form
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
 from planner.scenario.rl_job import RlJob
-from planner.scenario.service_load import ServeJob
 
 OPEN_FORM = "of a choice"
 """Tag of the form of such a job."""

@@ -46,10 +46,9 @@ from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon, limits_spending
 from planner.scenario.naming import OfferedNames, labelled_offers, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
+from planner.scenario.offer_terms import Horizon
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
-from planner.scenario.own_machines import Horizon
 from planner.scenario.rl_job import RlJob
-from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -501,7 +500,7 @@ def scenario_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "planner scenario"}
 
 
-# A scenario with a service and other jobs taken apart: what each of both is planned with alone.
+# A scenario without some of its jobs: what the others are planned with alone.
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
@@ -514,13 +513,6 @@ def setting_path(path: str, scenario: Scenario) -> str:
             name = job.name if _PLAIN_NAME.fullmatch(job.name) else str(index)
             return f"jobs.{name}.{path.removeprefix(f'jobs.{job.name}.')}"
     return path
-
-
-def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
-    """Return the scenario without its services; what these cost is taken off the budget."""
-    budget = scenario.limits.budget_usd
-    names = {job.name for job in scenario.jobs if not job.ends}
-    return without_jobs(scenario, names, None if budget is None else budget - spent_usd)
 
 
 def without_jobs(scenario: Scenario, names: set[str], budget_usd: float | None) -> Scenario:
@@ -541,18 +533,6 @@ def ends_before(scenario: Scenario, name: str) -> set[str]:
             found.add(job)
             open_ += waits[job]
     return found
-
-
-def services_alone(scenario: Scenario) -> Scenario:
-    """Return the scenario with its services alone, which wait for nothing."""
-    jobs = (job.model_copy(update={"after": ()}) for job in services_of(scenario))
-    return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
-
-
-def service_alone(scenario: Scenario, name: str) -> Scenario:
-    """Return the scenario with one of its services alone, which waits for nothing."""
-    alone = services_alone(scenario)
-    return alone.model_copy(update={"jobs": tuple(job for job in alone.jobs if job.name == name)})
 
 
 # A job that leaves something open, with that decided: an ordinary job.
@@ -591,11 +571,6 @@ def open_job(scenario: Scenario | ScenarioFile) -> OpenJob | None:
 def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
     """Return the jobs of a scenario that leave something open."""
     return tuple(job for job in scenario.jobs if isinstance(job, OpenJob))
-
-
-def services_of(scenario: Scenario | ScenarioFile) -> tuple[ServeJob, ...]:
-    """Return the services of a scenario: the jobs that answer requests as they come."""
-    return tuple(job for job in scenario.jobs if isinstance(job, ServeJob))
 
 
 def rl_job_of(scenario: Scenario | ScenarioFile) -> RlJob | None:
@@ -643,7 +618,7 @@ def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str
             what = f"{job.name} leaves its model or its batch open, and there are other jobs"
             fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
             found.append(("jobs", what, fix))
-        elif services_of(scenario):
+        elif not all(job.ends for job in scenario.jobs):
             what = f"{jobs[0].name} leaves its tokens open, and there is a service"
             found.append(("jobs", what, "plan it alone, and give its share of the budget"))
     if scenario.objective == "loss" and not least_loss:

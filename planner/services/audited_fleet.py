@@ -14,16 +14,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.audit.audited_timetable import Held, amount_of
+from planner.audit.audited_limits import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
+from planner.scenario.inference_job import LEAST_REPLICA_SHARE, ServeJob
 from planner.scenario.limits import given_peaks
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario, services_of
-from planner.scenario.service_load import LEAST_REPLICA_SHARE, ServeJob
+from planner.scenario.scenario import Scenario
 from planner.services.evaluated_fleet import EvaluatedFleet, EvaluatedKind, NamedKind, evaluate_fleet, evaluate_service
+from planner.services.fleet_problem import services_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -43,9 +43,9 @@ from planner.library.schema import Library
 from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, fee_rate, fees_that_count
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:

@@ -39,9 +39,9 @@ from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, loa
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.evaluation.evaluated_bill import usd_of_terms
 from planner.library.schema import Architecture, Library
+from planner.scenario.inference_job import ReplicaBounds, ServeJob
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
-from planner.scenario.service_load import ReplicaBounds, ServeJob
 from planner.services.evaluated_fleet import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
 from planner.units import GB, HOUR
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
+from planner.scenario.inference_job import LEAST_REPLICA_SHARE
 from planner.scenario.scenario import SolveOptions
-from planner.scenario.service_load import LEAST_REPLICA_SHARE
 from planner.services.fleet_problem import (
     LOAD_TOLERANCE,
     FleetProblem,

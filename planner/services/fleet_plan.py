@@ -21,9 +21,9 @@ from planner.library.schema import Library
 from planner.results.fleet import FleetBaseline, FleetKind, Service
 from planner.results.plan_parts import Option
 from planner.results.service_results import seconds_text
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
 from planner.services.evaluated_fleet import EvaluatedFleet, EvaluatedKind, NamedKind, evaluate_fleet, evaluate_service
 from planner.services.fleet_kinds import ReplicaKind, ServedKinds, Traffic
 from planner.services.fleet_optimise import FLEET_GAP, SimpleFleet, SolvedFleet, optimise_fleet, served_on_average

@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import Peak
-from planner.scenario.service_load import LEAST_REPLICA_SHARE
+from planner.scenario.inference_job import LEAST_REPLICA_SHARE, ServeJob
+from planner.scenario.scenario import Scenario, without_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -478,3 +479,30 @@ def in_least_room(problem: FleetProblem) -> FleetProblem:
         room=None,
         rooms=(),
     )
+
+
+# A scenario with services and other jobs taken apart: what each of both is planned with alone.
+
+
+def services_of(scenario: Scenario) -> tuple[ServeJob, ...]:
+    """Return the services of a scenario: the jobs that answer requests as they come."""
+    return tuple(job for job in scenario.jobs if isinstance(job, ServeJob))
+
+
+def services_alone(scenario: Scenario) -> Scenario:
+    """Return the scenario with its services alone, which wait for nothing."""
+    jobs = (job.model_copy(update={"after": ()}) for job in services_of(scenario))
+    return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
+
+
+def service_alone(scenario: Scenario, name: str) -> Scenario:
+    """Return the scenario with one of its services alone, which waits for nothing."""
+    alone = services_alone(scenario)
+    return alone.model_copy(update={"jobs": tuple(job for job in alone.jobs if job.name == name)})
+
+
+def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
+    """Return the scenario without its services; what these cost is taken off the budget."""
+    budget = scenario.limits.budget_usd
+    names = {job.name for job in scenario.jobs if not job.ends}
+    return without_jobs(scenario, names, None if budget is None else budget - spent_usd)

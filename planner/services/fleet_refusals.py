@@ -15,13 +15,13 @@ from planner.library.schema import Library
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.results.service_results import span
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import PEAK_LIMITS, PeakLimit, given_peaks, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_kinds import ServedKinds, latency_at_use, served_kinds
 from planner.services.fleet_optimise import SolvedFleet, optimise_fleet
 from planner.services.fleet_plan import fleet_problem
-from planner.services.fleet_problem import FleetProblem, cycle_of, first_rows
+from planner.services.fleet_problem import FleetProblem, cycle_of, first_rows, services_of
 from planner.services.fleet_program import fleets_at_prices
 from planner.units import MILLISECONDS, MONTH_HOURS
 

@@ -16,8 +16,9 @@ from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, services_of
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
+from planner.scenario.scenario import Scenario
+from planner.services.fleet_problem import services_of
 from planner.units import DAY_HOURS, GIB
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class ServedKind:
         tool, made = self.engine, self.made
         several = tool.several if together and self.is_together else ()
         formats = tool.made if self.made_here else tool.formats
-        words = (*tool.serve, *tool.service, *formats[made.weight_format], *tool.cache[made.kv_bits], *several)
+        words = (*tool.serve, *tool.server, *formats[made.weight_format], *tool.cache[made.kv_bits], *several)
         words += (*tool.prefix[self.settings["prefix_caching"]], *self.settings["image_words"])
         if self.settings["adapters_served"]:  # their names and folders come last, from the shell
             words += tool.adapters

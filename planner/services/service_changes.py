@@ -14,8 +14,8 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.results.service_results import ServiceFrontier, ServicePoint
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import SolveOptions
-from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import latency_at_use
 from planner.services.fleet_optimise import WANTED_GAP
 from planner.services.fleet_refusals import (

@@ -25,7 +25,8 @@ from planner.results.service_results import (
     span,
 )
 from planner.results.what_if import WhatIf
-from planner.scenario.scenario import Scenario, SolveOptions, services_alone
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.services.fleet_problem import services_alone
 from planner.services.fleet_refusals import ServiceTrial
 from planner.services.fleet_text import EQUAL_GAP, percent_up, proven, sections
 from planner.services.service_changes import SERVICE_POINTS, service_frontier

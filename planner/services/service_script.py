@@ -20,7 +20,7 @@ from planner.exports.script_parts import (
 )
 from planner.library.reading import read_library
 from planner.results.service_results import seconds_text
-from planner.scenario.service_load import DAY
+from planner.scenario.inference_job import DAY
 from planner.services.served_kinds import PORT, GivenService, ServedKind, autoscaled, cron_changes, lead_minutes
 from planner.units import HOUR, figure_text
 

@@ -11,7 +11,7 @@ from planner.results.explanation import Explanation
 from planner.results.plan import Plan
 from planner.results.service_results import ServiceFrontier, ServiceSimulation, jobs_alone, services_usd
 from planner.results.what_if import WhatIf
-from planner.scenario.scenario import without_services
+from planner.services.fleet_problem import without_services
 from planner.subjects import Subject, SubjectCurve
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from planner.results.simulation import Simulation
 from planner.results.what_if import Delta, Effect, WhatIf
 from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.open_job import AnyJob
-from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.services.fleet_problem import services_alone, services_of, without_services
 from planner.services.service_changes import SERVICE_POINTS, service_frontier
 from planner.services.service_reasons import explain_service
 from planner.services.service_simulation import simulate_service

@@ -20,9 +20,9 @@ from planner.candidates.market import Market
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.results.service_results import SHARING
 from planner.scenario.limits import peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet
-from planner.services.fleet_problem import FleetProblem, broken_limits, most_used, with_room
+from planner.services.fleet_problem import FleetProblem, broken_limits, most_used, services_of, with_room
 from planner.services.fleet_program import has_passed, joint_hours
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from planner.estimates.generation import (
     seen_tokens,
 )
 from planner.estimates.latency import Lengths, columns
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 
 # Replicas with continuous batching as their engine makes it, many side by side: one event of each per iteration.
 #

@@ -20,22 +20,21 @@ from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.results.service_results import services_bound_usd
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import given_peaks, peak_limit_at
-from planner.scenario.scenario import (
-    MAX_OFFERS,
-    Scenario,
-    SolveOptions,
-    ends_before,
+from planner.scenario.scenario import MAX_OFFERS, Scenario, SolveOptions, ends_before
+from planner.services.fleet_kinds import ServedKinds, served_kinds
+from planner.services.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
+from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, with_paying_loads
+from planner.services.fleet_problem import (
+    FleetProblem,
+    cycle_of,
+    in_least_room,
     service_alone,
     services_alone,
     services_of,
     without_services,
 )
-from planner.scenario.service_load import ServeJob
-from planner.services.fleet_kinds import ServedKinds, served_kinds
-from planner.services.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
-from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, with_paying_loads
-from planner.services.fleet_problem import FleetProblem, cycle_of, in_least_room
 from planner.services.fleet_program import has_passed, latest_moment
 from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
 from planner.services.shared_fleets import SharedFleets, explain_shared, optimise_fleets, sharing_notes

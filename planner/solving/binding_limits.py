@@ -28,10 +28,10 @@ from planner.results.explanation import Binding
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.offer import offer_labels
-from planner.scenario.own_machines import Own
+from planner.scenario.offer_terms import Own
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import figures_of
-from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
+from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare, promising_rows
 from planner.units import DAY_HOURS, MONTH_HOURS

@@ -21,13 +21,13 @@ from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
 from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.preference import Evidence
+from planner.candidates.run_hours import Evidence
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
 from planner.configurations.recipe import Recipe, framework_of, frameworks_of, unnamed_frameworks
-from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.decode.chosen import MemoryEvaluator
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
 from planner.library.model_ladder import held_quant

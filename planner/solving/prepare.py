@@ -27,12 +27,14 @@ from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import export_fault, no_machine_fault
 from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
-from planner.configurations.recipe import length_faults, training_faults
+from planner.configurations.recipe import head_refusal, length_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
-from planner.library.reading import read_library
-from planner.library.schema import Library
+from planner.library.engines import read_engines
+from planner.library.model_ladder import held_quant
+from planner.library.reading import read_library, teacher_card
+from planner.library.schema import Architecture, Library
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits, given_peaks
 from planner.scenario.naming import limits_read
@@ -365,8 +367,45 @@ def foreign_faults(scenario: Scenario) -> list[Fault]:
     return [
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", f"not supported for kind: {job.kind}", "use solve or what-if")
         for job in scenario.jobs
-        if job.subject is not None and not isinstance(job, OpenJob)
+        if job.subject not in {None, OpenJob.subject}
     ]
+
+
+SAME_VOCABULARY = 0.01
+"""Difference of vocabularies that padding explains: 152,064 and 151,936 entries of Qwen2.5."""
+
+
+def training_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
+    """Yield what a training job asks for that its model or framework does not have.
+
+    Methods of preference tuning, adapters at the head, published weights.
+    """
+    asked, place = job.techniques, f"jobs.{job.name}"
+    profiles, label = library.techniques.frameworks, job.tuning_row.words
+    for name in job.framework or ():
+        if not profiles[name].tunes(job.tuning):
+            able = ", ".join(other for other, profile in profiles.items() if profile.tunes(job.tuning))
+            lacks = f"{profiles[name].label} has no {label} here"
+            yield Fault(job.name, 0, f"{place}.framework", lacks, f"choose one of {able}, or leave it out")
+    may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
+    if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
+        yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
+    if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
+        unlike = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
+        yield Fault(job.name, 0, f"{place}.teacher", unlike, "choose a teacher of the same family")
+    kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
+    fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
+    form = architecture.published[0]
+    if kept == "none":
+        what = f"{architecture.name} holds {form} weights, which no framework trains"
+        yield Fault(job.name, 0, f"{place}.architecture", what, fix)
+    elif held is not None:
+        bits = 8 if held == "int8" else 4
+        if job.kind == "pretrain" or (asked.method is not None and "lora" not in asked.method):
+            yield Fault(job.name, 0, f"{place}.techniques.method", f"{form} weights are trained with lora alone", fix)
+        elif asked.weight_bits is not None and bits not in asked.weight_bits:
+            what = f"{architecture.name} holds {form} weights, which stay in {bits} bits"
+            yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, f"choose {bits}, or {fix}")
 
 
 def _tool_faults(scenario: Scenario) -> list[Fault]:

@@ -37,8 +37,16 @@ from planner.solving.alternatives import (
     without_demand,
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
-from planner.solving.joint_budget import OptimisedChoice, budget_notes, keeps_together, proven_least
-from planner.solving.optimise_choice import best_side_by_side, first_better_step, may_take_turns, optimise
+from planner.solving.optimise_choice import (
+    OptimisedChoice,
+    best_side_by_side,
+    budget_notes,
+    first_better_step,
+    keeps_together,
+    may_take_turns,
+    optimise,
+    proven_least,
+)
 from planner.solving.plan_evidence import (
     adapters_another_way,
     best_by_framework,

@@ -16,7 +16,7 @@ from planner.candidates.market import group_states
 from planner.errors import InputError
 from planner.results.market_results import MarketFit
 from planner.scenario.offer import Offer
-from planner.scenario.spot_statistics import SpotStatistics
+from planner.scenario.offer_terms import SpotStatistics
 
 
 def counts(seed: int = 0, hours: int = 600, machines: int = 1, gap: int = 300) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.decode.assignment import compare_purchase
-from planner.documents.tables import parse_csv
+from planner.documents.validation import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table
 from planner.results.plan import Assignment

@@ -15,7 +15,8 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Part
 from planner.results.simulation import Simulation
-from planner.scenario.scenario import Scenario, services_alone, without_services
+from planner.scenario.scenario import Scenario
+from planner.services.fleet_problem import services_alone, without_services
 from planner.solving.solve import solve
 from tests.services.test_jobs_and_services import BOTH
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.formulation import constraints
-from planner.formulation.build import build_program
+from planner.formulation.constraints import build_program
 from planner.formulation.program import SharedLimits, VariableLayout
 from tests.helpers.candidate_tables import NAN, gpus_limit, make_table
 from tests.helpers.program_text import program_text

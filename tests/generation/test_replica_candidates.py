@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.generation.generation_estimate import estimate_inference
-from planner.generation.replica_hours import MOST_MACHINES, machine_counts, result_gb
+from planner.generation.replica_enumeration import MOST_MACHINES, machine_counts, result_gb
 from planner.scenario.inference_job import InferenceJob
 from planner.solving.prepare import prepare
 from tests.helpers.generation import MODEL, OFFER, library, plan, scenario

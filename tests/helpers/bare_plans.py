@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from planner.library.schema import Library
 from planner.results.plan import Plan
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario, SolveOptions, open_job
-from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 

@@ -23,10 +23,10 @@ def known_equations() -> dict[str, str]:
     module.
     """
     found = {DEADLINE: (deadline.__doc__ or "").splitlines()[0].removesuffix(".")}
-    for file in ("constraints", "objective"):
+    for file, ending in (("constraints", "_rows"), ("program", "_objective")):
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():
-            if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
+            if name.endswith(ending) and not name.startswith("_") and function.__module__ == module.__name__:
                 found[name] = " ".join(inspect.getdoc(function).splitlines()[2].split())
     return found
 

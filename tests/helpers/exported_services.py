@@ -11,8 +11,8 @@ from planner.exports.facts import Wishes
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Inputs, Plan
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import with_offers
-from planner.scenario.service_load import ServeJob
 from planner.services.kubernetes import export_service
 from planner.services.served_kinds import GivenService, choose_service
 from planner.services.solve_fleet import joined

@@ -21,7 +21,7 @@ from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_
 from planner.generation.engine_recipes import Serving, ServingColumns, coefficient_factors
 from planner.library.engines import read_engines
 from planner.library.schema import Library
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 from planner.services.evaluated_fleet import NamedKind
 
 if TYPE_CHECKING:

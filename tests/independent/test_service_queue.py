@@ -8,7 +8,7 @@ import pytest
 from planner.estimates.latency import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 from planner.services.evaluated_fleet import EvaluatedKind, NamedKind, evaluate_fleet
 from tests.helpers.costs import AS_OF, plan_of
 from tests.helpers.frozen_data import frozen_scenarios

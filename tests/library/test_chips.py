@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 import planner
+from planner.candidates.run_hours import chip_sigma
 from planner.configurations.coefficients import chip_notes, linear_share
-from planner.configurations.uncertainty_columns import chip_sigma
 from planner.errors import LibraryError, ScenarioError
 from planner.library.names import refused_chip
 from planner.library.reading import read_library

@@ -15,7 +15,7 @@ from planner.loading.price_files import read_offers
 from planner.loading.question import suggest_gpus, suggest_offers
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.offer import MONTHS, TIERS, Commitment, Offer, offer_data, offer_labels
-from planner.scenario.own_machines import Own
+from planner.scenario.offer_terms import Own
 from planner.scenario.scenario import scenario_data, scenario_schema
 from tests.helpers.payment_scenarios import CPU, KINDS, LEFT, OWN, PRICED, SERVICE, T4, YEAR, asked, question
 from tests.helpers.scenarios import GOOD, json_text

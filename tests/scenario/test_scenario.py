@@ -15,8 +15,8 @@ from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
 from planner.scenario.limits import DEFAULT_MAX_HOURS, AllowForbid, Limits, latest_finish_hours
 from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.offer_terms import SpotStatistics
 from planner.scenario.scenario import Scenario, scenario_data, scenario_schema
-from planner.scenario.spot_statistics import SpotStatistics
 from planner.scenario.techniques import LoraSettings, Techniques
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}

@@ -16,8 +16,8 @@ from planner.hazards import mean_hours
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
+from planner.scenario.offer_terms import SpotStatistics
 from planner.scenario.scenario import scenario_schema
-from planner.scenario.spot_statistics import SpotStatistics
 from planner.solving.solve import solve
 
 BY_AGE: dict[str, Any] = {

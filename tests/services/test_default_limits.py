@@ -9,8 +9,8 @@ from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 

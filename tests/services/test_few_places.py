@@ -10,7 +10,7 @@ from planner.generation.replica_enumeration import ReplicaSpeeds, ServedGpu, rep
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 from planner.services.fleet_kinds import HELD_BY, latency_at_use, replica_capacities
 from planner.services.simulated_engine import Run, simulate_runs, speeds_of
 from tests.helpers.services import desk

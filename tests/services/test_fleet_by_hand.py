@@ -9,7 +9,7 @@ import pytest
 
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import FleetKind
-from planner.scenario.service_load import ServeJob
+from planner.scenario.inference_job import ServeJob
 from planner.services.evaluated_fleet import EvaluatedFleet, NamedKind, evaluate_service
 
 FILE = """

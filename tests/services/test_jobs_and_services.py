@@ -13,7 +13,8 @@ from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.results.service_results import jobs_alone, services_usd
-from planner.scenario.scenario import Scenario, services_alone, without_services
+from planner.scenario.scenario import Scenario
+from planner.services.fleet_problem import services_alone, without_services
 from planner.solving.solve import solve
 from tests.services.test_solve_services import FILE
 

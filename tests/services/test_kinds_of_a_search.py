@@ -12,8 +12,8 @@ import pytest
 from planner.candidates.market import build_market
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
+from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
 from planner.services import fleet_kinds
 from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
 from planner.services.fleet_kinds import Capacities, replica_capacities, served_kinds

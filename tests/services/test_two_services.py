@@ -13,7 +13,8 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, service_alone
+from planner.scenario.scenario import Scenario
+from planner.services.fleet_problem import service_alone
 from planner.solving.solve import solve
 from tests.helpers.two_services import OFFERS, TWO_FILE, two
 from tests.services.test_jobs_and_services import TUNE

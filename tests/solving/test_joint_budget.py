@@ -11,7 +11,7 @@ from planner.decode.notes import added_budget_note
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
-from planner.solving.joint_budget import AMOUNT_STEP, MOST_AMOUNT, amounts_between
+from planner.solving.optimise_choice import AMOUNT_STEP, MOST_AMOUNT, amounts_between
 from tests.independent.joint_budgets import smallest_budget
 
 STATES = "up: {ages_hours: [0], ends_per_hour: [0.4]}, outage: {ages_hours: [0], ends_per_hour: [0.5]}"

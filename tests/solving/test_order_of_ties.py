@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from planner.candidate_table import CandidateTable
-from planner.candidates.preference import Evidence, offer_steps
+from planner.candidates.market import offer_steps
+from planner.candidates.run_hours import Evidence
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.loading.scenario_file import change_scenario, parse_scenario

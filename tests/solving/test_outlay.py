@@ -14,7 +14,7 @@ from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
-from planner.scenario.own_machines import Horizon
+from planner.scenario.offer_terms import Horizon
 from planner.scenario.scenario import Scenario
 from tests.helpers.stage_scenarios import JOB, RENTED, library, question, read, solved
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.candidate_table import concatenate
-from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIELDS
-from planner.candidates.machine_candidates import MachineCandidates
+from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIELDS, MachineCandidates
 from planner.configurations.fitting_cells import enumerate_configurations
 from planner.errors import ScenarioError
 from planner.formulation.dominance import find_undominated

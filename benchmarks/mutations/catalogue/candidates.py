@@ -66,7 +66,7 @@ AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.lat
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
 AREA.add("penalties count for every technique", "penalty_usd=(uses @ np", "penalty_usd=((uses | True) @ np", ONE_JOB)
 
-AREA.of("planner/candidates/machine_candidates.py", ROWS, FEES, STAGES, LIMITS)
+AREA.of("planner/candidates/candidate_enumeration.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
 AREA.add("weights are there already", "+ transfer_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")

@@ -51,7 +51,7 @@ AREA.add(
     "self.vector(self.table.cost_usd(self.base_share)",
 )
 
-AREA.of("planner/formulation/objective.py", OPTIMUM)
+AREA.of("planner/formulation/program.py", OPTIMUM)
 AREA.add("penalties are not minimised", "columns.cost_usd() + penalty + ", "columns.cost_usd() + ")
 AREA.add("waiting is worth nothing", " + columns.shared.value_of_time_usd_per_hour * columns.hours()", "")
 

@@ -5,7 +5,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 HOURS, WAYS = "tests/scenario/ownership/test_machines.py", "tests/solving/test_further_ways.py"
 
-AREA.of("planner/scenario/own_machines.py", HOURS)
+AREA.of("planner/scenario/offer_terms.py", HOURS)
 AREA.add("the whole purchase is worn out", "self.purchase_usd * (1.0 - self.residual_share)", "self.purchase_usd")
 AREA.add("the building needs no power", "WATTS_PER_KILOWATT * pue", "WATTS_PER_KILOWATT")
 AREA.add("standing costs are of a month of day and night", "/ self.hours_per_month if", "/ MONTH_HOURS if")

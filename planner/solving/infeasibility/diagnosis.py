@@ -16,7 +16,13 @@ from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, setting_path
-from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
+from planner.solving.infeasibility.elastic_program import (
+    HEADROOM,
+    ElasticProgram,
+    ElasticSolution,
+    RelaxedCandidates,
+    relax_candidates,
+)
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
     BUDGET,
@@ -28,7 +34,6 @@ from planner.solving.infeasibility.relaxations import (
     round_up,
     verify_relaxation,
 )
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
 from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario, prepare
 

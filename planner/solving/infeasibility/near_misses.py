@@ -15,19 +15,16 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
-from planner.decode.chosen import describe_candidate
-from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.decode.chosen import MemoryEvaluator, describe_candidate
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
 from planner.scenario.job import Job
 from planner.scenario.limits import PEAK_LIMITS, PEAK_TOLERANCE, Limits, given_peaks, latest_finish_hours, max_run_hours
-from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
+from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram, RelaxedCandidates
 from planner.solving.infeasibility.relaxations import build_changes, round_up
-from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
-from planner.solving.joint_budget import may_share_luck
-from planner.solving.optimise_choice import ResolvedPlan, try_solve
+from planner.solving.optimise_choice import ResolvedPlan, may_share_luck, try_solve
 from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:

@@ -14,8 +14,16 @@ from planner.errors import ScenarioError
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, setting_path
-from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, TOOLS, CandidateFilter, margin_of
+from planner.solving.infeasibility.elastic_program import (
+    HEADROOM,
+    MAX_PRICE_AGE,
+    TOOLS,
+    CandidateFilter,
+    ElasticProgram,
+    ElasticSolution,
+    SoftConstraint,
+    margin_of,
+)
 from planner.solving.optimise_choice import ResolvedPlan, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario
 from planner.units import DAY_HOURS

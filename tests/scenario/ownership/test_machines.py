@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.evaluation.evaluated_bill import own_parts
 from planner.loading.scenario_file import parse_scenario, shipped_purchases
 from planner.scenario.offer import Offer
-from planner.scenario.own_machines import Buy, Horizon, Own, Resale, default_power_watts, interest_usd
+from planner.scenario.offer_terms import Buy, Horizon, Own, Resale, default_power_watts, interest_usd
 from tests.helpers.scenarios import told
 
 DESK: dict[str, Any] = {"provider": "desk", "gpu": "RTX3090", "gpus": 1}

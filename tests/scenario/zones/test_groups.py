@@ -10,7 +10,7 @@ from planner.errors import ScenarioError
 from planner.scenario.limits import Limits
 from planner.scenario.naming import MOST_ZONES, undominated_groups, zone_groups
 from planner.scenario.offer import Adjust, Offer, offer_data
-from planner.scenario.spot_statistics import moves_between_regions
+from planner.scenario.offer_terms import moves_between_regions
 from tests.helpers.stage_scenarios import RENTED, asked
 
 BASE: dict[str, Any] = {"provider": "p", "gpu": "T4", "gpus": 1, "usd_per_hour": 2.0, "spot_usd_per_hour": 0.8}

@@ -16,9 +16,9 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.solvers.registry import run
-from planner.solving.infeasibility.elastic_program import ElasticProgram
-from planner.solving.infeasibility.relaxed_candidates import (
+from planner.solving.infeasibility.elastic_program import (
     CandidateFilter,
+    ElasticProgram,
     RelaxedCandidates,
     relax_candidates,
     undominated_candidates,
