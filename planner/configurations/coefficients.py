@@ -171,10 +171,10 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
     for name in job.framework or ():
-        if framework_of(library, name).images != (image is not None):
-            fitting = ", ".join(
-                known for known, profile in library.techniques.frameworks.items() if profile.images == bool(image)
-            )
+        kind = architecture.family, image is not None
+        if not framework_of(library, name).takes_network(*kind):
+            profiles = library.techniques.frameworks
+            fitting = ", ".join(known for known, profile in profiles.items() if profile.takes_network(*kind))
             fix = f"choose {fitting}" if image else "choose one of language models, such as hf"
             yield Fault(job.name, 0, f"{where}.framework", f"{name} does not train {architecture.name}", fix)
     if image is not None and job.kind == "pretrain":

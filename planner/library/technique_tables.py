@@ -466,6 +466,7 @@ class FrameworkProfile(Row):
     stores: dict[str, str] = Field(default_factory=dict)
     block_swap: BlockSwap | None = None
     frozen_buffers: float = 2.0
+    prior_speed: bool = False
 
     @property
     def compiles(self) -> Literal["", "torch", "graphs"]:
@@ -485,6 +486,10 @@ class FrameworkProfile(Row):
         """Return whether it trains such a job and family of architectures at all, `images` of diffusion networks."""
         own = kind in self.kinds and images == self.images and (self.families is None or family in self.families)
         return own and self.tunes(tuning)
+
+    def takes_network(self, family: str, images: bool) -> bool:
+        """Return whether it trains networks of this kind: of `images` those of its families, else any of text."""
+        return images == self.images and (not images or self.families is None or family in self.families)
 
     def tunes(self, tuning: str) -> bool:
         """Return whether it has a method of `tuning` in values.yaml."""
