@@ -576,7 +576,10 @@ def launch_maps() -> dict[str, LaunchMap]:
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
 
 
-STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "simpletuner", "diffusers")
+STARTING_ALL = (
+    *("trl", "axolotl", "llamafactory", "unsloth", "litgpt"),
+    *("simpletuner", "diffusers", "kohya", "ai-toolkit"),
+)
 """Trainers that a task or a whole folder starts, the preferred one first."""
 
 
