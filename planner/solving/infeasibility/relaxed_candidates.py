@@ -175,7 +175,8 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway. Of
+    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway, and so do
+    latents: without them the encoders of a network of images would lie on the GPU, and some tools train nothing. Of
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):
@@ -185,6 +186,7 @@ def unrestricted_techniques(given: Techniques) -> Techniques:
         if (values := getattr(given, name)) is not None:
             anyway = (value for row in table.of(name).tried for value in row.values)
             listed[name] = tuple(dict.fromkeys((*values, *anyway)))
+    listed["latents"] = given.latents
     return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **listed)
 
 
