@@ -187,7 +187,7 @@ class Recipe:
 
     @property
     def has_prior_speed(self) -> bool:
-        """Whether no run tells its speed: DoRA, all activations in host memory, or a tool without measured speeds."""
+        """Whether its speed is a prior: DoRA, all activations in host memory, or a tool without measured speeds."""
         return self.dora or self.keeps_activations or read_techniques().frameworks[self.framework].prior_speed
 
     @property

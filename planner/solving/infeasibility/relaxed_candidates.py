@@ -8,7 +8,7 @@ the elastic program instead, so candidates are uncut here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -181,13 +181,12 @@ def unrestricted_techniques(given: Techniques) -> Techniques:
     """
     if isinstance(given, InferenceTechniques):
         return given.model_copy(update={} if given.weight_format else {"weight_bits": generation.ALL_BITS})
-    table, listed = read_techniques(), {}
+    table, kept = read_techniques(), dict[str, Any](latents=given.latents)
     for name in ("optimizer", "offload"):
         if (values := getattr(given, name)) is not None:
             anyway = (value for row in table.of(name).tried for value in row.values)
-            listed[name] = tuple(dict.fromkeys((*values, *anyway)))
-    listed["latents"] = given.latents
-    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **listed)
+            kept[name] = tuple(dict.fromkeys((*values, *anyway)))
+    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **kept)
 
 
 def relax_candidates(

@@ -281,7 +281,12 @@ def test_other_weights_of_diffusion_in_host_memory_are_refused(settings: dict[st
         seconds("flux.1-schnell", **{"offload": "frozen_weights", **settings})
 
 
-SWAPPED = {"latents": "cached", "activation_checkpointing": "full", "weight_bits": 8, "quant": "fp8_weights"}
+SWAPPED: dict[str, Any] = {
+    "latents": "cached",
+    "activation_checkpointing": "full",
+    "weight_bits": 8,
+    "quant": "fp8_weights",
+}
 
 
 def swapped(network: str, percent: int, gpu: str = "RTX4090", **asked: Any) -> Any:
@@ -300,7 +305,7 @@ def test_swapped_blocks_leave_the_gpu_and_cross_the_slot_as_the_tool_moves_them(
     less = here.vram_gib.parts["weights"] - there.vram_gib.parts["weights"]
     assert less == pytest.approx(0.5 * 11_901_408_320 / 2**30)
     assert there.host_memory is not None and there.host_memory.taken_gb == pytest.approx(1.5 * 5.951, rel=1e-3)
-    whole = {"weight_bits": 16, "quant": None, "resolution": 256, "ram_gb": 256}
+    whole: dict[str, Any] = {"weight_bits": 16, "quant": None, "resolution": 256, "ram_gb": 256}
     for network, weights, crossings in (("flux.1-dev", 11_901_408_320, 4), ("qwen-image", 20_430_401_088, 2)):
         here, there = (swapped(network, percent, **whole) for percent in (0, 90))
         copies = crossings * 0.9 * 2 * weights / (0.825 * 24e9)
