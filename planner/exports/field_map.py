@@ -255,7 +255,7 @@ class FieldMap(Tool):
     networks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Model, or class of models, that a tool names for itself -> fields; others are refused. Empty: it takes all."""
     around: dict[str, Any] = Field(default_factory=dict)
-    """What stands around the fields in the file, `$settings` where they go; empty: nothing."""
+    """What is around the fields in the file, `$settings` where they go; empty: nothing."""
     blocks: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Model, or class of models -> blocks that the tool counts, and the most of them that it swaps."""
     run: str = ""
