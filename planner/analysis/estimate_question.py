@@ -150,16 +150,21 @@ def resolve_configuration(
 
 def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
     """Return the framework that is asked for, else the first that runs on the chip and trains such a network."""
-    profiles, images = library.techniques.frameworks, architecture.image is not None
+    images = architecture.image is not None
+    fitting = {
+        name: profile
+        for name, profile in library.techniques.frameworks.items()
+        if profile.takes_network(architecture.family, images)
+    }
     if "framework" in asked.model_fields_set:
-        if profiles[asked.framework].images != images:
-            fit = " or ".join(name for name, profile in profiles.items() if profile.images == images)
+        if asked.framework not in fitting:
             what = f"{asked.framework} does not train {architecture.name}"
-            raise _fault("framework", what, f"give {fit}" if images else "give one of language models, such as hf")
+            fix = f"give {' or '.join(fitting)}" if images else "give one of language models, such as hf"
+            raise _fault("framework", what, fix)
         return asked.framework
-    if card.vendor in profiles[asked.framework].vendors and profiles[asked.framework].images == images:
+    if asked.framework in fitting and card.vendor in fitting[asked.framework].vendors:
         return asked.framework
-    return next(name for name, row in profiles.items() if card.vendor in row.vendors and row.images == images)
+    return next(name for name, profile in fitting.items() if card.vendor in profile.vendors)
 
 
 def _method_of(card: GpuSpec, usual: str) -> str:

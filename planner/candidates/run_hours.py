@@ -124,10 +124,11 @@ def precision_sigma(precision: str, library: Library) -> float:
 def technique_sigma(recipe: Recipe, experts: int, library: Library) -> float:
     """Return the spread of techniques whose speed is a prior, ln; 0 where none is.
 
-    Precision, DoRA, all activations in host memory, and loops over more `experts` of a layer than were measured.
+    Precision, DoRA, all activations in host memory, tools without measured speeds, and loops over more `experts` of a
+    layer than were measured.
     """
     values = library.calibrations["uncertainty"].values
-    own = values["prior_technique"] if recipe.dora or recipe.keeps_activations else 0.0
+    own = values["prior_technique"] if recipe.has_prior_speed else 0.0
     loops = values["looped_experts"] if has_unmeasured_loops(recipe, experts, library) else 0.0
     return math.hypot(precision_sigma(recipe.precision, library), own, loops)
 

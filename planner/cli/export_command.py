@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from planner.exports.launchers import Checklist
 
 
-TRAINERS_OF_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "simpletuner", "diffusers")
+TRAINERS_OF_ALL = (
+    *("trl", "axolotl", "llamafactory", "unsloth", "litgpt"),
+    *("simpletuner", "diffusers", "kohya", "ai-toolkit"),
+)
 """What --to takes next to --all."""
 TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS_OF_ALL, "accelerate", "deepspeed")
 """What --to takes; tests compare both with the field maps, which are not read for --help."""

@@ -172,10 +172,10 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
     for name in job.framework or ():
-        if framework_of(library, name).images != (image is not None):
-            fitting = ", ".join(
-                known for known, profile in library.techniques.frameworks.items() if profile.images == bool(image)
-            )
+        kind = architecture.family, image is not None
+        if not framework_of(library, name).takes_network(*kind):
+            profiles = library.techniques.frameworks
+            fitting = ", ".join(known for known, profile in profiles.items() if profile.takes_network(*kind))
             fix = f"choose {fitting}" if image else "choose one of language models, such as hf"
             yield Fault(job.name, 0, f"{where}.framework", f"{name} does not train {architecture.name}", fix)
     if image is not None and job.kind == "pretrain":
@@ -324,12 +324,21 @@ def _where_states_are(
         "live_parameters": LIVE_PARAMETERS if fully_sharded and bucket else 0.0,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
-        "host_frozen": int(hosted.frozen),
+        "host_frozen": hosted.frozen * framework.frozen_buffers,
+        **_block_swap(hosted.swapped, framework),
         **({"rounded_input_bytes": _HOSTED_INPUT_BYTES * (network.hidden + network.ffn)} if hosted.frozen else {}),
         "host_reference": int(bool(reference and reference.hosted)),
         "paged_optimizer": int(optimizer.paged),
         "steps_in_backward": int(optimizer.in_backward),
     }
+
+
+def _block_swap(share: float, framework: FrameworkProfile) -> dict[str, float]:
+    """Return the fields of `States` of blocks in host memory; none without them, or of a framework that swaps none."""
+    if not share or framework.block_swap is None:
+        return {}
+    swap = framework.block_swap
+    return {"swapped_share": share, "swap_ring": swap.ring, "swap_crossings": swap.crossings}
 
 
 def _rounds(recipe: Recipe, table: TechniqueTable) -> bool:
@@ -625,8 +634,9 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, library: Library, netw
         values["moe_factor"] = 1.0
     if (exposed := table.values.sharding.values[recipe.sharding].exposed) is not None:
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
-    if table.values.offload.values[recipe.offload].frozen:
-        values["overlap"] = 1.0  # SimpleTuner copies on streams of their own, one linear ahead
+    hosted = table.values.offload.values[recipe.offload]
+    if hosted.frozen or hosted.swapped:
+        values["overlap"] = 1.0  # copies on streams of their own, one linear or block ahead
     if (gain := table.values.attention.values[recipe.attention].gain) is not None:
         values["attention_factor"] *= kernels.value(gain)
     if network.masked:

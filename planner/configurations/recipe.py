@@ -185,6 +185,11 @@ class Recipe:
         return values[self.activation_checkpointing].attention_hosted
 
     @property
+    def has_prior_speed(self) -> bool:
+        """Whether its speed is a prior: DoRA, all activations in host memory, or a tool without measured speeds."""
+        return self.dora or self.keeps_activations or read_techniques().frameworks[self.framework].prior_speed
+
+    @property
     def checkpointed_blocks(self) -> str | None:
         """Which blocks of a diffusion network run again: `half` of them, or all in `pairs`; None for the usual ones."""
         return read_techniques().values.activation_checkpointing.values[self.activation_checkpointing].blocks
@@ -494,8 +499,12 @@ def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]
     chosen = (
         values.precision.values[recipe.precision],
         values.activation_checkpointing.values[recipe.activation_checkpointing],
+        values.offload.values[recipe.offload],
     )
     notes = [*([note] if note and recipe.zero_stage == 3 else []), *(value.prior for value in chosen if value.prior)]
+    profile = framework_of(library, recipe.framework)
+    if profile.prior_speed:
+        notes.append(f"no run of {profile.label} was measured: its speed is that of SimpleTuner, a prior")
     factor = library.calibrations["time"].coefficients["magnitude_factor"]
     if recipe.dora:
         reported = f"{factor.value:g} times that of LoRA (reported {factor.low:g} to {factor.high:g})"

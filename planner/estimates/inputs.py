@@ -231,7 +231,12 @@ class States:
     # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
-    host_frozen: Numbers = 0  # 1: frozen weights alone, which come to the GPU for every pass
+    host_frozen: Numbers = 0  # frozen weights alone, which come to the GPU for every pass: largest matrices there then
+    # Block swap: share of the blocks of a frozen network in host memory, mean blocks on the GPU for those that come,
+    # and crossings of the slot for each of them in a micro-batch.
+    swapped_share: Numbers = 0
+    swap_ring: Numbers = 0
+    swap_crossings: Numbers = 0
     reference_bytes: Numbers = 0  # per weight of a frozen copy of the network, sharded as the weights are
     host_reference: Numbers = 0  # 1: that copy lies in host memory
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full

@@ -38,6 +38,7 @@ from planner.estimates.inputs import (
     tower_backward,
     tower_states,
 )
+from planner.estimates.memory_terms import swapped_bytes
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages
 
@@ -181,15 +182,17 @@ def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     Sharded weights come twice, for the forward and for the backward pass; each GPU copies its own shard over its own
     slot. Activations that all lie there go in the forward pass and come back in the backward pass. Frozen weights come
     once for each pass: 16.1 GB of 8.03e9 weights three times under full checkpointing, 1.2 s at 0.825 of 48e9 bytes/s.
+    Blocks that are swapped cross it for the forward and for the backward pass, which runs them again at once.
     """
     layout, states, each = setup.layout, setup.states, setup.activations.copied_bytes
     hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
-    if not (np.any(hosted) or np.any(each) or np.any(states.host_frozen)):
+    if not (np.any(hosted) or np.any(each) or np.any(states.host_frozen) or np.any(states.swapped_share)):
         return 0.0
     weights = 2.0 * states.gathered_bytes * setup.network.parameters / np.asarray(layout.gpus, dtype=float)
     activations = 2.0 * each * micro_batch_tokens(layout) / layout.pipeline
     passes = 2.0 + recompute_shares(setup.activations.checkpointing).matmul
-    frozen = states.host_frozen * passes * states.weight_bytes * setup.network.parameters
+    frozen = np.sign(states.host_frozen) * passes * states.weight_bytes * setup.network.parameters
+    frozen = frozen + states.swap_crossings * swapped_bytes(setup.network, states)
     return (hosted * weights + activations + frozen) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
 
 

@@ -76,7 +76,7 @@ def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterato
     """Yield what widens a speed: a chip whose published runs were of another kind, techniques that are a prior."""
     if context.library.techniques.values.precision.values[context.recipe.precision].prior:
         yield values["unmeasured_precision"]
-    if context.recipe.dora or context.recipe.keeps_activations:
+    if context.recipe.dora or context.recipe.keeps_activations or context.framework.prior_speed:
         yield values["prior_technique"]
     whole = context.recipe.weight_bits == 16 or context.recipe.experts_16_bit
     grouped = context.framework.grouped_experts in ("all", *(["plain"] if whole else []))

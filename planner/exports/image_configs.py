@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import Document, Marks, parse_document, read_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import FieldMap, read_maps
+from planner.library.reading import read_library
+from planner.library.technique_tables import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,8 +43,6 @@ _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "
 """Options of kohya's tools of which the toml of a run has one."""
 _ALL_LINEAR = ("flux",)
 """Example scripts of diffusers whose adapters extend the feed-forward matrices too where nothing is said."""
-_LIKE = {True: "SimpleTuner, which has frozen weights in fp8", False: "the example scripts of diffusers"}
-"""What a tool without measured speeds is planned as, by whether its base is in fp8."""
 _PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".mp4", ".mov", ".avi", ".webm"}
 
 
@@ -262,8 +262,11 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     model = _kohya_model(fields, script)
     if model:
         fields["model"] = model
-    like = _LIKE[bool(fields.get("fp8_base"))]
-    found.notes["sd-scripts and musubi-tuner"] = f"no measured speed of theirs: planned as {like}"
+    scripts = {str(network["script"]) for network in read_maps()["kohya"].networks.values()}
+    known = next((one for one in scripts if Path(one).name == Path(script).name), script)
+    is_musubi = "musubi" in known or "dit" in fields
+    fields["tool"] = "musubi-tuner" if is_musubi else "sd-scripts"
+    _count_swapped(found)
     named = fields.pop("dataset_config", None)
     path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
     if named is not None and path is None:
@@ -282,17 +285,41 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     if batches:
         fields["train_batch_size"] = max(batches)
     fields["adapted"] = "all-linear"
-    if script.startswith("src/musubi") or "dit" in fields:  # it trains from caches that its own scripts wrote
+    if is_musubi:  # it trains from caches that its own scripts wrote
         fields["cache_latents"] = True
     if "max_train_epochs" in fields:  # which sd-scripts prefer to steps
         _count_steps(found, file, sets)
     return found
 
 
+def _count_swapped(found: ImageFile) -> None:
+    """Replace a number of swapped blocks by the nearest share of them that a plan may have, and say so."""
+    fields, table = found.fields, read_techniques().values.offload.values
+    blocks, given = fields.get("blocks_to_swap"), read_maps()["kohya"].blocks
+    if not isinstance(blocks, int) or not fields.get("model"):
+        return
+    del fields["blocks_to_swap"]
+    if not blocks:
+        return
+    (card,) = read_library([fields["model"]]).architectures.values()
+    counted, _ = given.get(card.name, given.get(card.family, (0, 0)))
+    if not counted:
+        fields["blocks_to_swap"] = blocks
+        return
+    share = min((row.swapped for row in table.values() if row.swapped), key=lambda one: abs(one - blocks / counted))
+    fields["swapped_percent"] = round(100 * share)
+    planned = f"planned as {fields['swapped_percent']} % of the blocks"
+    with_copies = fields["tool"] == "musubi-tuner" and not fields.get("block_swap_h2d_only")
+    slower = ", with --block_swap_h2d_only, without which copies take twice as long" if with_copies else ""
+    found.notes[f"blocks_to_swap {blocks} of {counted}"] = planned + slower
+
+
 def _data_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+        text = read_text(path)
+        found = json.loads(text) if path.suffix.casefold() == ".json" else tomllib.loads(text)
+        return found if isinstance(found, dict) else {}
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise _fault(str(path), "", f"is no toml: {error}", "give the data file of kohya's tools") from None
 
 
@@ -370,12 +397,11 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
+    base = fields.get("model")
+    if isinstance(base, dict) and base.get("layer_offloading"):
+        fields["layer_share"] = "all" if base.get("layer_offloading_transformer_percent", 1.0) >= 1 else "part"
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
-    given = fields.get("model")
-    base: dict[str, Any] = given if isinstance(given, dict) else {}
-    like = _LIKE[bool(base.get("quantize")) and base.get("qtype", "qfloat8") in ("qfloat8", "float8")]
-    found.notes["ai-toolkit"] = f"no measured speed of its own: planned as {like}"
     if run.get("sample"):
         found.notes["sample"] = "images made between steps are not counted"
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError
-from planner.exports.field_map import Facts, FieldMap, LaunchMap
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, fill_in
 from planner.exports.script_parts import (
     clearing_lines,
     commented,
@@ -46,10 +46,11 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     if tool.format == "json":
         return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
     if tool.format == "command":
-        return _script_command(lines, settings)
+        return _cloned_command(lines, settings) if "repository" in settings else _script_command(lines, settings)
     if tool.format == "python":
         return _trainer_script(lines, settings, tool)
-    text = commented(lines) + yaml_text(settings)
+    whole = fill_in(tool.around, {**facts, "settings": settings}) if tool.around else settings
+    text = commented(lines) + yaml_text(whole)
     missing = missing_fields(tool, settings)
     if missing:
         text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
@@ -80,7 +81,7 @@ def _script_command(lines: list[str], settings: Mapping[str, Any]) -> str:
     """Return a script that fetches an example of diffusers and runs it; its own arguments are those of the launcher."""
     path = str(settings["script"])
     name, options = path.rpartition("/")[2], {key: value for key, value in settings.items() if key != "script"}
-    words = [f"--{key}" if value is True else f"--{key}={shell_word(value)}" for key, value in options.items()]
+    words = _option_words(options)
     body = ["set -euo pipefail"]
     if "dreambooth" in path and "instance_prompt" not in options:
         body.append(': "${INSTANCE_PROMPT:?set it to the caption of the images}"')
@@ -91,6 +92,42 @@ def _script_command(lines: list[str], settings: Mapping[str, Any]) -> str:
         " \\\n".join(f"  {word}" for word in words),
     ]
     return "#!/usr/bin/env bash\n" + commented(lines) + "\n".join(body) + "\n"
+
+
+def _option_words(options: Mapping[str, Any]) -> list[str]:
+    """Return options of a command: those that are true without a value, those that are false not at all."""
+    given = {key: value for key, value in options.items() if value is not False}
+    return [f"--{key}" if value is True else f"--{key}={shell_word(value)}" for key, value in given.items()]
+
+
+_OF_A_CLONE = ("script", "repository", "weights", "caches")
+"""Settings of a script that are no options of it."""
+
+
+def _cloned_command(lines: list[str], settings: Mapping[str, Any]) -> str:
+    """Return a script that clones a repository, caches what its training reads, and runs a script of it."""
+    address, _, commit = str(settings["repository"]).partition("@")
+    folder, weights = address.rpartition("/")[2], settings.get("weights", [])
+    options = {key: value for key, value in settings.items() if key not in _OF_A_CLONE}
+    words = [*_option_words(options), *map(_of_weights, weights)]
+    body = [
+        "set -euo pipefail",
+        *(f': "${{{name.upper()}:?set it to the file of these weights}}"' for name in weights),
+        f"[ -d {folder} ] || git clone https://github.com/{address} {folder}",
+        f"git -C {folder} checkout -q {commit}",
+        f'export PYTHONPATH="$PWD/{folder}/src:$PWD/{folder}"',
+    ]
+    for script, asked in settings.get("caches", {}).items():
+        own = (f"--{word}" if "=" in word else _of_weights(word) for word in asked)
+        given = " ".join([f"--dataset_config={options['dataset_config']}", *own])
+        body.append(f"python {folder}/src/musubi_tuner/{script} {given}")
+    launched = f'accelerate launch "$@" --mixed_precision {settings["mixed_precision"]} {folder}/{settings["script"]}'
+    body += [f"{launched} \\", " \\\n".join(f"  {word}" for word in words)]
+    return "#!/usr/bin/env bash\n" + commented(lines) + "\n".join(body) + "\n"
+
+
+def _of_weights(name: str) -> str:
+    return f'--{name}="${name.upper()}"'
 
 
 _SCRIPT = '''import sys

@@ -33,7 +33,7 @@ def _as_tuple(value: Any) -> Any:
 Matrices = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 """One matrix, or several that one module holds."""
 
-Condition = Annotated[dict[str, tuple[str | int | bool, ...]], BeforeValidator(_as_tuples)]
+Condition = Annotated[dict[str, tuple[str | int | bool | None, ...]], BeforeValidator(_as_tuples)]
 """Facts by name with the values that they may have; all must hold."""
 
 
@@ -128,6 +128,7 @@ class Offload(Value):
     optimizer: bool = False
     weights: bool = False
     frozen: bool = False
+    swapped: float = Field(default=0.0, ge=0, lt=1)  # share of the blocks of a frozen network
 
 
 class Latents(Value):
@@ -406,6 +407,13 @@ LEAST_RUNS = 15
 """Published runs that a framework's profile rests on at least, where it takes part without being named."""
 
 
+class BlockSwap(Row):
+    """How a tool moves the blocks that lie in host memory; the keys are explained in `frameworks.yaml`."""
+
+    ring: float = Field(ge=0)
+    crossings: float = Field(ge=2)
+
+
 class FrameworkProfile(Row):
     """What a training framework implies for memory and speed; the keys are explained in `frameworks.yaml`."""
 
@@ -456,6 +464,9 @@ class FrameworkProfile(Row):
     expert_dispatch: Literal["expert", "node"] = "expert"
     grouped_experts: Literal["", "plain", "all"] = ""
     stores: dict[str, str] = Field(default_factory=dict)
+    block_swap: BlockSwap | None = None
+    frozen_buffers: float = 2.0
+    prior_speed: bool = False
 
     @property
     def compiles(self) -> Literal["", "torch", "graphs"]:
@@ -475,6 +486,10 @@ class FrameworkProfile(Row):
         """Return whether it trains such a job and family of architectures at all, `images` of diffusion networks."""
         own = kind in self.kinds and images == self.images and (self.families is None or family in self.families)
         return own and self.tunes(tuning)
+
+    def takes_network(self, family: str, images: bool) -> bool:
+        """Return whether it trains networks of this kind: of `images` those of its families, else any of text."""
+        return images == self.images and (not images or self.families is None or family in self.families)
 
     def tunes(self, tuning: str) -> bool:
         """Return whether it has a method of `tuning` in values.yaml."""
@@ -578,6 +593,8 @@ class TechniqueTable(Row):
             yield "this framework has no expert parallelism here"
         if facts["tensor_parallel"] * facts["pipeline_parallel"] > 1 and profile.images:
             yield "this framework divides neither layers nor their stack among GPUs"
+        if self.values.offload.values[facts["offload"]].swapped and profile.block_swap is None:
+            yield "this framework swaps no blocks here"
         yield from (reason for when, reason in self._rules_left(facts) if holds(when, facts))
         missing = self.compute(facts["precision"]).missing_peak(facts["peaks"])
         if missing:
@@ -635,7 +652,7 @@ class TechniqueTable(Row):
         yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
         for rule in self.rules:
             known = [
-                (key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework", "tuning")
+                (key, set(self.planned(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework", "tuning")
             ]
             yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
 

@@ -146,9 +146,11 @@ def techniques(job: Run, brief: bool = False) -> str:
         first = f"{table.values.tuning[how.tuning].words} with {first}"
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
     parts += [table.words("reference", how.reference)] if how.reference else []
+    hosted = table.values.offload.values[how.offload]
+    parts += [table.words("offload", how.offload)] if brief and hosted.swapped else []
     if not brief:
         parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
-        parts += [table.words("offload", how.offload)] if table.of("offload").values[how.offload].technique else []
+        parts += [table.words("offload", how.offload)] if hosted.technique else []
         parts += [table.words("latents", how.latents)] if how.latents else []
         parts += [job.packing] if job.unit == "tokens" else []
     return ", ".join(parts)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from planner.cli.plan_file import scenario_of
+from planner.documents.files import parse_document
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
+from planner.library.technique_tables import read_techniques
 from tests.helpers.costs import plan_of
 from tests.helpers.exported_plans import IMAGE_RUNS, WISHES, image_files, image_run
 
@@ -51,7 +53,23 @@ def test_a_command_of_musubi_tuner_is_read_with_its_data(tmp_path: Path) -> None
     )
     assert found["architecture"] == "wan-2.1-1.3b" and found["work.frames"] == 25 and found["work.resolution"] == 720
     assert found["lora.rank"] == 32 and found["global_batch"] == 2 and found["techniques.weight_bits"] == [8]
-    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
+    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["musubi-tuner"]
+    assert found["techniques.latents"] == ["cached"]
+
+
+def test_swapped_blocks_are_held_as_the_nearest_share_that_a_plan_may_have(tmp_path: Path) -> None:
+    """A command of the documentation swaps 18 of FLUX.1's 38 blocks; of 45 of 60 the smaller share needs more."""
+    command = "accelerate launch flux_train_network.py --network_dim 16 --max_train_steps 100 --mixed_precision bf16"
+    found = held(tmp_path, "train.sh", f"{command} --gradient_checkpointing --cache_latents --blocks_to_swap=18\n")
+    assert found["techniques.offload"] == ["block_swap_50"] and found["framework"] == ["kohya"]
+    script = "accelerate launch src/musubi_tuner/qwen_image_train_network.py --network_dim 16 --max_train_steps 100"
+    (tmp_path / "a.sh").write_text(f"{script} --gradient_checkpointing --mixed_precision bf16 --blocks_to_swap 45\n")
+    file = read_tool_file(tmp_path / "a.sh")
+    assert file.held["techniques", "offload"].value == ["block_swap_70"]
+    assert "planned as 70 % of the blocks, with --block_swap_h2d_only" in file.unmodelled["blocks_to_swap 45 of 60"]
+    (tmp_path / "b.sh").write_text(f"{command.replace('flux_', 'sdxl_')} --blocks_to_swap 18\n")
+    with pytest.raises(InputError, match="blocks of this network are not counted"):
+        read_tool_file(tmp_path / "b.sh")
 
 
 def test_videos_are_called_videos(tmp_path: Path) -> None:
@@ -86,7 +104,9 @@ config:
       model: {name_or_path: black-forest-labs/FLUX.1-dev, quantize: true}
 """
     found = held(tmp_path, "run.yaml", text)
-    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["simpletuner"]
+    assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["ai-toolkit"]
+    found = held(tmp_path, "run.yaml", text.replace("quantize: true", "layer_offloading: true"))
+    assert found["techniques.offload"] == ["frozen_weights"] and found["techniques.weight_bits"] == [16]
     found = held(tmp_path, "run.yaml", text.replace("quantize: true", "quantize: true, qtype: int8"))
     assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
@@ -100,6 +120,12 @@ config:
         ("data.toml", "[general]\nresolution = 512\n", "data file of kohya"),
         ("a.sh", "python train_controlnet.py --rank 4", "no script of images"),
         ("b.json", json.dumps({**SIMPLETUNER, "musubi_blocks_to_swap": 4}), "blocks in host memory"),
+        (
+            "d.yaml",
+            "config:\n  process: [{type: sd_trainer, network: {linear: 8}, train: {steps: 9},\n"
+            "  model: {name_or_path: flux, layer_offloading: true, layer_offloading_transformer_percent: 0.5}}]\n",
+            "a part of the layers in host memory",
+        ),
         ("c.json", json.dumps({**SIMPLETUNER, "--max_train_steps": 0}), "steps are not known"),
     ],
 )
@@ -244,11 +270,69 @@ def test_files_of_simpletuner_name_dynamic_fp8_and_ramtorch() -> None:
     assert found["stable-diffusion-xl", "ramtorch"]["ramtorch_disable_extensions"] is False
 
 
-@pytest.mark.parametrize(("tool", "name"), [("simpletuner", "config.json"), ("diffusers", "train_images.sh")])
+TOOLS = json.loads((Path(__file__).parents[1] / "data" / "image_tool_options.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_commands_of_kohyas_tools_have_options_alone_that_their_scripts_take() -> None:
+    """Those that cache latents and text before the training of musubi-tuner, too."""
+    found = image_files("kohya", runs=("plain", "cached", "swapped"))
+    for files in found.values():
+        commands = files["train_network.sh"].replace("\\\n", " ")
+        called = re.findall(
+            r"^(?:python|accelerate launch) .*?(sd-scripts|musubi-tuner)/\S*?(\w+[.]py) (.*)", commands, re.M
+        )
+        assert len(called) in (1, 3)
+        for tool, script, words in called:
+            options = set(re.findall(r"--(\w+)", words))
+            known = {*(TOOLS[tool]["all"] if "train" in script else ()), *TOOLS[tool][script]}
+            assert options <= known, (script, options - known)
+    assert {name.split(" ")[0] for name in found} >= {
+        "flux.1-schnell",
+        "qwen-image",
+        "wan-2.1-14b",
+        "stable-diffusion-xl",
+    }
+
+
+@pytest.mark.slow
+def test_files_of_ai_toolkit_have_keys_alone_that_it_reads() -> None:
+    found = image_files("ai-toolkit", runs=("plain", "cached"))
+    parts = {"save": "SaveConfig", "network": "NetworkConfig", "train": "TrainConfig", "model": "ModelConfig"}
+    for files in found.values():
+        (run,) = parse_document(files["ai-toolkit.yaml"], "ai-toolkit.yaml").data["config"]["process"]
+        for part, name in parts.items():
+            assert run[part].keys() <= set(TOOLS["ai-toolkit"][name])
+        assert run["datasets"][0].keys() <= set(TOOLS["ai-toolkit"]["DatasetConfig"])
+    assert len(found) == 2 * len(field_maps()["ai-toolkit"].networks)
+
+
+def test_a_plan_of_swapped_blocks_says_how_many_in_the_words_of_each_tool() -> None:
+    """Half of FLUX.1's 38 blocks, exchanged; nine tenths of Qwen-Image's 60, copied one way; else none."""
+    asked = {"weight_bits": 8, "quant": "fp8_weights", "latents": "cached"}
+    run = image_run("flux.1-dev", "kohya", offload="block_swap_50", **asked)
+    text = export(run, ["kohya"], WISHES, "plan")["train_network.sh"]
+    assert "--blocks_to_swap=19" in text and "h2d_only" not in text and "--fp8_base" in text
+    run = image_run("qwen-image", "musubi-tuner", offload="block_swap_90", **asked)
+    text = export(run, ["kohya"], WISHES, "plan")["train_network.sh"]
+    assert "--blocks_to_swap=54" in text and "--block_swap_h2d_only" in text and "--fp8_scaled" in text
+    text = export(image_run("flux.1-dev", "kohya"), ["kohya"], WISHES, "plan")["train_network.sh"]
+    assert "swap" not in text and "--cache_latents" not in text
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        ("simpletuner", "config.json"),
+        ("diffusers", "train_images.sh"),
+        ("kohya", "train_network.sh"),
+        ("ai-toolkit", "ai-toolkit.yaml"),
+    ],
+)
 def test_an_exported_file_is_read_as_the_plan_that_it_comes_from(tool: str, name: str, tmp_path: Path) -> None:
     """Every run of FLUX.2, whose single blocks are named one by one; a fresh folder for each."""
     runs = image_files(tool, "flux.2-dev")
-    assert len(runs) >= 4
+    assert len(runs) >= 3
     for run, files in runs.items():
         asked = {"lora_targets": "all-linear", **IMAGE_RUNS[run.partition(" ")[2]]}
         folder = tmp_path / run
@@ -281,8 +365,11 @@ def test_groups_of_blocks_that_a_network_does_not_have_are_refused(network: str,
         export(run, ["simpletuner"], WISHES, "plan")
 
 
-def test_simpletuner_and_diffusers_alone_train_images() -> None:
-    assert {name for name, tool in field_maps().items() if tool.unit == "images"} == {"simpletuner", "diffusers"}
+def test_four_tools_train_images() -> None:
+    tools = {name for name, tool in field_maps().items() if tool.unit == "images"}
+    assert tools == {"simpletuner", "diffusers", "kohya", "ai-toolkit"}
+    runs = {name for tool in tools for name in field_maps()[tool].frameworks}
+    assert runs == {name for name, profile in read_techniques().frameworks.items() if profile.images}
 
 
 def test_what_is_planned_in_full_is_what_simpletuner_trains() -> None:

@@ -56,7 +56,9 @@ AS_OF = datetime.date(2026, 11, 21)
 
 def export_jobs(folder: Path) -> tuple[int, int, dict[str, collections.Counter[str]]]:
     """Write the files of each job to `folder/JOB/TARGET/`; return scenarios, jobs, and why targets refused how many."""
-    refused: dict[str, collections.Counter[str]] = {name: collections.Counter() for name in ENVIRONMENTS}
+    refused: dict[str, collections.Counter[str]] = {
+        name: collections.Counter() for name in (*ENVIRONMENTS, *field_maps())
+    }
     scenarios = jobs = 0
     for name, path in shipped_scenarios().items():
         plan = planner.solve(planner.read_scenario(str(path)), SolveOptions(as_of=AS_OF))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from planner.exports.export import choose_job, export
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
+from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.frozen_data import frozen_scenarios
@@ -107,7 +109,10 @@ def _image_plan(network: str, framework: str) -> Plan:
     job = {
         **{"name": "style", "architecture": network, "framework": [framework], "work": {"images": 40, "epochs": 50}},
         **{"global_batch": 1, "lora": {"rank": 16}},
-        "techniques": {"method": "lora", "weight_bits": 16, "activation_checkpointing": "full", "sharding": "none"},
+        "techniques": {
+            **{"method": "lora", "weight_bits": 16, "activation_checkpointing": "full", "sharding": "none"},
+            **({"latents": "cached"} if framework == "musubi-tuner" else {}),
+        },
     }
     offer = {"provider": "p", "gpu": "H200", "gpus": 1, "usd_per_hour": 3.0}
     scenario = planner.build_scenario({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
@@ -129,6 +134,7 @@ IMAGE_RUNS: dict[str, dict[str, Any]] = {
     "fp8": {"weight_bits": 8, "quant": "fp8_weights"},
     "dynamic fp8": {"weight_bits": 8, "quant": "fp8_dynamic"},
     "ramtorch": {"offload": "frozen_weights", "lora_targets": "attention"},
+    "swapped": {"offload": "block_swap_50", "weight_bits": 8, "quant": "fp8_weights", "latents": "cached"},
     "pairs": {"activation_checkpointing": "paired_blocks"},
     "half": {"activation_checkpointing": "every_2nd"},
     "attention in host memory": {"activation_checkpointing": "attention_offloaded"},
@@ -139,14 +145,17 @@ IMAGE_RUNS: dict[str, dict[str, Any]] = {
 """Techniques of an image run, those that no tool refuses for every network."""
 
 
-def image_files(tool: str, *networks: str) -> dict[str, dict[str, str]]:
+def image_files(tool: str, *networks: str, runs: Iterable[str] = IMAGE_RUNS) -> dict[str, dict[str, str]]:
     """Return the exported files of a tool for these or all its networks by name, with the techniques that it has."""
-    found = {}
-    named = {card.family: name for name, card in read_library().architectures.items() if card.image is not None}
+    found, profiles = {}, read_techniques().frameworks
+    cards = {name: card for name, card in read_library().architectures.items() if card.image is not None}
+    named = {card.family: name for name, card in cards.items()}
     for network in networks or dict.fromkeys(named.get(name, name) for name in field_maps()[tool].networks):
-        for run, asked in IMAGE_RUNS.items():
+        able = field_maps()[tool].frameworks
+        framework = next(name for name in able if profiles[name].takes_network(cards[network].family, True))
+        for run, asked in ((name, IMAGE_RUNS[name]) for name in runs):
             try:
-                found[f"{network} {run}"] = export(image_run(network, tool, **asked), [tool], WISHES, "plan")
+                found[f"{network} {run}"] = export(image_run(network, framework, **asked), [tool], WISHES, "plan")
             except InputError:  # what the tool cannot express
                 continue
     return found

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -199,17 +199,18 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway. Of
+    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway, and so do
+    latents: without them the encoders of a network of images would lie on the GPU, and some tools train nothing. Of
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):
         return given.model_copy(update={} if given.weight_format else {"weight_bits": generation.ALL_BITS})
-    table, listed = read_techniques(), {}
+    table, kept = read_techniques(), dict[str, Any](latents=given.latents)
     for name in ("optimizer", "offload"):
         if (values := getattr(given, name)) is not None:
             anyway = (value for row in table.of(name).tried for value in row.values)
-            listed[name] = tuple(dict.fromkeys((*values, *anyway)))
-    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **listed)
+            kept[name] = tuple(dict.fromkeys((*values, *anyway)))
+    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **kept)
 
 
 def relax_candidates(

@@ -1,6 +1,7 @@
 """Networks of images that do not fit: their encoders are named, and a size of images, not of sequences."""
 
 import planner
+from planner.report.plan_answer import render_answer
 from planner.report.run_text import render_estimate
 
 JOB = {
@@ -47,3 +48,21 @@ def test_a_plan_says_what_its_licence_forbids_and_that_its_weights_are_gated() -
     assert any(note.startswith("black-forest-labs/FLUX.1-dev is gated: accept its terms") for note in job.notes)
     (job,) = planner.solve(scenario("A100-80GB").with_settings(["jobs.style.architecture=qwen-image"])).jobs
     assert not any("licence" in note or "gated" in note for note in job.notes)
+
+
+def test_a_plan_swaps_the_fewest_blocks_that_let_a_network_fit_and_says_so() -> None:
+    """FLUX.1 in fp8 takes 15.7 GiB, and a card of 12 GB 10.4 with half of its blocks in host memory."""
+    swaps = ["none", "block_swap_50", "block_swap_90"]
+    techniques = {"weight_bits": 8, "quant": ["fp8_weights"], "latents": "cached", "offload": swaps}
+    job = {**JOB, "framework": ["kohya"], "lora": {"rank": 16}, "techniques": {"method": "lora", **techniques}}
+    offer = {"provider": "p", "gpu": "RTX3060", "gpus": 1, "usd_per_hour": 0.1, "ram_gb": 64}
+    asked = {"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"}
+    plan = planner.solve(planner.build_scenario(asked))
+    (chosen,) = plan.jobs
+    assert chosen.techniques.offload == "block_swap_50" and chosen.techniques.framework == "kohya"
+    assert chosen.host_memory is not None and 8.5 < chosen.host_memory.taken_gb < 9.5
+    assert any("no run of sd-scripts was measured" in note for note in chosen.notes)
+    assert "50 % of the blocks in host memory" in " ".join(render_answer(plan).split())
+    why = planner.explain(planner.build_scenario(asked), why_not="offload=none").why_not
+    assert why is not None and why.memory is not None and "encoders" not in why.memory.set_aside
+    assert any(reason.startswith("LoRA 8-bit on 1 x RTX3060 needs") for reason in why.reasons)
