@@ -140,17 +140,13 @@ def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
     return np.exp(scale * student_2_quantile(confidence))
 
 
-def mean_factor(sigma_tail: float, ranks: tuple[float, float]) -> float:
-    """Return the mean factor on the median time, with ranks beyond the two cut to them: without a cut it is infinite.
+def equally_likely_factors(sigma_tail: float, ranks: tuple[float, float]) -> Any:
+    """Return factors (200,) on the median time that are equally likely, with ranks beyond the two cut to them.
 
-    exp of Student's t with 2 degrees of freedom has no mean. 0.40 with ranks of 0.025 and 0.975: 1.07.
+    exp of Student's t with 2 degrees of freedom has no mean without a cut. Sigma 0.40, ranks of 0.025 and 0.975: a mean
+    of 1.07.
     """
-    middles = (np.arange(MEAN_RANKS) + 0.5) / MEAN_RANKS
-    return float(np.mean(confidence_factor(sigma_tail, np.clip(middles, *ranks))))
-
-
-MEAN_RANKS = 4000
-"""Ranks over which a mean is taken."""
+    return confidence_factor(sigma_tail, np.clip((np.arange(200) + 0.5) / 200, *ranks))
 
 
 def tail_of_68_percent(sigma: Numbers) -> Any:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,7 @@ from planner.decode.chosen import build_inputs
 from planner.errors import AuditError, Fault, ScenarioError, raise_faults
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.uncertainty import confidence_factor, mean_factor, tail_of_68_percent
+from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
 from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
@@ -991,8 +992,9 @@ def median_words(made: EvaluatedRl) -> str:
 
     The average is that of `planner simulate`, which cuts the long tail of the error at the same ranks.
     """
-    factor = mean_factor(tail_of_68_percent(step_sigma(made.step)), SPEED_RANK_BOUNDS)
-    usd, hours = made.usd(factor), (made.start_hours + made.run_hours) * factor
+    factors = equally_likely_factors(float(tail_of_68_percent(step_sigma(made.step))), SPEED_RANK_BOUNDS).tolist()
+    usd = fmean(made.usd(factor) for factor in factors)
+    hours = (made.start_hours + made.run_hours) * fmean(factors)
     return f"likely hours and dollars are medians; slow runs make the average ${usd:,.2f} and {hours:,.1f} h"
 
 
