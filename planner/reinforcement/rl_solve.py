@@ -48,7 +48,7 @@ from planner.reinforcement.evaluated_rl import (
     start_hours_of,
     states_network,
 )
-from planner.reinforcement.rl_estimate import FIXED_SECONDS, FP8_CAUTION, step_sigma
+from planner.reinforcement.rl_estimate import FP8_CAUTION, step_sigma
 from planner.reinforcement.rl_search import (
     EngineKey,
     Engines,
@@ -669,13 +669,15 @@ class _Search:
         job, limits = self.job, self.scenario.limits
         overlapped = placement > 0 and job.staleness > 0
         both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
-        rest = weights * self.one.factors.new_weights + FIXED_SECONDS * self.one.factors.fixed
+        rest = weights * self.one.factors.new_weights + self.one.fixed_seconds
         step, luck = both + rest, np.zeros(len(both))
         if (at := np.flatnonzero(rollout.is_spot)).size:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
             step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
         run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
-        sigma = np.sqrt(step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run)
+        sigma = np.sqrt(
+            step_sigmas(self.one, self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run
+        )
         tail = tail_of_68_percent(sigma)
         judged = 0.0
         if isinstance(job.reward, Judge):
