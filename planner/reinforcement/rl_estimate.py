@@ -574,7 +574,8 @@ def step_sigma(step: RlStep) -> float:
     whole = phases.step_seconds(False)
     training = phases.trainer / whole
     sigma = max(STEP_SIGMA, training * step.speed.sigma + (1.0 - training) * STEP_SIGMA)
-    return float(with_fixed_sigma(sigma, step.network.parameters, phases.fixed / whole))
+    share = phases.fixed / phases.step_seconds(step.asked.overlap)
+    return float(with_fixed_sigma(sigma, step.network.parameters, share))
 
 
 def _build(step: RlStep) -> RlEstimate:

@@ -498,16 +498,18 @@ def machine_of(card: GpuSpec, offer: Any, instances: int, gpus: int) -> Machine:
     )  # fmt: skip
 
 
-def step_sigmas(one: RlQuantities, trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats) -> Floats:
+def step_sigmas(
+    one: RlQuantities, trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats, overlapped: bool
+) -> Floats:
     """Return the standard deviation (n,) of ln(seconds of a step): a prior, of the trainer's share its own.
 
-    `rest`: seconds of new weights and what is in no phase.
+    `rest`: seconds of new weights and what is in no phase, of which the latter are less sure than the step.
     """
     seconds = trainers.seconds[rows]
-    whole = rollout + seconds + rest
-    training = seconds / whole
+    training = seconds / (rollout + seconds + rest)
     sigma = np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
-    return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / whole))
+    step = (np.maximum(rollout, seconds) if overlapped else rollout + seconds) + rest
+    return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
 
 
 def least_rows(machine: Integers, value: Floats, allowed: Flags, machines: int) -> Integers:

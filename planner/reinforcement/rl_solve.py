@@ -675,9 +675,8 @@ class _Search:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
             step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
         run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
-        sigma = np.sqrt(
-            step_sigmas(self.one, self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run
-        )
+        sigma = step_sigmas(self.one, self.trainers, trainer.row, rollout.plain_seconds, rest, overlapped)
+        sigma = np.sqrt(sigma**2 + luck / run)
         tail = tail_of_68_percent(sigma)
         judged = 0.0
         if isinstance(job.reward, Judge):
