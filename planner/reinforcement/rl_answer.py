@@ -306,8 +306,8 @@ def render_rl_what_if(answer: WhatIf) -> str:
     most = (words.width() - size - 4) // 2
     half = min(max(len(cell) for _, *cells in rows for cell in cells), most)
     for name, *cells in [("", "before", "after"), *rows]:
-        before, after = (words.wrap_lines(cell, half, words.CELL_LINES) for cell in cells)
-        for label, old, new in zip_longest([name], before, after, fillvalue=""):
+        of_before, of_after = (words.wrap_lines(cell, half, words.CELL_LINES) for cell in cells)
+        for label, old, new in zip_longest([name], of_before, of_after, fillvalue=""):
             lines.append(f"  {label:<{size}}{old:<{half}}  {new}".rstrip())
     return "\n".join(lines)
 
