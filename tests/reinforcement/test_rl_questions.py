@@ -12,6 +12,7 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
+from planner.reinforcement.rl_answer import render_rl_answer, render_rl_what_if
 from planner.report.words import text_width
 from planner.results.explanation import Alternative
 from planner.scenario.rl_job import RlJob
@@ -212,7 +213,7 @@ def test_no_way_and_no_change_loses_its_machines_or_dollars() -> None:
     (run,) = answer.after.reinforcement
     for columns in (60, 80, 160):
         with text_width(columns):
-            compared, shown = str(answer), planner.text(answer.after)
+            compared, shown = render_rl_what_if(answer), render_rl_answer(answer.after)
         table = shown.split("  way ")[1].split("Step")[0]
         assert max(map(len, [*compared.splitlines(), *table.splitlines()[1:]])) <= columns
         assert all(pool.gpu in compared and pool.provider in compared for pool in run.pools)
