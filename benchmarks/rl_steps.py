@@ -9,7 +9,8 @@ shown apart. What the source of a row sets and the table leaves out (recomputati
 from its script, named here.
 Nothing of the formulas is fitted. Three figures are priors (fixed seconds, seconds of new weights, spread of lengths):
 the first two were chosen with verl's rows in view, and NeMo-RL's rows of DeepSeek-V3 made us replace a rate of new
-weights of 12 GB/s, which was too slow for the largest models, by the root of their size.
+weights of 12 GB/s, which was too slow for the largest models, by the root of their size. That fixed seconds are fewer
+below 7B was judged by NeMo-RL's upper bounds.
 """
 
 from __future__ import annotations
@@ -309,6 +310,20 @@ def coverage(judged: list[Judged]) -> str:
     return f"{inside} of {count} ({inside / count:.0%}, {low:.0%} to {high:.0%} by chance)"
 
 
+def left_out(judged: list[Judged]) -> list[str]:
+    """Return for each repository its spread around the formulas, and how many steps of the others that would hold."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for one in judged:
+        errors[one.row["source"].partition(":")[0]].append(abs(math.log(one.measured / one.planned)))
+    lines = []
+    for name, own in sorted(errors.items()):
+        spread = math.sqrt(fmean(error**2 for error in own))
+        others = [error for other, several in errors.items() if other != name for error in several]
+        inside = sum(error <= spread for error in others)
+        lines.append(f"{name}: {spread:.2f}, which holds {inside} of {len(others)} of the others")
+    return lines
+
+
 def print_reasons(refused: list[tuple[str, str]]) -> None:
     """Print how many rows are not predicted, by reason."""
     print(f"  not predicted: {len(refused)}")
@@ -332,6 +347,9 @@ def print_steps(table: Path, with_rows: bool) -> None:
     print("steps by framework, and how many lie within the 68 % range")
     for name, several in [*sorted(steps.items()), ("all", judged)]:
         print(f"  {name:<18} {errors([(one.planned, one.measured) for one in several])}  {coverage(several)}")
+    print("spread of ln(measured / planned) of one repository, and the others")
+    for line in left_out(judged):
+        print(f"  {line}")
     print("phases")
     for name, pairs in sorted(phases.items()):
         print(f"  {name:<18} {errors(pairs)}")

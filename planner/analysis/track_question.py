@@ -49,7 +49,7 @@ from planner.subjects import check_named, check_supported, planner_of
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 # What to do with what is left of a run: stay on the machines at hand, or move to others.
@@ -89,6 +89,7 @@ def replan(
         choices.append((_moving(move, job), move))
     else:
         notes.append(f"no machines to move to: {move.status}")
+    notes += own_offers_note(scenario, {job.offer})
     wanted, tie = tracked.planned.confidence, scenario.near_tie_usd(found.left_usd)
     choices.sort(key=lambda choice: rank_choice(choice[0], wanted, tie))
     return tracked.model_copy(
@@ -98,6 +99,13 @@ def replan(
             "notes": (*tracked.notes, *notes),
         }
     )
+
+
+def own_offers_note(scenario: Scenario, named: Collection[str]) -> list[str]:
+    """Return what is said where there is nothing to move to but the offers that the plan names, by their labels."""
+    if any(label not in named for label, _ in scenario.labelled_offers()):
+        return []
+    return ["only the machines of the plan were compared: --scenario FILE has others to move to"]
 
 
 def rank_choice(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:

@@ -550,6 +550,9 @@ def _on_work(chosen: ChosenCandidate, limits: Limits) -> list[str]:
         notes += _on_one_more_trial(job.trials)
     if chosen.recipe.method == "lora" and shape.unit == "tokens" and job.global_batch > LORA_BATCH:
         notes.append(LORA_BATCH_NOTE)
+    if job.tuning != "sft" and mean_tokens(job, chosen.candidates.architecture) is None:
+        filled = f"each sequence of a sample is assumed to have {shape.sequence:,} tokens"
+        notes.append(f"{filled}: tokens_per_sample gives the mean of a sample")
     return [*notes, *on_hours(chosen, limits)]
 
 

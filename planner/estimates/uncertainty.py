@@ -140,6 +140,15 @@ def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
     return np.exp(scale * student_2_quantile(confidence))
 
 
+def equally_likely_factors(sigma_tail: float, ranks: tuple[float, float]) -> Any:
+    """Return factors (200,) on the median time that are equally likely, with ranks beyond the two cut to them.
+
+    exp of Student's t with 2 degrees of freedom has no mean without a cut. Sigma 0.40, ranks of 0.025 and 0.975: a mean
+    of 1.07.
+    """
+    return confidence_factor(sigma_tail, np.clip((np.arange(200) + 0.5) / 200, *ranks))
+
+
 def tail_of_68_percent(sigma: Numbers) -> Any:
     """Return the `sigma_tail` of an error that stays within +- `sigma` with 68 %: the tails are those of Student's t.
 

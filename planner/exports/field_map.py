@@ -48,6 +48,8 @@ class Remark(Row):
 
     when: Condition
     text: str
+    setting: str = ""
+    """Of a refusal: the setting of a job of kind rl with which it can be written, such as `staleness=0`."""
 
 
 class ReadRow(Row):

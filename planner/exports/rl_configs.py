@@ -19,7 +19,7 @@ from pydantic import Field
 
 from planner.documents.files import Document, Marks, data_folder, parse_document, parse_value, read_document, read_text
 from planner.documents.validation import JsonDocument, Row, parse_json
-from planner.errors import Fault, raise_faults
+from planner.errors import Fault, InputError, raise_faults
 from planner.exports.field_map import ReadRow, RefusedRow, UnreadFile, validated
 from planner.exports.read_configs import (
     BY_DEFAULT,
@@ -78,9 +78,19 @@ def rl_readings() -> tuple[RlReading, ...]:
     return validated(RlReadings, read_document(path)).tools
 
 
+PROGRAMS = {".py": "a Python script", ".ipynb": "a notebook"}
+"""Files that a run may be written in, by their suffix, and that are not read."""
+_NO_PROGRAM = (
+    "give the YAML of its options (trl grpo --config reads one), a shell script (.sh) that calls trl, verl or "
+    "OpenRLHF, or a scenario (docs/reinforcement.md)"
+)
+
+
 def read_training_file(path: str | Path) -> ToolFile:
     """Return what a file of a training tool says, of reinforcement learning or not; `InputError` with every fault."""
     text, file = read_text(path), str(path)
+    if (what := PROGRAMS.get(Path(file).suffix)) is not None:
+        raise InputError([Fault(file, 1, "", f"is {what}: values that a program computes are not read", _NO_PROGRAM)])
     found = read_rl_script(text, file)
     if found is None and file.endswith((".yaml", ".yml", ".json")):
         is_json = file.endswith(".json")

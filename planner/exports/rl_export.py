@@ -269,13 +269,29 @@ def _tool(given: GivenRl, target: str) -> FieldMap:
 
 def rl_faults(given: GivenRl, wishes: Wishes, target: str, file: str) -> list[Fault]:
     """Return a fault for each thing that a trainer cannot express of the run, with the setting that it can."""
-    run, work, label = given.run, given.asked.work, _tool(given, target).label
+    found = list[Fault]()
+    for what, setting in _refusals(given, wishes, target):
+        is_said = any(f"{mark} plan with" in what for mark in ":;")  # as texts of the maps do
+        fix = f"plan with {_set(given, setting)}" if setting and not is_said else ""
+        found.append(Fault(file, 0, given.where, what, fix))
+    return found
+
+
+def _set(given: GivenRl, setting: str) -> str:
+    """Return the option that changes a setting of the job."""
+    return f"--set {shell_word(f'{given.where}.{setting}')}"
+
+
+def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, str]]:
+    """Return what a trainer cannot express of the run, and the setting of the job with which it can."""
+    run, work, tool = given.run, given.asked.work, _tool(given, target)
     refused = []
     if run.sampled > run.sequences:
         refused.append(("drops no groups of answers with equal rewards", "work.sampled_per_kept=1"))
     if run.engine != "vllm":
         refused.append((f"samples with vLLM, and the plan with {run.engine}", ""))
-    if run.sequences % (run.training_gpus * (work.updates if target == "trl" else 1)):
+    is_divided = not run.sequences % (run.training_gpus * (work.updates if target == "trl" else 1))
+    if not is_divided:
         what = f"cannot divide {run.sequences:,} answers among {run.training_gpus} GPUs and {work.updates} updates"
         refused.append((what, "work.updates=1"))
     elif work.prompts % work.updates and target == "verl":
@@ -284,17 +300,26 @@ def rl_faults(given: GivenRl, wishes: Wishes, target: str, file: str) -> list[Fa
         refused.append((f"reads data of Parquet files, not {wishes.dataset}: convert it", ""))
     if target == "trl":
         refused += _trl_refusals(given)
-    found = [
-        Fault(file, 0, given.where, f"{label} {what}", f"plan with --set {given.where}.{fix}" if fix else "")
-        for what, fix in refused
-    ]
-    if found or (target == "trl" and run.algorithm not in _TUNINGS):
+    found = [(f"{tool.label} {what}", fix) for what, fix in refused]
+    if not is_divided or (target == "trl" and run.algorithm not in _TUNINGS):
         return found
-    for technique, why, values in _tool(given, target).refusals(rl_facts(given, wishes, target)):
+    settings = {f"{tool.label}: {row.text}": row.setting for row in tool.refused}
+    for technique, why, values in tool.refusals(rl_facts(given, wishes, target)):
         field, able = ("weight_bits", ["16"]) if technique == "quant" else (technique, [*map(str, values)])
-        fix = f"plan with --set '{given.where}.techniques.{field}=[{', '.join(able)}]'" if technique else ""
-        found.append(Fault(file, 0, given.where, why, fix))
+        found.append((why, f"techniques.{field}=[{', '.join(able)}]" if technique else settings.get(why, "")))
     return found
+
+
+def _no_tool(given: GivenRl, wishes: Wishes, file: str) -> list[Fault]:
+    """Return that no tool runs the plan, with the settings of a plan that each tool does, where they are known."""
+    found: dict[str, list[str]] = {}
+    for target in TRAINERS:
+        settings = dict.fromkeys(fix for _, fix in _refusals(given, wishes, target))
+        if all(settings):
+            found.setdefault(" ".join(_set(given, setting) for setting in settings), []).append(target)
+    ways = [f"{options} (then --to {' or '.join(targets)})" for options, targets in found.items()]
+    fix = f"solve again with {', or with '.join(ways)}"
+    return [Fault(file, 0, "jobs", f"no tool runs {given.run.name} as it is planned", fix)] if ways else []
 
 
 def _trl_refusals(given: GivenRl) -> list[tuple[str, str]]:
@@ -322,7 +347,7 @@ def _chosen(given: GivenRl, wishes: Wishes, file: str, asked: Sequence[str] = ()
     faults = {target: rl_faults(given, wishes, target, file) for target in TRAINERS}
     able = [target for target in TRAINERS if not faults[target]]
     if not able:
-        raise InputError([fault for found in faults.values() for fault in found])
+        raise InputError([*(fault for found in faults.values() for fault in found), *_no_tool(given, wishes, file)])
     exact = [target for target in able if target != "trl" or not given.run.offloads]
     return (exact or able)[0]
 

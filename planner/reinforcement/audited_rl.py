@@ -121,11 +121,14 @@ def _audit_run(
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
         bare: dict[str, object] = {"changes": {}}
         found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
-        changes = changes_of(made, run.start_at_hours) if run.changes else {}
+        explained = bool(run.ways or run.changes)  # a plan that is compared with another one has neither
+        changes = changes_of(made, run.start_at_hours) if explained else {}
         found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
         for what in changes.keys() & run.changes.keys():
             found += compare(run.name, f"changes.{what}", changes[what], run.changes[what], tolerance, "usd")
-        for way in (way for way in run.ways if way.label == "plan"):
+        own_rows = [way for way in run.ways if way.label == "plan"]
+        found += compare(run.name, "ways.plan", int(explained), len(own_rows), tolerance)
+        for way in own_rows:
             found += compare(run.name, "ways.plan.cost_usd", own.cost_usd, way.cost_usd, tolerance, "usd")
             late = own.hours.at_confidence
             found += compare(run.name, "ways.plan.hours_at_confidence", late, way.hours_at_confidence, tolerance)
@@ -187,7 +190,7 @@ def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broke
     for pool in made.pools:
         gpus[pool.offer.provider] += pool.offer.gpus * pool.named.instances
         machines[pool.named.offer] += pool.named.instances
-        if not limits.permits(pool.offer) or limits.is_outdated(pool.offer):
+        if not limits.permits(pool.offer) or limits.is_outdated(pool.offer) or not limits.has_stock(pool.offer):
             yield "offer", "one that the limits allow", pool.named.offer
         if pool.named.on_spot and (limits.spot_share.max <= 0 or not pool.offer.has_spot):
             yield "market", "on demand", "spot"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from planner import timetable
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from planner.results.what_if import WhatIf
 
 STRIP = 56
-"""Characters of the strip of a step."""
+"""Characters of the strip of a step, where there is room."""
+ROOM_FOR_STEPS = 70
+"""Columns below which the table of ways has no seconds of a step."""
+STRIP_MARGIN = 12
+"""Characters of a line that a strip leaves: for its name, and for phases that are shorter than a character."""
 RISKS = {SPEED_RISK: "speed is a prior", NETWORK_RISK: "an unstated network"}
 """Notes that are risks, by how they begin, with a few words for each."""
 PRIVATE = "a private person's machine"
@@ -191,35 +196,29 @@ def _ways(run: RlRun) -> list[str]:
     """Return a row for each way, the plan's with its sign."""
     if not run.ways:
         return []
-    rows = [
-        [
-            f"{'>' if way.label == 'plan' else ' '} {way.label}",
-            words.sanitise(way.machines),
+    rows = [("way", "GPUs", "$/h", "cost", "by", "step")]
+    rows += [
+        (
+            way.label,
+            way.machines,
             f"{way.usd_per_hour:,.2f}",
             words.usd(way.cost_usd),
             f"{way.hours_at_confidence:,.1f} h",
             f"{words.significant(way.step_seconds)} s",
-        ]
+        )
         for way in run.ways
     ]
-    header, right = ["  way", "GPUs", "$/h", "cost", "by", "step"], {2, 3, 4, 5}
-    widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
-    widths[1] = min(widths[1], words.width() - sum(widths) + widths[1] - 2 * len(right) - 2)
-    rows = [[row[0], words.shorten(row[1], widths[1]), *row[2:]] for row in rows]
-    return [
-        "  ".join(
-            cell.rjust(size) if index in right else cell.ljust(size)
-            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [header, *rows]
-    ]
+    marked = next((number for number, row in enumerate(rows) if row[0] == "plan"), None)
+    shown = len(rows[0]) - (words.width() < ROOM_FOR_STEPS)
+    return words.table([row[:shown] for row in rows], right=range(2, shown), cut=1, marked=marked)
 
 
 def _strip(run: RlRun) -> list[str]:
     """Return the step as strips: one where phases follow one another, one for each side where they overlap."""
+    room = min(STRIP, line_room() - STRIP_MARGIN)
 
     def strip(names: tuple[str, ...]) -> str:
-        return "".join(SIGNS[name] * max(round(STRIP * run.phases[name] / run.step_seconds), 1) for name in names)
+        return "".join(SIGNS[name] * max(round(room * run.phases[name] / run.step_seconds), 1) for name in names)
 
     rest = ("new_weights", "fixed")
     if not run.overlapped:
@@ -254,8 +253,7 @@ def _rollout(run: RlRun) -> list[str]:
 
 def _time(run: RlRun) -> list[str]:
     deadline = f"; deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
-    low, high = words.hours(run.hours.low), words.hours(run.hours.high)
-    likely = f"likely {words.hours(run.hours.expected)} ({low} to {high})"
+    likely = f"{words.likely(run.hours.expected)} ({words.between(run.hours.low, run.hours.high)})"
     return [f"{run.steps:,} steps, {likely}, {words.by(run.hours.at_confidence)}{deadline}"]
 
 
@@ -300,13 +298,18 @@ def render_rl_what_if(answer: WhatIf) -> str:
     usd, hours = answer.delta.cost_usd, answer.delta.hours
     changed = "feasible after the change"
     if usd is not None and hours is not None:
-        changed = f"{'+' if usd >= 0 else '-'} {words.usd(abs(usd))}, {'+' if hours >= 0 else '-'} {abs(hours):,.1f} h"
+        later = f"likely {abs(hours):,.1f} h {'later' if hours >= 0 else 'earlier'}"
+        changed = f"{words.usd(abs(usd))} {'more' if usd >= 0 else 'less'}, {later}"
         changed = "nothing changes" if all(old == new for _, old, new in rows) else changed
     lines = [f"{words.sanitise(answer.scenario)}: {changed}", ""]
     size = max(10, *(len(name) + 2 for name, _, _ in rows))
-    lines += [f"  {'':<{size}}{'before':<34}after"]
-    rendered = (f"  {name:<{size}}{words.shorten(old, 32):<34}{new}".rstrip() for name, old, new in rows)
-    return "\n".join([*lines, *rendered])
+    most = (words.width() - size - 4) // 2
+    half = min(max(len(cell) for _, *cells in rows for cell in cells), most)
+    for name, *cells in [("", "before", "after"), *rows]:
+        of_before, of_after = (words.wrap_lines(cell, half, words.CELL_LINES) for cell in cells)
+        for label, old, new in zip_longest([name], of_before, of_after, fillvalue=""):
+            lines.append(f"  {label:<{size}}{old:<{half}}  {new}".rstrip())
+    return "\n".join(lines)
 
 
 def _figures(plan: Plan) -> dict[str, str]:

@@ -25,8 +25,10 @@ from planner.reinforcement.rl_step import (
     AnswerLengths,
     RlPhases,
     Rollout,
+    fixed_seconds,
     rollout_seconds,
     transfer_seconds,
+    with_fixed_sigma,
 )
 from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
@@ -45,12 +47,9 @@ if TYPE_CHECKING:
 SAMPLED_PER_KEPT = {"dapo": 3.0}
 """Answers sampled for each that is trained on: DAPO drops prompts whose answers are all right or all wrong, and verl's
 recipe draws three times the prompts (verl-project/verl, recipe/dapo: gen_prompt_bsz = 3 * train_prompt_bsz)."""
-FIXED_SECONDS = 10.0
-"""A step's rewards by rule, collection and bookkeeping. Prior: what verl's published steps are longer than their
-phases, 6 to 22 s of nine runs with Qwen2.5-14B and 32B."""
 STEP_SIGMA = 0.3
-"""Standard deviation of ln(seconds of a step). Prior: published steps lie about 0.22 around the formulas
-(`python -m benchmarks.rl_steps`), and those of other sources may lie farther."""
+"""Standard deviation of ln(seconds of a step). Prior: published steps lie about 0.24 around the formulas
+(`python -m benchmarks.rl_steps`), 0.12 of one repository and 0.26 of the other, and those of others may lie farther."""
 LONGER = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
 FP8_CAUTION = (
@@ -440,8 +439,8 @@ class RlStep:
     @cached_property
     def phases(self) -> RlPhases:
         """Seconds of the phases of one step."""
-        rollout = self.engine.rollout.seconds
-        found = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, FIXED_SECONDS)
+        rollout, fixed = self.engine.rollout.seconds, fixed_seconds(self.network.parameters)
+        found = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, fixed)
         return found.times(self.factors)
 
 
@@ -574,7 +573,9 @@ def step_sigma(step: RlStep) -> float:
     phases = step.phases
     whole = phases.step_seconds(False)
     training = phases.trainer / whole
-    return max(STEP_SIGMA, training * step.speed.sigma + (1.0 - training) * STEP_SIGMA)
+    sigma = max(STEP_SIGMA, training * step.speed.sigma + (1.0 - training) * STEP_SIGMA)
+    share = phases.fixed / phases.step_seconds(step.asked.overlap)
+    return float(with_fixed_sigma(sigma, step.network.parameters, share))
 
 
 def _build(step: RlStep) -> RlEstimate:

@@ -52,7 +52,16 @@ from planner.reinforcement.rl_estimate import (
     STEP_SIGMA,
     WHOLE_SHARDS,
 )
-from planner.reinforcement.rl_step import LEFT, LIKE_FROM_ROUND, POINTS, AnswerLengths, RlPhases, StaleRollout
+from planner.reinforcement.rl_step import (
+    LEFT,
+    LIKE_FROM_ROUND,
+    POINTS,
+    AnswerLengths,
+    RlPhases,
+    StaleRollout,
+    fixed_seconds,
+    with_fixed_sigma,
+)
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
@@ -110,6 +119,11 @@ class RlQuantities:
         work, tokens = self.job.work, (self.prompt, self.longest, self.mean_tokens)
         asked = self.job.techniques.sharding
         return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, asked
+
+    @property
+    def fixed_seconds(self) -> float:
+        """Seconds of a step that are in no other phase."""
+        return fixed_seconds(self.architecture.parameters) * self.factors.fixed
 
     @property
     def weight_bytes(self) -> float:
@@ -484,11 +498,18 @@ def machine_of(card: GpuSpec, offer: Any, instances: int, gpus: int) -> Machine:
     )  # fmt: skip
 
 
-def step_sigmas(trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats) -> Floats:
-    """Return the standard deviation (n,) of ln(seconds of a step): a prior, of the trainer's share its own."""
+def step_sigmas(
+    one: RlQuantities, trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats, overlapped: bool
+) -> Floats:
+    """Return the standard deviation (n,) of ln(seconds of a step): a prior, of the trainer's share its own.
+
+    `rest`: seconds of new weights and what is in no phase, of which the latter are less sure than the step.
+    """
     seconds = trainers.seconds[rows]
     training = seconds / (rollout + seconds + rest)
-    return np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
+    sigma = np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
+    step = (np.maximum(rollout, seconds) if overlapped else rollout + seconds) + rest
+    return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
 
 
 def least_rows(machine: Integers, value: Floats, allowed: Flags, machines: int) -> Integers:

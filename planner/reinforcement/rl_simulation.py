@@ -24,6 +24,7 @@ from planner.estimates.generation import decode_step_seconds, prompt_seconds, se
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations, tail_of_68_percent
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl
+from planner.reinforcement.rl_estimate import step_sigma
 from planner.results.simulation import JobReplays, PlanPrediction, ReplayMarket, Simulation, StepReplays
 from planner.scenario.rl_job import RlJob
 from planner.solving.solve import solve
@@ -386,7 +387,7 @@ def simulate_rl(
     seeds = [np.random.default_rng(seed) for seed in np.random.SeedSequence(settings.seed).spawn(3)]
     slow = np.ones(settings.runs)
     if not settings.exact_speed:
-        slow = confidence_factor(tail_of_68_percent(made.sigma), draw_ranks(settings.runs, seeds[0]))
+        slow = confidence_factor(tail_of_68_percent(step_sigma(made.step)), draw_ranks(settings.runs, seeds[0]))
     rollouts = draw_rollouts(made, seeds[1])
     replayed = replay_run(made, rollouts, slow, seeds[2])
     if progress is not None:

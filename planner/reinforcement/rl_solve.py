@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,8 @@ from planner.decode.chosen import build_inputs
 from planner.errors import AuditError, Fault, ScenarioError, raise_faults
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
+from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
+from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
@@ -46,7 +48,7 @@ from planner.reinforcement.evaluated_rl import (
     start_hours_of,
     states_network,
 )
-from planner.reinforcement.rl_estimate import FIXED_SECONDS, FP8_CAUTION
+from planner.reinforcement.rl_estimate import FP8_CAUTION, step_sigma
 from planner.reinforcement.rl_search import (
     EngineKey,
     Engines,
@@ -667,13 +669,14 @@ class _Search:
         job, limits = self.job, self.scenario.limits
         overlapped = placement > 0 and job.staleness > 0
         both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
-        rest = weights * self.one.factors.new_weights + FIXED_SECONDS * self.one.factors.fixed
+        rest = weights * self.one.factors.new_weights + self.one.fixed_seconds
         step, luck = both + rest, np.zeros(len(both))
         if (at := np.flatnonzero(rollout.is_spot)).size:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
             step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
         run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
-        sigma = np.sqrt(step_sigmas(self.trainers, trainer.row, rollout.plain_seconds, rest) ** 2 + luck / run)
+        sigma = step_sigmas(self.one, self.trainers, trainer.row, rollout.plain_seconds, rest, overlapped)
+        sigma = np.sqrt(sigma**2 + luck / run)
         tail = tail_of_68_percent(sigma)
         judged = 0.0
         if isinstance(job.reward, Judge):
@@ -969,6 +972,8 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    notes.append(median_words(made))
+    notes += _limits_without_effect(search, made)
     if isinstance(search.job.reward, Judge):
         notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
     if made.named.overlapped:
@@ -981,6 +986,29 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
+
+
+def median_words(made: EvaluatedRl) -> str:
+    """Return that hours and dollars are medians over the error of the speed, and what they are on average.
+
+    The average is that of `planner simulate`, which cuts the long tail of the error at the same ranks.
+    """
+    factors = equally_likely_factors(float(tail_of_68_percent(step_sigma(made.step))), SPEED_RANK_BOUNDS).tolist()
+    usd = fmean(made.usd(factor) for factor in factors)
+    hours = (made.start_hours + made.run_hours) * fmean(factors)
+    return f"likely hours and dollars are medians; slow runs make the average ${usd:,.2f} and {hours:,.1f} h"
+
+
+def _limits_without_effect(search: RlSearch, made: EvaluatedRl) -> list[str]:
+    """Return limits of the scenario that leave this plan as it is, because of what offers are or do not state."""
+    limits, found = search.scenario.limits, list[str]()
+    if limits.outlay_usd is not None:
+        found.append("limits.outlay_usd has no effect: machines of kind rl are rented by the hour alone")
+    silent = [pool.named.offer for pool in made.pools if pool.offer.stock is None and pool.offer.stock_status is None]
+    if limits.stock_status is not None and silent:
+        what = f"limits.stock_status has no effect on {', '.join(dict.fromkeys(silent))}"
+        found.append(f"{what}: the provider's list does not state its stock")
+    return found
 
 
 def network_risk(made: EvaluatedRl) -> list[str]:

@@ -96,7 +96,8 @@ def tail_words(step: RlEstimate | RlRun) -> str:
     """Return how the tail of a rollout ends."""
     whole = step.tail_seconds >= 0.999 * step.phases["rollout"]
     when = "in the rollout" if whole else f"in the last {_seconds(step.tail_seconds)} of the rollout"
-    return f"{when} {words.percent(step.tail_ended_share)} of the answers have ended on average: the longest decide"
+    empty = f"{words.percent(step.tail_ended_share)} of the engines' places are empty on average"
+    return f"{when} {empty}: they wait for the longest answers"
 
 
 def waiting_words(overlapped: bool, idle: str, idle_share: float) -> str:

@@ -19,7 +19,14 @@ from planner.analysis.calibration.rl_logs import (
     read_rl_logs,
 )
 from planner.analysis.run_progress import UNRESOLVED_NOISE, weighted_pace
-from planner.analysis.track_question import LEAST_HOURS, Stated, elapsed_hours, rank_choice, read_with_offers
+from planner.analysis.track_question import (
+    LEAST_HOURS,
+    Stated,
+    elapsed_hours,
+    own_offers_note,
+    rank_choice,
+    read_with_offers,
+)
 from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, InputError
 from planner.estimates.uncertainty import confidence_factor, display_factors, is_implausible_speed, tail_of_68_percent
@@ -225,7 +232,7 @@ def track_rl(
         notes.append(f"the projected cost is above the budget of ${budget:,.2f}")
     chance = end.deadline_probability
     if market is None and chance is not None and chance < job.confidence:
-        notes.append("the deadline is at risk: --replan says whether other machines would keep it")
+        notes.append("the deadline is at risk: --replan --scenario FILE says whether other machines would keep it")
     tracked = Tracking(
         scenario=plan.scenario,
         job=run.name,
@@ -448,6 +455,7 @@ def _replanned(
         choices.append((move, plan))
     if not plan.reinforcement:
         notes.append(f"no machines to move to: {plan.status}")
+    notes += own_offers_note(market, found.run.offers_named)
     tie = market.near_tie_usd(left_usd)
     choices.sort(key=lambda choice: rank_choice(choice[0], found.job.confidence, tie))
     if choices[0][1] is None:

@@ -328,8 +328,9 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
 
 
-LEAST_CELL, LEAST_LAST = 28, 16
-"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column."""
+LEAST_CELL, LEAST_LAST, LEAST_OF_ALL = 28, 16, 14
+"""Columns below which the cells of a table are not narrowed: those of `cut`, those of the last column; those of `cut`
+where figures would be cut else."""
 CELL_LINES = 3
 """Lines of a cell that is narrowed."""
 
@@ -354,7 +355,7 @@ def table(
     cells = [[sanitise(cell) for cell in row] for row in rows]
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     margin, last = 4 if marked is not None else 2, len(wide) - 1
-    narrowed = [(cut, LEAST_CELL), *([(last, LEAST_LAST)] if last not in (cut, *right) else [])]
+    narrowed = [(cut, LEAST_CELL), *([(last, LEAST_LAST)] if last not in (cut, *right) else []), (cut, LEAST_OF_ALL)]
     for column, least in narrowed:
         over = margin + sum(wide) + 2 * last - width()
         wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))

@@ -165,9 +165,12 @@ class RlRun(Part):
     host_gb: float
     """What lies in the host memory of a machine while the engines sample."""
     hours: Hours
+    """`expected` is the median over the error of the speed; the average is longer, as a note says."""
     deadline_hours: float | None
     cost: Spread
+    """`expected` is the median over the error of the speed; the average is more, as a note says."""
     cost_usd: float
+    """The median, `expected` of `cost`."""
     cost_at_confidence: float
     usd_per_100_steps: float
     """Of all dollars, starts included."""

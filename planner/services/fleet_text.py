@@ -29,6 +29,8 @@ from planner.units import DAY_HOURS, figure_text
 
 _STRIP_DAY = 24
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+HOUR_MARKS = "0     6     12    18"
+"""Hours of a day above the columns of a strip."""
 LEVELS = ".123456789#"
 """Use of a fleet in tenths; # is full."""
 
@@ -53,7 +55,7 @@ def strip(fleet: Fleet) -> list[str]:
             rows[-1][0].append(day)
         else:
             rows.append(([day], drawn))
-    lines = [" " * 13 + "0     6     12    18"] if hours else []
+    lines = [" " * 13 + HOUR_MARKS] if hours else []
     for days, drawn in rows:
         label = _days(days, hours // _STRIP_DAY)
         for name, text in zip(names, drawn, strict=True):
@@ -192,6 +194,7 @@ def simple_sections(service: Service) -> dict[str, list[str]]:
     """Return the lines under the labels of a service that need no more than it: load, latency, what holds capacity."""
     fleet, room = service.fleet, line_room()
     latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), room, 2)]
+    latency += ["on the slowest kind of machines in its busiest hour"] if latency else []
     return {"Serve": _serve(service), "Latency": latency, "Capacity": _binds(fleet)}
 
 
@@ -310,14 +313,13 @@ LIMIT_HEADS = {"ttft": " to the first token", "tpot": " per token"}
 
 
 def _limit(one: LatencyLimit, fleet: Fleet) -> str:
-    """Return a limit, what is predicted of the slowest kind in its hour of most use, and the margin."""
+    """Return what is predicted of the slowest kind in its busiest hour, and how far that is below the limit."""
     share = words.share_text(fleet.within_limits_share)
-    time = seconds_text(one.predicted_seconds)
-    predicted = f"{LIMIT_WORDS[one.name]}: {share} within {time} on the slowest kind in its hour of most use"
+    predicted = f"{LIMIT_WORDS[one.name]}: {share} within {seconds_text(one.predicted_seconds)}"
     if one.limit_seconds is None:
         return f"{predicted}, no limit"
-    margin = 1.0 - one.predicted_seconds / one.limit_seconds
-    return f"{predicted}; limit {seconds_text(one.limit_seconds)}, {words.percent(max(margin, 0.0))} left"
+    margin = words.percent(max(1.0 - one.predicted_seconds / one.limit_seconds, 0.0))
+    return f"{predicted}, {margin} below the limit of {seconds_text(one.limit_seconds)}"
 
 
 def _binds(fleet: Fleet) -> list[str]:
@@ -418,7 +420,8 @@ MOST_KINDS_NAMED = 2
 def render_fleet_answer(plan: Plan) -> str:
     """Return the answer of a plan with services, with or without jobs next to them, without a final newline."""
     alone = plan.services[0] if len(plan.services) == 1 and not plan.jobs else None
-    lines = [_first_line(plan, alone), *risk_lines(fleet_risks(plan)), ""]
+    first = [_first_line(plan)] if alone is None else _first_lines(plan, alone)
+    lines = [*first, *risk_lines(fleet_risks(plan)), ""]
     if alone is not None:
         ways = ways_of(alone)
         lines += [*_way_lines(ways), ""] if len(ways) > 1 else []
@@ -427,15 +430,25 @@ def render_fleet_answer(plan: Plan) -> str:
     return "\n".join([*lines, *_shared_sections(plan)])
 
 
-def _first_line(plan: Plan, alone: Service | None) -> str:
-    """Return the machines, dollars and the first latency of a service; of several parts what all cost."""
-    if alone is not None:
-        figures = f"{words.usd(alone.fleet.usd_per_month)} a month"
-        late = _latency(alone)
-        kinds, engine = machines_text(alone.fleet), _engine(alone.fleet)
-        forms = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
-        forms += [f"{short}, {figures}" for short in _all_kinds(alone.fleet)]
-        return words.first_fitting(plan.scenario, *forms)
+def _first_lines(plan: Plan, alone: Service) -> list[str]:
+    """Return the machines, dollars and the first latency of a service: in two lines where one has no room for counts.
+
+    Where two lines have no room for them either, fewer words in one.
+    """
+    figures, late = f"{words.usd(alone.fleet.usd_per_month)} a month", _latency(alone)
+    kinds, engine = machines_text(alone.fleet), _engine(alone.fleet)
+    whole = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
+    name, short = words.sanitise(plan.scenario), [f"{each}, {figures}" for each in _all_kinds(alone.fleet)]
+    if not any(len(f"{name}: {form}") <= words.width() for form in (*whole, *short[:1])):
+        for form in whole:
+            lines = words.wrap_lines(f"{name}: {form}", words.width() - 2, 3)
+            if len(lines) < 3:
+                return [lines[0], *(f"  {line}" for line in lines[1:])]
+    return [words.first_fitting(plan.scenario, *whole, *short)]
+
+
+def _first_line(plan: Plan) -> str:
+    """Return what all of several parts cost."""
     month = sum(service.fleet.usd_per_month for service in plan.services)
     usd = words.usd(plan.cost.expected) if plan.cost else ""
     served = f"{len(plan.services)} services" if len(plan.services) > 1 else plan.services[0].name
@@ -615,8 +628,9 @@ def hour_lines(fleet: Fleet) -> list[str]:
             rows[-1][0].append(day)
         else:
             rows.append(([day], drawn))
-    head = f"{'':<8}{'load, peak ' + words.brief(most) + ' ' + fleet.unit:<26}replicas, each column an hour"
-    return [head, *(f"{_days(numbers, int(days)):<8}{drawn}" for numbers, drawn in rows)] if rows else []
+    load = f"load ({words.level(1.0)} is {words.brief(most)} {fleet.unit})"
+    head = [f"{'':<8}{load:<26}replicas", f"{'':<8}{HOUR_MARKS:<26}{HOUR_MARKS}"]
+    return [*head, *(f"{_days(numbers, int(days)):<8}{drawn}" for numbers, drawn in rows)] if rows else []
 
 
 def _sections(plan: Plan, service: Service) -> list[str]:

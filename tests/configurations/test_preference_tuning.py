@@ -220,6 +220,23 @@ def test_the_check_notices_another_reference_or_method() -> None:
     assert audit(edited(plan, tuning="sft", reference=None), scenario, library())
 
 
+@pytest.mark.slow
+def test_lengths_that_are_not_given_are_said_as_assumed() -> None:
+    job = {"method": "dpo", "packing": "padding_free", "sequence_length": 1024}
+    said = "each sequence of a sample is assumed to have 1,024 tokens"
+    assert any(said in note for note in planned(**job, work={"tokens": 6_400_000}).notes)
+    assert not any("is assumed to have" in note for note in planned(**job, work=PAIRS).notes)
+
+
+@pytest.mark.parametrize("place", ["method", "techniques.method"])
+@pytest.mark.parametrize("name", ["grpo", "DAPO", "rloo", "ppo"])
+def test_an_algorithm_of_reinforcement_learning_points_at_its_kind_of_job(name: str, place: str) -> None:
+    job = {"method": name} if place == "method" else {"techniques": {"method": name}}
+    with pytest.raises(ScenarioError) as caught:
+        asked(**{"work": PAIRS, "sequence_length": 1024, **job})
+    assert f"kind: rl with algorithm: {name.lower()}" in caught.value.faults[0].fix
+
+
 @pytest.mark.parametrize(
     ("job", "where"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import shlex
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,11 @@ from planner.exports.folder_check import check_folder
 from planner.exports.read_configs import ToolFile, describe
 from planner.exports.rl_configs import read_training_file
 from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_checklist, trl_micro_batch, trl_share
+from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.results.rl_run import RlRun
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 OFFERS: list[dict[str, Any]] = [
     {
@@ -279,6 +283,40 @@ def test_what_a_tool_cannot_express_is_refused_by_its_name(update: dict[str, Any
         settings(changed(plan, **update), scenario, target)
 
 
+def _refused_with(plan: Plan, scenario: Scenario) -> list[Any]:
+    """Return the faults of an export that may choose its tool."""
+    with pytest.raises(InputError) as refused:
+        export_all_rl(choose_rl(plan, scenario, "plan", None), WISHES, "plan")
+    return list(refused.value.faults)
+
+
+def test_a_plan_that_no_tool_runs_is_exported_with_the_settings_that_are_named() -> None:
+    """All that a tool lacks is said at one time, so that its settings together give a plan that it runs."""
+    plan, scenario = solved("apart", 1)
+    lora = changed(plan, method="lora", rollout_weight_bits=8)
+    (fix,) = [fault.fix for fault in _refused_with(lora, scenario) if fault.what.startswith("no tool runs math")]
+    settings_of_trl, settings_of_verl = fix.removeprefix("solve again with ").split(", or with ")
+    assert settings_of_trl.endswith("(then --to trl)") and settings_of_verl.endswith("(then --to verl)")
+    job = "jobs.math."
+    assert shlex.split(settings_of_trl)[1:4:2] == [job + "staleness=0", job + "rollout.weight_bits=16"]
+    assert shlex.split(settings_of_verl)[1] == job + "techniques.method=[full]"
+    assert not [fault for fault in _refused_with(changed(plan, engine="sglang"), scenario) if "no tool" in fault.what]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rl-30b-mixture", "rl-32b-dapo"])
+def test_a_shipped_plan_that_no_tool_runs_is_run_by_each_tool_with_its_settings(name: str) -> None:
+    scenario = planner.read_scenario(name)
+    options = SolveOptions(as_of=date(2026, 11, 21))
+    fix = _refused_with(solve(scenario, options, explains=False), scenario)[0].fix.removeprefix("solve again with ")
+    for way in fix.split(", or with "):
+        words, _, targets = way.partition(" (then --to ")
+        other = change_scenario(scenario, [word for word in shlex.split(words) if word != "--set"])
+        plan = solve(other, options, explains=False)
+        for target in targets.removesuffix(")").split(" or "):
+            assert settings(plan, other, target)
+
+
 def test_a_folder_is_whole_and_its_checklist_names_what_is_left(tmp_path: Path) -> None:
     """By the command; the check finds no fault, a field that is changed is one."""
     plan, scenario = solved()
@@ -396,6 +434,15 @@ def test_what_no_plan_has_of_reinforcement_learning_is_refused_by_its_field(
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(InputError, match=said):
         read_training_file(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(("name", "what"), [("grpo.py", "a Python script"), ("grpo.ipynb", "a notebook")])
+def test_a_program_is_refused_as_what_it_is_with_what_can_be_read(name: str, what: str, tmp_path: Path) -> None:
+    """Its text may be YAML, or have the command of a tool in it."""
+    path = tmp_path / name
+    path.write_text("#!/usr/bin/env python\n# trl grpo --num_generations 8\nfrom trl import GRPOConfig\n")
+    with pytest.raises(InputError, match=rf"{name}:1: is {what}: .*trl grpo --config"):
+        read_training_file(path)
 
 
 @pytest.mark.ecosystem

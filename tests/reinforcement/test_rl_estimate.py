@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from planner.cli.run_commands import estimate as command
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 
-LIBRARY = read_library(["qwen2.5-7b", "llama-3.1-70b"])
+LIBRARY = read_library(["qwen2.5-7b", "llama-3.1-70b", "qwen2.5-1.5b"])
 
 
 def run(*arguments: str) -> Result:
@@ -38,6 +39,15 @@ def test_phases_sum_to_the_step_and_steps_to_hours_and_dollars() -> None:
     assert found.hours.expected == pytest.approx(step * 250 / 3600)
     assert found.usd_per_100_steps is not None
     assert found.usd_per_100_steps.expected == pytest.approx(16.0 * step / 36.0)
+
+
+def test_small_models_have_fewer_fixed_seconds_and_a_wider_range() -> None:
+    """10 s from 7B on; of 1.54e9 parameters 10 * sqrt(1.54 / 7) = 4.7 s, which may be twice as many or half of them."""
+    large, small = estimate(), estimate(model="qwen2.5-1.5b")
+    assert large.phases["fixed"] == 10.0
+    assert small.phases["fixed"] == pytest.approx(4.7, abs=0.05)
+    share = small.phases["fixed"] / small.step_seconds.expected
+    assert large.sigma == 0.3 < small.sigma == pytest.approx(math.hypot(0.3, math.log(2.0) * share))
 
 
 def test_scoring_is_a_quarter_of_training_with_recomputation_for_each_network() -> None:

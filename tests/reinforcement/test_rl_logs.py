@@ -275,8 +275,13 @@ def test_a_late_run_is_said_and_moves_where_other_machines_keep_the_deadline(tmp
     log = written(tmp_path, verl_lines(range(1, 6), **slow))
     found = planner.track(plan, one, [log])
     assert not found.is_on_time
-    assert any("--replan" in note for note in found.notes)
+    assert any("--replan --scenario FILE" in note for note in found.notes)
     moved = planner.track(plan, one, [log], market=one)
+    said = "only the machines of the plan were compared: --scenario FILE"
+    assert not any(said in note for note in moved.notes)
+    own = [offer for label, offer in one.labelled_offers() if label in planned.offers_named]
+    kept = planner.track(plan, one, [log], market=one.model_copy(update={"offers": tuple(own)}))
+    assert any(said in note for note in kept.notes)
     assert [choice.what for choice in moved.choices if choice.what == "stay"] == ["stay"]
     assert moved.choices[0].deadline_probability is not None
     saved = tmp_path / "plan.json"

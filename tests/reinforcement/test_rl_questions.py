@@ -12,6 +12,8 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
+from planner.reinforcement.rl_answer import render_rl_answer, render_rl_what_if
+from planner.report.words import text_width
 from planner.results.explanation import Alternative
 from planner.scenario.rl_job import RlJob
 from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, _day, every_way, run_of, scenario, solved
@@ -202,3 +204,19 @@ def test_a_way_of_two_kinds_of_machines_is_not_named_as_one_of_the_first() -> No
     by_provider, by_gpu = (str(found.model_copy(update={"alternatives": (option,)})) for option in (mixed, pair))
     assert "1 x B300 + 14 x A5000" in by_provider
     assert "5 + 3 at cloud" in by_gpu
+
+
+@pytest.mark.slow
+def test_no_way_and_no_change_loses_its_machines_or_dollars() -> None:
+    """Names go on in a second line; nothing is wider than the screen."""
+    answer = planner.what_if(scenario({"max_gpus": 4}), ["jobs.0.work.answers=16", "jobs.0.rollout.placement=apart"])
+    (run,) = answer.after.reinforcement
+    for columns in (60, 80, 160):
+        with text_width(columns):
+            compared, shown = render_rl_what_if(answer), render_rl_answer(answer.after)
+        table = shown.split("  way ")[1].split("Step")[0]
+        assert max(map(len, [*compared.splitlines(), *table.splitlines()[1:]])) <= columns
+        assert all(pool.gpu in compared and pool.provider in compared for pool in run.pools)
+        assert all(f"${way.cost_usd:,.2f}" in table and f"{way.hours_at_confidence:.1f} h" in table for way in run.ways)
+        assert all(word in table for way in run.ways for word in way.machines.split())
+        assert " more, likely " in compared.splitlines()[0]

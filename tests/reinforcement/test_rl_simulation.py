@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,6 +116,22 @@ def test_a_simulation_has_its_text_its_picture_and_the_same_figures_again() -> N
     assert "of runs end within the planned hours (plan: 90.0 %)" in text
     assert "policy" not in text
     assert planner.plot(found).svg.startswith("<?xml")
+
+
+@pytest.mark.slow
+def test_the_figures_of_a_plan_are_medians_and_its_average_is_that_of_the_replays() -> None:
+    """Of machines on demand, within what a few hundred drawn answers and speeds leave open."""
+    one = scenario({"max_gpus": 4, "spot": False})
+    plan = solved(one)
+    run = run_of(plan)
+    found = planner.simulate(one, plan, library=LIBRARY, runs=2000, seed=4)
+    assert found.cost_usd is not None and found.hours is not None
+    assert found.cost_usd.p50 == pytest.approx(run.cost_usd, rel=0.02)
+    (said,) = (note for note in run.notes if note.startswith("likely hours and dollars are medians"))
+    usd, hours = (float(figure) for figure in re.findall(r"[\d.]+\d", said.replace(",", "")))
+    assert hours > 1.05 * run.hours.expected
+    assert found.cost_usd.mean == pytest.approx(usd, rel=0.02)
+    assert found.hours.mean == pytest.approx(hours, rel=0.02)
 
 
 def test_recorded_markets_are_refused_by_name() -> None:

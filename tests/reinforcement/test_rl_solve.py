@@ -329,13 +329,36 @@ def test_an_edited_figure_of_a_plan_is_found() -> None:
         {"micro_batch": run.micro_batch * 4},
         {"seats": run.seats + 1},
         {"changes": {what: (usd or 0.0) + 1.0 for what, usd in run.changes.items()}},
+        {"changes": {}},
         {"ways": tuple(way.model_copy(update={"cost_usd": way.cost_usd + 1.0}) for way in run.ways)},
+        {"ways": tuple(way for way in run.ways if way.label != "plan")},
+        {"ways": ()},
     ):
         edited = plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
         assert planner.check(edited, one), update
     assert plan.hours is not None
     later = plan.hours.model_copy(update={"expected": plan.hours.expected + 1.0})
     assert planner.check(plan.model_copy(update={"hours": later}), one)
+
+
+def test_a_limit_that_changes_nothing_says_so_and_one_on_the_stock_is_checked() -> None:
+    """Nothing is paid before; where a list states no stock, none is too little, and where it does, the check asks."""
+    offers = [{**OFFERS[0], "stock_status": "low"}, OFFERS[1]]
+    one = scenario({"max_gpus": 4, "outlay_usd": 100, "stock_status": "medium"}, offers)
+    plan = solved(one)
+    notes = " ".join(run_of(plan).notes)
+    assert "limits.outlay_usd has no effect" in notes
+    assert "limits.stock_status has no effect on" in notes and "one" not in {
+        pool.provider for pool in run_of(plan).pools
+    }
+    (job,) = one.jobs
+    assert isinstance(job, RlJob)
+    label = one.labelled_offers()[0][0]
+    own = next(named for named in every_way(one) if named.trainer.offer == label and named.placement == "colocated")
+    made = report_rl(evaluate_rl(own, job, one, dict(one.labelled_offers()), LIBRARY), _day(plan))
+    stated = plan.model_copy(update={"reinforcement": (made,), "cost": made.cost})
+    assert "offer" in {violation.what for violation in audit_rl(stated, one, LIBRARY, Tolerance())}
+    assert not any("no effect" in note for note in run_of(solved(scenario({"max_gpus": 4}))).notes)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_the_page_shows_what_a_service_is_and_how_near_its_limits_are(page: Page
         "per million tokens",
     ]
     ((name, sections),) = answer["jobs"]
-    assert name == "chat" and "% left" in dict(sections)["Latency"]
+    assert name == "chat" and "% below the limit of" in dict(sections)["Latency"]
     assert [one["key"] for one in answer["figures"]] == ["load", "bill", "replica-memory", "simpler", "assumptions"]
     assert answer["figures"][0]["scene"]["shapes"]
 
