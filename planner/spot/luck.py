@@ -42,7 +42,7 @@ DRAWN_TOGETHER = 16
 """Requests that are played at once."""
 DRAWN_CHANGES, OTHER_RUN = 128, 613
 """Changes of a market that are drawn for each run; the next ones are those of the run so many numbers further."""
-MOST_CYCLES = 256
+PLAYED_CYCLES = 256
 """Pairs of an up-time and an outage for which a run is played at most: of a longer one an equal part is played."""
 LOOKED_AT_EVERY_HOURS = 1 / 12
 """How often a run looks at its market; a loss of its machines it sees at once."""
@@ -110,7 +110,7 @@ class LuckRequest:
     def parts(self) -> float:
         """Return the number of equal parts of which one is played, 1 for all but very long runs."""
         cycle = self.states.up.mean() + self.states.outage_hours_per_loss()
-        return max(1.0, float(self.deadlines.max()) / (cycle * MOST_CYCLES))
+        return max(1.0, float(self.deadlines.max()) / (cycle * PLAYED_CYCLES))
 
     @cached_property
     def part(self) -> LuckRequest:

@@ -12,7 +12,7 @@ import pytest
 from planner.hazards import LUCKS, SPEEDS
 from planner.results.odds import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
 from planner.spot.drawn_runs import spot_only_hours
-from planner.spot.luck import MOST_CYCLES, RUNS, LuckRequest, _Runs, draw_luck, draw_lucks, quantile
+from planner.spot.luck import PLAYED_CYCLES, RUNS, LuckRequest, _Runs, draw_luck, draw_lucks, quantile
 from planner.spot.policy_cache import PolicyCache
 from planner.spot.run import SpotRun
 from planner.spot.states import Ages, SpotStates
@@ -106,7 +106,7 @@ def test_a_longer_run_takes_no_more_steps(monkeypatch: pytest.MonkeyPatch) -> No
         steps[0] += 1
         advance(runs)
 
-    monkeypatch.setattr("planner.spot.luck.MOST_CYCLES", 32)
+    monkeypatch.setattr("planner.spot.luck.PLAYED_CYCLES", 32)
     monkeypatch.setattr(_Runs, "_advance", counted)
     draw_lucks([_long(32 * 32, 0.6)])
     assert 0 < steps[0] < 1500
@@ -114,7 +114,7 @@ def test_a_longer_run_takes_no_more_steps(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_runs_longer_than_are_played_whole_cost_the_mean_of_the_pass() -> None:
     """Much slack, and ticks shorter than an up-time; a run played whole acts less often and costs 5 % more."""
-    request = _long(4 * MOST_CYCLES, 3.0)
+    request = _long(4 * PLAYED_CYCLES, 3.0)
     (point,) = PolicyCache().best_points([(request.run, MARKET, float(request.deadlines[0]))])
     (found,) = draw_lucks([request])
     assert found.usd(request.run, 0.0).mean() == pytest.approx(point.usd, rel=0.025)
@@ -123,9 +123,9 @@ def test_runs_longer_than_are_played_whole_cost_the_mean_of_the_pass() -> None:
 @pytest.mark.slow
 def test_a_part_has_the_quantiles_of_the_whole_run_on_the_safe_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little slack, where the market matters most: at 90 % too high by at most 4 %, and never too low by 1 %."""
-    request = _long(4 * MOST_CYCLES, 0.15)
+    request = _long(4 * PLAYED_CYCLES, 0.15)
     (part,) = draw_lucks([request])
-    monkeypatch.setattr("planner.spot.luck.MOST_CYCLES", 4 * MOST_CYCLES)
+    monkeypatch.setattr("planner.spot.luck.PLAYED_CYCLES", 4 * PLAYED_CYCLES)
     (whole,) = draw_lucks([replace(request)])
     by_part, by_whole = (found.usd(request.run, 0.0) for found in (part, whole))
     assert by_part.mean() == pytest.approx(by_whole.mean(), rel=0.01)
