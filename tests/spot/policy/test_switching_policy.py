@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import operator
@@ -153,21 +154,21 @@ def test_the_table_read_back_is_the_same_policy(policy: SwitchingPolicy) -> None
     assert len(text) < 100_000
 
 
-@pytest.mark.long
 def test_advice_is_the_decision_of_the_policy(policy: SwitchingPolicy) -> None:
-    """The advice of a written table is the policy's own decision, in every state."""
+    """The policy of a written table decides as the policy itself, in every state; advice is what that one decides."""
     table = json.loads(json.dumps(to_table(policy)))
-    rng = np.random.default_rng(3)
-    seen = set()
-    for _ in range(3000):
-        hours, age, running = rng.uniform(0, 40), rng.exponential(1.0), int(rng.integers(3))
-        work = hours - rng.exponential(2.0)
-        up = bool(rng.random() < 0.5) or running == Action.SPOT
-        asked = [np.array([each]) for each in (work, hours, up, age, running)]
-        advised = advice(table, hours, work, up, age, RUNNING_NAMES[running])
-        assert advised == ACTION_NAMES[int(policy.decide(*asked)[0])]
-        seen.add((up, running, advised))
+    rng, count = np.random.default_rng(3), 3000
+    hours, age, running = rng.uniform(0, 40, count), rng.exponential(1.0, count), rng.integers(3, size=count)
+    up = (rng.random(count) < 0.5) | (running == Action.SPOT)
+    work = hours - rng.exponential(2.0, count)
+    decided = policy.decide(work, hours, up, age, running)
+    assert (decided == from_table(table).decide(work, hours, up, age, running)).all()
+    seen = set(zip(up.tolist(), running.tolist(), decided.tolist(), strict=True))
     assert len(seen) >= 9  # of up and down, three that run, three to do
+    states = zip(hours, work, up, age, running, decided, strict=True)
+    for left, to_do, is_up, since, runs, action in itertools.islice(states, 200):
+        asked = (float(left), float(to_do), bool(is_up), float(since), RUNNING_NAMES[int(runs)])
+        assert advice(table, *asked) == ACTION_NAMES[int(action)]
 
 
 def test_a_table_of_something_else_is_refused() -> None:
