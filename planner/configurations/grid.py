@@ -233,11 +233,11 @@ def _linears(architecture: Architecture) -> tuple[Linear, ...]:
 
 
 def _launched(image: ImageTokens | ImageWork | None) -> dict[str, Any]:
-    """Return the fields of `Network` that say how many linears Python launches for an image, and what enters them."""
+    """Return the fields of `Network` that say how many linears Python launches for an image, what enters them, and blocks."""
     if image is None:
         return {}
     if isinstance(image, ImageTokens):
-        return {"linear_layers": image.linears}
+        return {"linear_layers": image.linears, "blocks": image.blocks}
     return {
         "launched_layers": image.blocks,
         "linear_layers": float(image.linears),

@@ -260,6 +260,14 @@ def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
     return np.ceil(np.divide(network.layers, pipeline))
 
 
+def _stage_blocks(network: Network, pipeline: Numbers) -> Numbers:
+    """Return the blocks that run again one by one in the fullest pipeline stage, whatever layers they count as.
+
+    Wan 14B has 40 blocks with two attentions each, which are as many matrices as 49 layers.
+    """
+    return np.ceil(np.divide(network.recomputed_blocks, pipeline))
+
+
 def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
     """Return the parameters of one layer, layers of the stage, embedding parameters of the stage.
 
@@ -362,7 +370,7 @@ class ActivationTerms:
 
 @dataclass(frozen=True)
 class _Layer:
-    """Bytes of one layer and sequence."""
+    """Bytes of one layer and sequence; of a diffusion transformer, of one block."""
 
     activations: Numbers  # k_comp * A_lay
     plain_activations: Numbers  # A_lay
@@ -391,7 +399,7 @@ def activation_terms(
     full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD) | segments
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
-    stored_last = stage_layers(network, layout.pipeline) * per_layer
+    stored_last = _stage_blocks(network, layout.pipeline) * per_layer
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
     share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
@@ -403,7 +411,7 @@ def activation_terms(
     working = working + states.rounding_passing_bytes * tokens
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
-    input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
+    input_gradients = keeps * (_stage_blocks(network, layout.pipeline) * layer.boundary)
 
     logits_held = tokens * network.vocab / layout.tensor
     logits = k.k_log * activations.logit_bytes * logits_held
@@ -446,18 +454,20 @@ def parked_bytes(
     tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)
     layer = _layer(network, layout, states, activations, coefficients, tokens)
     code = np.asarray(activations.checkpointing)
-    moved = network.moved_bytes * network.hidden * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
+    each = network.moved_bytes * _layers_in_block(network) * network.hidden
+    moved = each * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
     parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary + activations.attention_hosted * moved
     if np.any(code == CHECKPOINT_ALL_OFFLOADED):
         everything = _kept(layer, states, activations, coefficients)
         parked = np.where(code == CHECKPOINT_ALL_OFFLOADED, everything, parked)
-    return stage_layers(network, layout.pipeline) * parked * _in_flight(layout)
+    return _stage_blocks(network, layout.pipeline) * parked * _in_flight(layout)
 
 
 def _layer(
     network: Network, layout: Layout, states: States, activations: Activations, k: MemoryCoefficients, tokens: Numbers
 ) -> _Layer:
-    """Return the tensors of one layer for one sequence of `tokens` per GPU."""
+    """Return the tensors of one layer for one sequence of `tokens` per GPU, and of all layers of a block alike."""
+    entering, tokens = tokens, tokens * _layers_in_block(network)
     q, kv = network.query_width, network.kv_width
     rope = activations.rope_factor if network.rope else 1.0
     # Two matrices keep their input and output, and a parallel block has one norm: profiles written for
@@ -488,10 +498,15 @@ def _layer(
         rounded_inputs=states.rounded_input_bytes * tokens,
         scores=scores,
         masks=activations.attention_hosted * network.masks_bytes * network.hidden * tokens / layout.tensor,
-        boundary=network.hidden * activations.residual_bytes * tokens / split,
+        boundary=network.hidden * activations.residual_bytes * entering / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
         products=activations.element_bytes * tokens * _every_second_product(network, layout, routed, split),
     )
+
+
+def _layers_in_block(network: Network) -> float:
+    """Return the layers that a block which runs again counts as; 1 but for diffusion transformers."""
+    return network.layers / network.recomputed_blocks
 
 
 def _every_second_product(network: Network, layout: Layout, routed: int, split: Numbers) -> Numbers:

@@ -115,6 +115,7 @@ def _tokens(
         "kept_bytes": _passes(stacks, "kept", 0.0) / layers,
         **{f"{name}_bytes": _passes(stacks, name, 0.0) / layers for name in ("moved", "freed", "masks")},
         "attentions": round(_passes(stacks, "attentions", 1)),
+        "blocks": round(sum(stack["n"] for stack in stacks if stack["image"])),
         "masked": bool(row.get("masked", False)),
         "cross_attentions": round(_passes(stacks, "cross", False)),
         "basis": "prior",

@@ -117,6 +117,14 @@ def test_shipped_cards_are_what_their_class_says() -> None:
         assert card.parameters > card.active_parameters > 0
         assert card.image is not None
         assert card.image.frozen_parameters > 0
+    by_class = {case["parameters"]: diffusion_card(case["config"], "mine") for case in COUNTED}
+    counted = [card for card in shipped if card.parameters in by_class]
+    assert len(counted) >= 15
+    for card in counted:
+        read = Architecture.model_validate(by_class[card.parameters])
+        assert (card.layers, card.adapters) == (read.layers, read.adapters), card.name
+        stated, expected = (each.image.model_dump(exclude={"source", "basis"}, exclude_none=True) for each in (card, read) if each.image)
+        assert stated == pytest.approx(expected, rel=1e-4), card.name
 
 
 def test_shipped_networks_have_the_size_that_their_name_states() -> None:
