@@ -1,5 +1,7 @@
 """Networks of images that do not fit: their encoders are named, and a size of images, not of sequences."""
 
+import pytest
+
 import planner
 from planner.report.run_text import render_estimate
 
@@ -47,3 +49,24 @@ def test_a_plan_says_what_its_licence_forbids_and_that_its_weights_are_gated() -
     assert any(note.startswith("black-forest-labs/FLUX.1-dev is gated: accept its terms") for note in job.notes)
     (job,) = planner.solve(scenario("A100-80GB").with_settings(["jobs.style.architecture=qwen-image"])).jobs
     assert not any("licence" in note or "gated" in note for note in job.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "excludes"),
+    [
+        ("latents=cached", "latents=online", "allows cached, not online"),
+        ("quant=nf4", "quant=nf4_dq", "allows nf4, not nf4_dq"),
+    ],
+)
+def test_techniques_that_the_job_excludes_are_priced_with_the_setting_that_admits_them(
+    given: str, asked: str, excludes: str
+) -> None:
+    """They fit: no answer of memory, and no advice to exclude what is asked for."""
+    settings = ["jobs.style.techniques.weight_bits=4", f"jobs.style.techniques.{given}"]
+    answer = planner.explain(scenario("A100-80GB").with_settings(settings), why_not=asked).why_not
+    assert answer is not None and answer.status == "beyond" and answer.memory is None
+    assert any(excludes in reason for reason in answer.reasons)
+    values = ",".join([given.partition("=")[2], asked.partition("=")[2]])
+    assert [change.setting for change in answer.relax] == [
+        f"jobs.style.techniques.{asked.partition('=')[0]}=[{values}]"
+    ]
