@@ -154,6 +154,17 @@ class ImageSize:
         return float(self.resolution * self.frames**0.5)
 
 
+_LATENT_PIXELS = 8
+"""Pixels of a side that are one latent of the autoencoder of Stable Diffusion (vae/config.json: three halvings)."""
+
+
+def _side_faults(resolution: int | None, whole: int, what: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the fault of a side that is no multiple of the `whole` pixels of one token or latent."""
+    if resolution is not None and resolution % whole:
+        near = max(whole, round(resolution / whole) * whole)
+        yield "resolution", f"{resolution} pixels are no multiple of the {whole} of a {what}", f"give {near}"
+
+
 class ImageWork(Card):
     """What one training image costs a diffusion network that is no stack of equal layers: a coarse stand-in.
 
@@ -184,9 +195,12 @@ class ImageWork(Card):
         """Return the size of a sample as a job gives it, else the card's own."""
         return ImageSize(resolution or self.resolution, frames or 1)
 
-    def faults(self, *_sizes: int | None) -> Iterator[tuple[str, str, str]]:
-        """Yield nothing: U-Nets take any size."""
-        yield from ()
+    def faults(self, resolution: int | None, _frames: int | None) -> Iterator[tuple[str, str, str]]:
+        """Yield the key, the fault and the mend of a side that is no whole number of latents.
+
+        U-Nets take every such side: they pad what their layers halve (diffusers, `forward_upsample_size`).
+        """
+        yield from _side_faults(resolution, _LATENT_PIXELS, "latent")
 
     def tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of time for one image, those of its encoders included."""
@@ -258,9 +272,7 @@ class ImageTokens(Card):
     def faults(self, resolution: int | None, frames: int | None) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of sizes that the network cannot read: no whole tokens."""
         side, group = self.pixels_per_token, self.frames_per_token
-        if resolution is not None and resolution % side:
-            near = max(side, round(resolution / side) * side)
-            yield "resolution", f"{resolution} pixels are no multiple of the {side} of a token", f"give {near}"
+        yield from _side_faults(resolution, side, "token")
         if frames is not None and group is not None and (frames - 1) % group:
             near = round((frames - 1) / group) * group + 1
             yield "frames", f"{frames} frames are not 1 and a multiple of {group}", f"give {near}"

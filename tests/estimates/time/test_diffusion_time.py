@@ -60,6 +60,9 @@ def test_sizes_that_are_no_whole_tokens_are_refused() -> None:
         seconds("wan-2.1-1.3b", resolution=480, frames=80)
     with pytest.raises(PlannerError, match="1000 pixels are no multiple of the 16 of a token; give 992"):
         seconds("flux.1-schnell", resolution=1000)
+    with pytest.raises(PlannerError, match="1001 pixels are no multiple of the 8 of a latent; give 1000"):
+        seconds("stable-diffusion-xl", resolution=1001)
+    assert seconds("stable-diffusion-xl", resolution=1000).vram_gib.fits
 
 
 def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> None:
