@@ -143,7 +143,7 @@ def latent_seconds(
     if cache is None or image is None:
         return np.zeros(len(each_bytes))
     side = image.size(job.work.resolution, job.work.frames).side
-    moved = step_bytes(cache.images, coefficients, side) + cache.images * each_bytes
+    moved = step_bytes(cache.images, coefficients, side, job.image_bytes) + cache.images * each_bytes
     storage = job.storage_gb_per_second * GB
     seconds = encode_seconds(cache.batches, step_seconds, cache.token_share, moved, storage)
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)

@@ -241,7 +241,7 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     each = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
     storage = job.storage_gb_per_second * GB
     side = size.side if size else 0
-    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each))
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each, job.image_bytes))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return EvaluatedPhysics(

@@ -32,6 +32,7 @@ from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
 from planner.scenario.offer import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, RunSettings, Techniques, Tuning
+from planner.units import GB
 
 _AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Tokens = Annotated[_AnyLength, BeforeValidator(read_amount, json_schema_input_type=_AnyLength | str)]
@@ -317,6 +318,11 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     def tuning_row(self) -> TuningRow:
         """What the job does with its samples."""
         return read_techniques().values.tuning[self.tuning]
+
+    @property
+    def image_bytes(self) -> float:
+        """Bytes of one image or video as it is stored: its part of `data_gb`; 0 where that is not stated."""
+        return self.data_gb * GB / self.work.images if self.work.images else 0.0
 
     @property
     def answers(self) -> int:

@@ -70,3 +70,15 @@ def test_techniques_that_the_job_excludes_are_priced_with_the_setting_that_admit
     assert [change.setting for change in answer.relax] == [
         f"jobs.style.techniques.{asked.partition('=')[0]}=[{values}]"
     ]
+
+
+def test_steps_read_images_as_large_as_the_data_set_says() -> None:
+    """40 images of 0.2 GB are 5 MB each; without their size half a byte a pixel is taken, 0.5 MB."""
+    known, guessed = (
+        planner.solve(scenario("A100-80GB").with_settings([f"jobs.style.data_gb={gb}"])).jobs[0] for gb in (0.2, 0)
+    )
+    paths = [job.data_path for job in (known, guessed)]
+    assert paths[0] is not None and paths[1] is not None
+    assert paths[0].read_bytes_per_second / paths[1].read_bytes_per_second == pytest.approx(5e6 / (1024**2 / 2))
+    slow = scenario("A100-80GB").with_settings(["jobs.style.data_gb=200", "jobs.style.storage_gb_per_second=0.2"])
+    assert planner.solve(slow).jobs[0].fed_by_storage
