@@ -208,7 +208,9 @@ class _RunTimes:
         side = image.size(job.work.resolution, job.work.frames).side if image else 0.0
         per_step = job.global_batch * (1 if side else job.answers * self.physics.shape.sequence)
         storage = job.storage_gb_per_second * GB
-        fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, side, self.cached, job.image_bytes)
+        fed = fed_step_seconds(
+            seconds / job.efficiency, per_step, storage, self.stages, side, self.cached, job.image_bytes
+        )
         return np.where(self.observed, seconds, fed)
 
     @cached_property

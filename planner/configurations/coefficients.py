@@ -434,7 +434,11 @@ def _keeps_copies(recipe: Recipe, framework: FrameworkProfile, table: TechniqueT
 
 def _kept_share(recipe: Recipe, framework: FrameworkProfile, network: Network) -> float:
     """Return the share of all layers whose copies of weights live at the same time, until the backward pass of each."""
-    shares = {CHECKPOINT_NONE: 1.0, CHECKPOINT_EVERY_2ND: 0.5, CHECKPOINT_SEGMENTS: SEGMENT_LAYERS / network.recomputed_blocks}
+    shares = {
+        CHECKPOINT_NONE: 1.0,
+        CHECKPOINT_EVERY_2ND: 0.5,
+        CHECKPOINT_SEGMENTS: SEGMENT_LAYERS / network.recomputed_blocks,
+    }
     return shares.get(_checkpoint_code(recipe, framework), 1.0 / network.recomputed_blocks)
 
 

@@ -233,7 +233,7 @@ def _linears(architecture: Architecture) -> tuple[Linear, ...]:
 
 
 def _launched(image: ImageTokens | ImageWork | None) -> dict[str, Any]:
-    """Return the fields of `Network` that say how many linears Python launches for an image, what enters them, and blocks."""
+    """Return the fields of `Network` that count the linears and blocks of an image network, and what enters them."""
     if image is None:
         return {}
     if isinstance(image, ImageTokens):

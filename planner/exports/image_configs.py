@@ -41,6 +41,8 @@ _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "
 """Options of kohya's tools of which the toml of a run has one."""
 _ALL_LINEAR = ("flux",)
 """Example scripts of diffusers whose adapters extend the feed-forward matrices too where nothing is said."""
+_ENCODES_CAPTIONS = ("flux", "sd3", "lumina2")
+"""Example scripts of diffusers whose text encoders stay where images have own captions (custom_instance_prompts)."""
 _LIKE = {True: "SimpleTuner, which has frozen weights in fp8", False: "the example scripts of diffusers"}
 """What a tool without measured speeds is planned as, by whether its base is in fp8."""
 _PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".mp4", ".mov", ".avi", ".webm"}
@@ -79,6 +81,13 @@ def _fault(file: str, where: str, what: str, fix: str, line: int = 1) -> InputEr
     return InputError([Fault(file, line, where, what, fix)])
 
 
+def _keep_encoders(found: ImageFile, cached: str, why: str) -> None:
+    """Plan a run with cached latents whose text encoders stay on the GPU as one that encodes in every step."""
+    if found.fields.get(cached):
+        found.fields[cached] = False
+        found.notes["text encoders"] = f"{why}: planned with latents online, the autoencoder in each step too"
+
+
 # SimpleTuner.
 
 
@@ -99,6 +108,10 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     _name_flavour(fields)
     _read_segments(found)
     _read_ramtorch(fields)
+    fields["cached"] = not fields.get("vae_cache_disable")
+    if fields.get("text_cache_disable"):
+        _keep_encoders(found, "cached", "text_cache_disable leaves them on the GPU")
+    fields["vae_cache_disable"] = not fields.pop("cached")
     if "resolution" in fields:
         fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
     _read_backend(found, folder)
@@ -108,7 +121,9 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     for name in shown:
         del fields[name]
     if fields.get("model_type") == "lora":
-        fields["adapted"] = _adapted(str(fields.pop("peft_lora_target_modules", "to_q")))
+        target, modules = fields.pop("flux_lora_target", None), fields.pop("peft_lora_target_modules", None)
+        of_family = _targets_of_family(found, file, target) if fields["model_family"] in _OF_TARGETS else "attention"
+        fields["adapted"] = _adapted(str(modules)) if modules else of_family
     _check_steps(file, fields, "max_train_steps")
     return found
 
@@ -135,6 +150,26 @@ def _name_flavour(fields: dict[str, Any]) -> None:
     same = [name for name, row in known.items() if row["model_family"] == asked["model_family"] and len(row) > 1]
     exact = [name for name in same if asked["model_flavour"] in (None, known[name]["model_flavour"])]
     fields["pretrained_model_name_or_path"] = exact[0] if exact else "/".join(str(name) for name in asked.values())
+
+
+_OF_TARGETS = ("flux", "chroma")
+"""Families whose adapters `flux_lora_target` chooses where no modules are named."""
+
+
+def _targets_of_family(found: ImageFile, file: str, target: str | None) -> str:
+    """Return what `flux_lora_target` adapts; InputError for a part of the blocks, and for modulation.
+
+    helpers/models/flux/model.py and chroma/model.py: get_lora_target_layers.
+    """
+    if target in (None, "all", "all+ffs"):
+        return "all-linear" if target == "all+ffs" else "attention"
+    if target == "all+ffs+embedder":
+        found.notes[f"flux_lora_target {target}"] = "adapters of the embedder are not counted"
+        return "all-linear"
+    what = f"adapters on the layers of {target} are not modelled"
+    raise _fault(
+        file, "flux_lora_target", what, "give all or all+ffs in a copy", found.marks.children["flux_lora_target"].line
+    )
 
 
 def _read_segments(found: ImageFile) -> None:
@@ -284,6 +319,12 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     fields["adapted"] = "all-linear"
     if script.startswith("src/musubi") or "dit" in fields:  # it trains from caches that its own scripts wrote
         fields["cache_latents"] = True
+    else:
+        fields["cache_latents"] = bool(fields.pop("cache_latents_to_disk", False) or fields.get("cache_latents"))
+        if not (fields.get("cache_text_encoder_outputs") or fields.get("cache_text_encoder_outputs_to_disk")):
+            _keep_encoders(found, "cache_latents", "without cache_text_encoder_outputs they stay on the GPU")
+        if not fields.get("network_train_unet_only"):
+            found.notes["adapters of text encoders"] = "not counted; network_train_unet_only leaves them out"
     if "max_train_epochs" in fields:  # which sd-scripts prefer to steps
         _count_steps(found, file, sets)
     return found
@@ -368,6 +409,10 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
     _take_largest(found, "datasets", sides, [one["num_frames"] for one in sets if one.get("num_frames", 1) > 1])
     fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
+    train = fields["train"] if isinstance(fields.get("train"), dict) else {}
+    unloads = train.pop("unload_text_encoder", False) or train.pop("cache_text_embeddings", False)
+    if not unloads and not all(one.get("cache_text_embeddings") for one in sets):
+        _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
     if len(runs or []) > 1:
@@ -419,6 +464,9 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
         fields["adapted"] = _adapted(listed)
         fields.pop("lora_layers", None)
     found = ImageFile("diffusers", fields, marks)
+    if fields.get("caption_column") and name.endswith(tuple(f"_{one}.py" for one in _ENCODES_CAPTIONS)):
+        _keep_encoders(found, "cache_latents", "the script encodes captions of caption_column in each step")
+        fields.pop("cache_latents", None)
     _read_bits(found, folder)
     _check_steps(file, fields, "max_train_steps")
     return found

@@ -249,7 +249,9 @@ class ImageTokens(Card):
     masked: bool = False  # attention is given a mask of the caption, which the fastest kernels do not take
     cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
     linears: PositiveFloat  # linear layers of all blocks
-    blocks: PositiveInt  # that tokens of the image pass; `layers` of the card has so many of one attention and feed-forward
+    blocks: (
+        PositiveInt  # that tokens of the image pass; `layers` of the card has so many of one attention and feed-forward
+    )
     kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
     moved_bytes: float = Field(
         default=0, ge=0

@@ -81,7 +81,7 @@ config:
   process:
     - type: sd_trainer
       network: {type: lora, linear: 16}
-      datasets: [{folder_path: x, cache_latents_to_disk: true, resolution: [512, 1024]}]
+      datasets: [{folder_path: x, cache_latents_to_disk: true, cache_text_embeddings: true, resolution: [512, 1024]}]
       train: {batch_size: 1, steps: 2000, dtype: bf16, optimizer: adamw8bit}
       model: {name_or_path: black-forest-labs/FLUX.1-dev, quantize: true}
 """
@@ -91,6 +91,74 @@ config:
     assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
     assert found["techniques.optimizer"] == ["adamw_8bit"] and found["techniques.latents"] == ["cached"]
+    assert held(tmp_path, "a.yaml", text.replace("cache_text_embeddings: true, ", ""))["techniques.latents"] == [
+        "online"
+    ]
+    unloaded = text.replace("cache_text_embeddings: true, ", "").replace("steps:", "unload_text_encoder: true, steps:")
+    assert held(tmp_path, "b.yaml", unloaded)["techniques.latents"] == ["cached"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "latents"),
+    [({}, "cached"), ({"text_cache_disable": True}, "online"), ({"vae_cache_disable": True}, "online")],
+)
+def test_encoders_that_simpletuner_keeps_on_the_gpu_are_planned_there(
+    tmp_path: Path, fields: dict[str, bool], latents: str
+) -> None:
+    """Outputs of text encoders and latents are cached one by one; a plan frees both or none."""
+    assert held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, **fields}))["techniques.latents"] == [latents]
+
+
+@pytest.mark.parametrize(
+    ("options", "latents"),
+    [
+        ("--cache_latents --cache_text_encoder_outputs --network_train_unet_only", "cached"),
+        ("--cache_latents_to_disk", "online"),
+        ("", "online"),
+    ],
+)
+def test_encoders_that_sd_scripts_keeps_on_the_gpu_are_planned_there(
+    tmp_path: Path, options: str, latents: str
+) -> None:
+    """Its adapters of text encoders, which it trains by default, are named as left out."""
+    command = f"accelerate launch sdxl_train_network.py {options} --network_dim 8 --max_train_steps 9\n"
+    assert held(tmp_path, "run.sh", command)["techniques.latents"] == [latents]
+    assert ("adapters of text encoders" in read_tool_file(tmp_path / "run.sh").unmodelled) == (
+        "unet_only" not in options
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "latents"),
+    [
+        ("flux", "", "cached"),
+        ("flux", " --caption_column text", None),
+        ("qwen_image", " --caption_column text", "cached"),
+    ],
+)
+def test_encoders_of_captions_stay_where_the_script_encodes_each(
+    tmp_path: Path, script: str, options: str, latents: str | None
+) -> None:
+    """The scripts of FLUX, SD 3 and Lumina 2 keep them for captions of their own; others encode those once."""
+    models = {"flux": "black-forest-labs/FLUX.1-dev", "qwen_image": "Qwen/Qwen-Image"}
+    command = f"accelerate launch train_dreambooth_lora_{script}.py --pretrained_model_name_or_path {models[script]}"
+    found = held(tmp_path, "run.sh", f"{command} --max_train_steps 50 --cache_latents{options}\n")
+    assert found["techniques.latents"] == [latents or "online"]
+
+
+@pytest.mark.parametrize(
+    ("target", "adapted"), [(None, "attention"), ("all", "attention"), ("all+ffs", "all-linear"), ("nano", None)]
+)
+def test_layers_of_flux_lora_target_are_those_that_simpletuner_adapts(
+    tmp_path: Path, target: str | None, adapted: str | None
+) -> None:
+    text = json.dumps({**SIMPLETUNER, **({"flux_lora_target": target} if target else {})}, indent=1)
+    if adapted:
+        assert held(tmp_path, "a.json", text)["lora.targets"] == adapted
+        return
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputError, match="flux_lora_target: adapters on the layers of nano are not modelled"):
+        read_tool_file(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_checkpointing_keeps_the_input_of_each_block() -> None:
     assert found == pytest.approx(57 * 4608 * 3072 * 2 / 2**30, rel=0.01)
 
 
-# worked: 40 blocks of Wan 14B keep (11 x 900 + 0.175 x 512) tokens x 5,120 x 2 bytes each; they have as many matrices as
-# 49 layers. One of them runs again at a time, and keeps 48.7 bytes of each element.
+# worked: 40 blocks of Wan 14B keep (11 x 900 + 0.175 x 512) tokens x 5,120 x 2 bytes each; they have as many matrices
+# as 49 layers. One of them runs again at a time, and keeps 48.7 bytes of each element.
 def test_a_block_with_two_attentions_has_one_input_and_runs_again_as_one() -> None:
     parts = seconds("wan-2.1-14b", activation_checkpointing="full", lora_targets="attention").vram_gib.parts
     elements = (11 * 900 + 0.175439 * 512) * 5120

@@ -123,7 +123,9 @@ def test_shipped_cards_are_what_their_class_says() -> None:
     for card in counted:
         read = Architecture.model_validate(by_class[card.parameters])
         assert (card.layers, card.adapters) == (read.layers, read.adapters), card.name
-        stated, expected = (each.image.model_dump(exclude={"source", "basis"}, exclude_none=True) for each in (card, read) if each.image)
+        stated, expected = (
+            each.image.model_dump(exclude={"source", "basis"}, exclude_none=True) for each in (card, read) if each.image
+        )
         assert stated == pytest.approx(expected, rel=1e-4), card.name
 
 
