@@ -308,7 +308,7 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     data = _data_toml(path) if path is not None else {"datasets": [fields]}
     sets = _kohya_sets(data)
     sizes = [one["resolution"] for one in sets if one.get("resolution") is not None]
-    frames = [max(one["target_frames"]) for one in sets if isinstance(one.get("target_frames"), list)]
+    frames = [max(_clip_frames(one)) for one in sets if _has_videos(one)]
     fields.pop("resolution", None)
     if any(isinstance(size, list) for size in sizes):
         found.notes["resolution"] = "width and height count as a square of as many pixels"
@@ -344,6 +344,29 @@ def _kohya_sets(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**one, **part} for one in sets for part in one.get("subsets") or [{}]]
 
 
+def _has_videos(one: Mapping[str, Any]) -> bool:
+    return "video_directory" in one or "video_jsonl_file" in one
+
+
+def _clip_frames(one: Mapping[str, Any]) -> list[int]:
+    """Return the frames of the clips that musubi-tuner takes from a video, 1 and multiples of 4.
+
+    dataset/image_video_dataset.py: `target_frames`, and of frame_extraction full what a video has up to `max_frames`.
+    """
+    given = one.get("target_frames")
+    frames = [frame for frame in given if isinstance(frame, int)] if isinstance(given, list) else []
+    if one.get("frame_extraction") == "full":
+        frames = [one.get("max_frames", 129)]
+    return sorted({max((frame - 1) // 4 * 4 + 1, 1) for frame in frames or [1]})
+
+
+def _clips_per_video(one: Mapping[str, Any]) -> int | None:
+    """Return how many clips a set takes from a video that is long enough; None where its length decides."""
+    ways = {"head": 1, "full": 1, "uniform": one.get("frame_sample", 1)}
+    each = ways.get(one.get("frame_extraction", "head"))
+    return each * len(_clip_frames(one)) if isinstance(each, int) else None
+
+
 def _kohya_side(size: Any) -> int | None:
     if isinstance(size, str):
         size = [int(part) for part in size.split(",") if part.strip().isdigit()]
@@ -369,19 +392,24 @@ def _kohya_model(fields: Mapping[str, Any], script: str) -> str:
 
 def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
     """Replace epochs by steps, from the pictures in the folders; InputError where they are not here."""
-    fields, total = found.fields, 0
+    fields, total, of_videos = found.fields, 0, any(_has_videos(one) for one in sets)
     for one in sets:
+        clips = _clips_per_video(one) if _has_videos(one) else 1
+        if clips is None:
+            what = f"frame_extraction {one['frame_extraction']}: the clips of a video follow from its length"
+            raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file")
         folder = Path(str(one.get("image_directory") or one.get("video_directory") or one.get("image_dir") or "\0"))
         try:
             pictures = sum(path.suffix.casefold() in _PICTURES for path in folder.iterdir())
         except (OSError, ValueError):
             what = "epochs of a folder that is not here: the number of images is unknown"
             raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file") from None
-        total += pictures * int(one.get("num_repeats", 1))
+        total += pictures * clips * int(one.get("num_repeats", 1))
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
-    what = f"{'video' if any('video_directory' in one for one in sets) else 'image'}{'s' * (total != 1)}"
+    what = f"{'clip' if of_videos else 'image'}{'s' * (total != 1)}"
+    what += " of the videos, all long enough for theirs," if of_videos else ""
     found.notes[f"max_train_epochs {epochs}"] = (
         f"{total} {what} in the folders: {fields['max_train_steps']} steps of one GPU"
     )

@@ -62,8 +62,38 @@ def test_videos_are_called_videos(tmp_path: Path) -> None:
     script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
     (tmp_path / "train.sh").write_text(f"{script} --network_dim 32 --max_train_epochs 16 --mixed_precision bf16\n")
     said = " ".join(read_tool_file(tmp_path / "train.sh").unmodelled.values())
-    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 video in the folders: 16 steps" in said
+    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 clip of the videos" in said
     assert "image" not in said
+
+
+@pytest.mark.parametrize(
+    ("keys", "frames", "steps"),
+    [
+        ("target_frames = [1, 25, 26, 45]", 45, 2 * 3),
+        ("target_frames = [24]\nframe_extraction = 'uniform'\nframe_sample = 4", 21, 2 * 4),
+        ("frame_extraction = 'full'\nmax_frames = 46", 45, 2),
+        ("", 1, 2),
+        ("target_frames = [25]\nframe_extraction = 'chunk'", 25, None),
+    ],
+)
+def test_clips_of_videos_are_those_that_musubi_tuner_takes(
+    tmp_path: Path, keys: str, frames: int, steps: int | None
+) -> None:
+    """Of two videos each one or several, of 1 and a multiple of 4 frames; those that depend on lengths are not counted."""
+    (tmp_path / "clips").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / "clips" / name).touch()
+    (tmp_path / "data.toml").write_text(f'[[datasets]]\nvideo_directory = "{tmp_path}/clips"\nbatch_size = 1\n{keys}\n')
+    script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
+    command = f"{script} --network_dim 32 --mixed_precision bf16"
+    found = held(tmp_path, "steps.sh", f"{command} --max_train_steps 7\n")
+    assert (found["work.frames"], found["work.steps"]) == (frames, 7)
+    if steps:
+        assert held(tmp_path, "epochs.sh", f"{command} --max_train_epochs 1\n")["work.steps"] == steps
+        return
+    (tmp_path / "epochs.sh").write_text(f"{command} --max_train_epochs 1\n")
+    with pytest.raises(InputError, match="frame_extraction chunk: the clips of a video follow from its length"):
+        read_tool_file(tmp_path / "epochs.sh")
 
 
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
