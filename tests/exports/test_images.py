@@ -79,7 +79,7 @@ def test_videos_are_called_videos(tmp_path: Path) -> None:
 def test_clips_of_videos_are_those_that_musubi_tuner_takes(
     tmp_path: Path, keys: str, frames: int, steps: int | None
 ) -> None:
-    """Of two videos each one or several, of 1 and a multiple of 4 frames; those that depend on lengths are not counted."""
+    """Of two videos each one or several, of 1 and a multiple of 4 frames; where lengths decide, none is counted."""
     (tmp_path / "clips").mkdir()
     for name in ("a.mp4", "b.mp4"):
         (tmp_path / "clips" / name).touch()
