@@ -10,7 +10,7 @@ import pytest
 
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
-from planner.exports.export import choose_job, export
+from planner.exports.export import choose_job, export, probe_files
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
 from tests.helpers.costs import plan_of
@@ -358,6 +358,12 @@ def test_an_exported_file_is_read_as_the_plan_that_it_comes_from(tool: str, name
         for technique, value in {"weight_bits": 16, "activation_checkpointing": "full", **asked}.items():
             given = found.get(f"techniques.{technique}", [value])
             assert isinstance(given, list) and value in given, (run, technique)
+
+
+def test_a_probe_of_images_says_how_to_measure_instead() -> None:
+    """It has no `--to`, which the refusal of its trainer would name."""
+    with pytest.raises(InputError, match=r"this job trains on images; run its export .* jobs\.\S+\.measured"):
+        probe_files(image_run("flux.2-dev", "simpletuner"), "plan")
 
 
 def test_the_single_blocks_of_flux_2_are_named_one_by_one() -> None:
