@@ -139,11 +139,13 @@ def resolve_configuration(
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     if architecture.image is not None:
-        size = architecture.image.size(asked.resolution, asked.frames)
+        size = architecture.image.size(asked.resolution, asked.frames, asked.reference_images)
         if asked.resolution is None:
             assumed.append(f"{size.resolution:,} pixels a side")
         if asked.frames is None and architecture.image.makes_videos:
             assumed.append(f"{size.frames} frames")
+        if asked.reference_images is None and size.references:
+            assumed.append(f"{size.references} reference image{'s' * (size.references > 1)}")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
@@ -381,7 +383,10 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
     if asked.frames is not None and pictures is None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
-    for key, what, fix in architecture.image.faults(asked.resolution, asked.frames) if architecture.image else ():
+    if asked.reference_images is not None and not image:
+        raise _fault("reference_images", f"{architecture.name} is trained on text", "give image_size")
+    sizes = (asked.resolution, asked.frames, asked.reference_images)
+    for key, what, fix in architecture.image.faults(*sizes) if architecture.image else ():
         raise _fault(key, what, fix)
     if asked.latents is not None and not image:
         raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
@@ -399,6 +404,7 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
             steps=1,
             resolution=asked.resolution,
             frames=None if pictures else asked.frames,
+            reference_images=asked.reference_images,
             tokens_per_sample=asked.tokens_per_sample or (TEXT_TOKENS if pictures else None),
             image_input=pictures,
         ),
@@ -632,9 +638,9 @@ def estimate(
     evaluator, steps, notes = resolved.memory_evaluator, resolved.accumulation, list(result.notes)
     found: dict[str, Any] = {}
     if (image := resolved.architecture.image) is not None:
-        size = image.size(asked.resolution, asked.frames)
+        size = image.size(asked.resolution, asked.frames, asked.reference_images)
         found["largest_micro_batch"] = evaluator.largest_micro_batch(steps)
-        found["largest_resolution"] = evaluator.largest_resolution(image, size.frames)
+        found["largest_resolution"] = evaluator.largest_resolution(image, size)
     if largest_batch:
         found["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
         chance = evaluator.vram(evaluator.at(most, steps)).fit_probability if most else 1.0

@@ -114,7 +114,7 @@ def latent_cache(job: Job, architecture: Architecture) -> LatentCache | None:
     image = architecture.image
     if image is None:
         return None
-    size = image.size(job.work.resolution, job.work.frames)
+    size = image.size(*job.work.image_size)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
     share = 1.0 - image.encoder_tokens(size) / image.tokens(size)
     return LatentCache(images, share, image.cached_bytes(size), images / job.global_batch)
@@ -142,7 +142,7 @@ def latent_seconds(
     cache, image = latent_cache(job, architecture), architecture.image
     if cache is None or image is None:
         return np.zeros(len(each_bytes))
-    side = image.size(job.work.resolution, job.work.frames).side
+    side = image.size(*job.work.image_size).side
     moved = step_bytes(cache.images, coefficients, side, job.image_bytes) + cache.images * each_bytes
     storage = job.storage_gb_per_second * GB
     seconds = encode_seconds(cache.batches, step_seconds, cache.token_share, moved, storage)
@@ -191,7 +191,7 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
         what = f"{architecture.name} makes no videos"
         yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
     elif image is not None:
-        for key, what, fix in image.faults(job.work.resolution, job.work.frames):
+        for key, what, fix in image.faults(*job.work.image_size):
             yield Fault(job.name, 0, f"{where}.work.{key}", what, fix)
 
 

@@ -196,6 +196,10 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if isinstance(architecture.image, ImageTokens) and (one_of := architecture.image.experts) > 1:
+        said.append(
+            f"a run trains one of the {one_of} networks of {architecture.name}: adapters of all are {one_of} jobs"
+        )
     if view := image_view(job, architecture):
         said.append(_describe_images(job, view))
     elif architecture.tower_parameters:
@@ -323,7 +327,7 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
     assert architecture.image is not None
-    size = architecture.image.size(job.work.resolution, job.work.frames)
+    size = architecture.image.size(*job.work.image_size)
     tokens, longest = architecture.image.tokens(size), architecture.image.memory_tokens(size)
     images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
     steps = float(np.ceil(images / job.global_batch))
@@ -455,7 +459,7 @@ def row_inputs(
 
 
 def _facts_of(job: Job) -> tuple[object, ...]:
-    return job.lora, job.work.resolution, job.work.frames, job.work.image_input
+    return job.lora, *job.work.image_size, job.work.image_input
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

@@ -117,7 +117,7 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
-        size = image.size(work.resolution, work.frames)
+        size = image.size(*work.image_size)
         mean, longest, each = image.tokens(size), image.memory_tokens(size), 1.0
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
         real = real or (work.steps or 0) * job.global_batch * each
@@ -233,7 +233,7 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     half = context.values("pilot")["speed_half"]
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
     image, work = context.architecture.image, setup.work
-    size = image.size(job.work.resolution, job.work.frames) if image else None
+    size = image.size(*job.work.image_size) if image else None
     per_step = job.global_batch * (1 if image else job.answers * work.sequence)
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency

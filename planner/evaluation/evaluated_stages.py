@@ -164,7 +164,7 @@ def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[floa
     image, job = context.architecture.image, context.job
     if image is None or not context.recipe.caches_latents:
         return 0.0, 0.0
-    size = image.size(job.work.resolution, job.work.frames)
+    size = image.size(*job.work.image_size)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
     each = image.cached_bytes(size)
     read = images * _stored_image(context, size.side)
@@ -458,7 +458,7 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
     if image is None:
         read = job.global_batch * job.answers * physics.work.sequence * values.ingest_bytes_per_token
     else:
-        size = image.size(job.work.resolution, job.work.frames)
+        size = image.size(*job.work.image_size)
         each = _stored_image(context, size.side)
         if context.recipe.caches_latents:
             each = image.cached_bytes(size)

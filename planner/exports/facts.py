@@ -90,6 +90,7 @@ def technique_facts(
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
+        "has_references": card.image is not None and card.image.size(*asked.work.image_size).references > 0,
         **_tower_facts(asked, card, modules),
         **_lora_parts(techniques["lora_targets"], card.family),
         **image_modules(techniques["lora_targets"], card),
@@ -153,7 +154,7 @@ def _image_facts(asked: Job, card: Architecture, dataset: str | None) -> dict[st
     """Return size and place of the images of a job: a folder where the path looks like one, else the Hub."""
     named = card.image is not None and dataset is not None
     folder = named and (str(dataset).startswith((".", "/", "~")) or Path(str(dataset)).is_dir())
-    size = card.image.size(asked.work.resolution, asked.work.frames) if card.image is not None else None
+    size = card.image.size(*asked.work.image_size) if card.image is not None else None
     frames = size.frames if size is not None else 1
     return {
         "resolution": size.resolution if size is not None else None,

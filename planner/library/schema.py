@@ -143,15 +143,19 @@ class Calibration(Card):
 
 @dataclass(frozen=True)
 class ImageSize:
-    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`."""
+    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`.
+
+    `references`: images of that size which the network reads next to it, such as the one that it edits.
+    """
 
     resolution: int
     frames: int = 1
+    references: int = 0
 
     @property
     def side(self) -> float:
-        """Side in pixels of one square with the pixels of all frames: 512 with 4 frames are 1,024."""
-        return float(self.resolution * self.frames**0.5)
+        """Side in pixels of one square with the pixels of all frames and images: 512 with 4 frames are 1,024."""
+        return float(self.resolution * (self.frames + self.references) ** 0.5)
 
 
 _LATENT_PIXELS = 8
@@ -191,16 +195,20 @@ class ImageWork(Card):
 
     makes_videos: ClassVar[bool] = False
 
-    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+    def size(self, resolution: int | None, frames: int | None, _references: int | None = None) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
         return ImageSize(resolution or self.resolution, frames or 1)
 
-    def faults(self, resolution: int | None, _frames: int | None) -> Iterator[tuple[str, str, str]]:
+    def faults(
+        self, resolution: int | None, _frames: int | None, references: int | None = None
+    ) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of a side that is no whole number of latents.
 
         U-Nets take every such side: they pad what their layers halve (diffusers, `forward_upsample_size`).
         """
         yield from _side_faults(resolution, _LATENT_PIXELS, "latent")
+        if references:
+            yield "reference_images", "a U-Net reads no images next to the one that it makes", "leave it out"
 
     def tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of time for one image, those of its encoders included."""
@@ -235,6 +243,10 @@ class ImageTokens(Card):
 
     resolution: PositiveInt  # pixels per side of a sample where a job gives none
     frames: PositiveInt = 1  # of a sample where a job gives none
+    references: int = Field(
+        default=0, ge=0
+    )  # images of the same size that it reads next to each, where a job says none
+    experts: PositiveInt = 1  # networks of this size in a release, of which a run trains one
     pixels_per_token: PositiveInt  # per side: those of a latent times those of a patch
     frames_per_token: PositiveInt | None = None  # None: it makes images, not videos
     text_tokens: int = Field(ge=0)  # of a caption, as the pipeline pads it
@@ -267,21 +279,33 @@ class ImageTokens(Card):
         """Whether a sample may have several frames."""
         return self.frames_per_token is not None
 
-    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+    def size(self, resolution: int | None, frames: int | None, references: int | None = None) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
-        return ImageSize(resolution or self.resolution, frames or self.frames)
+        references = self.references if references is None else references
+        return ImageSize(resolution or self.resolution, frames or self.frames, references)
 
-    def faults(self, resolution: int | None, frames: int | None) -> Iterator[tuple[str, str, str]]:
+    def faults(
+        self, resolution: int | None, frames: int | None, references: int | None = None
+    ) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of sizes that the network cannot read: no whole tokens."""
         side, group = self.pixels_per_token, self.frames_per_token
         yield from _side_faults(resolution, side, "token")
         if frames is not None and group is not None and (frames - 1) % group:
             near = round((frames - 1) / group) * group + 1
             yield "frames", f"{frames} frames are not 1 and a multiple of {group}", f"give {near}"
+        if references and group is not None:
+            yield (
+                "reference_images",
+                "images that a network of videos reads next to them are not modelled",
+                "leave it out",
+            )
 
     def image_tokens(self, size: ImageSize) -> float:
-        """Return the tokens of one image or video: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900."""
-        groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0
+        """Return the tokens of one sample: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900.
+
+        Images that are read next to it are tokens, too, which meet the same weights: FLUX.1 Kontext has twice as many.
+        """
+        groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0 + size.references
         return groups * (size.resolution / self.pixels_per_token) ** 2
 
     def memory_tokens(self, size: ImageSize) -> float:

@@ -176,8 +176,15 @@ class Work(StrictModel):
     """Pixels of an edge of an image."""
     frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Frames of each sample, which is a video then; `images` counts the videos."""
+    reference_images: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Images of the same size that the network reads next to each, such as the one that it edits."""
     image_input: ImageInput | None = None
     """Images next to the text of samples; `tokens_per_sample` are those of the text then."""
+
+    @property
+    def image_size(self) -> tuple[int | None, int | None, int | None]:
+        """Pixels of a side, frames and reference images of a sample, as far as they are given."""
+        return self.resolution, self.frames, self.reference_images
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -230,7 +237,7 @@ class Work(StrictModel):
         self._check_image_input(way)
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
-        for key in ("resolution", "frames"):
+        for key in ("resolution", "frames", "reference_images"):
             if getattr(self, key) is not None and way in ("samples", "tokens"):
                 raise validation_error(f"{key} cannot be combined with {way}", "give it with images only", key)
         return self

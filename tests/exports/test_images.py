@@ -366,6 +366,12 @@ def test_a_probe_of_images_says_how_to_measure_instead() -> None:
         probe_files(image_run("flux.2-dev", "simpletuner"), "plan")
 
 
+@pytest.mark.parametrize("tool", ["simpletuner", "diffusers"])
+def test_images_that_are_edited_are_not_written_as_plain_ones(tool: str) -> None:
+    with pytest.raises(InputError, match="reference_images to 0"):
+        export(image_run("flux.1-kontext-dev", tool), [tool], WISHES, "plan")
+
+
 def test_the_single_blocks_of_flux_2_are_named_one_by_one() -> None:
     """PEFT refuses the list of modules of that name in its double blocks."""
     text = export(image_run("flux.2-dev", "diffusers"), ["diffusers"], WISHES, "plan")["train_images.sh"]

@@ -41,6 +41,43 @@ def test_a_block_with_two_attentions_has_one_input_and_runs_again_as_one() -> No
     assert parts["working_set"] > 48.7 * elements / 2**30
 
 
+# worked: 512 pixels are 1,024 tokens, with as many of the image that is edited and 512 of the caption.
+def test_an_image_that_is_edited_doubles_the_tokens_of_the_image() -> None:
+    plain, edited, none = (
+        seconds(model, lora_targets="attention", resolution=512, **asked)
+        for model, asked in (
+            ("flux.1-dev", {}),
+            ("flux.1-kontext-dev", {}),
+            ("flux.1-kontext-dev", {"reference_images": 0}),
+        )
+    )
+    stored = [found.vram_gib.parts["stored_activations"] for found in (plain, edited, none)]
+    assert stored[1] / stored[0] == pytest.approx((2 * 1024 + 512) / (1024 + 512))
+    assert stored[2] == stored[0] and none.step_seconds.total == plain.step_seconds.total
+    assert "1 reference image" in edited.assumed
+    two = seconds("flux.1-dev", lora_targets="attention", resolution=512, reference_images=2)
+    assert two.vram_gib.parts["stored_activations"] / stored[0] == pytest.approx((3 * 1024 + 512) / (1024 + 512))
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("stable-diffusion-xl", "a U-Net reads no images next to"),
+        ("wan-2.1-1.3b", "a network of videos reads next to them are not modelled"),
+        ("qwen2.5-7b", "is trained on text"),
+    ],
+)
+def test_images_next_to_each_are_refused_where_a_network_reads_none(model: str, told: str) -> None:
+    with pytest.raises(PlannerError, match=told):
+        planner.estimate(model, "H100", reference_images=1)
+
+
+def test_one_of_two_networks_of_wan_2_2_is_trained() -> None:
+    one, both = (planner.estimate(name, "H100", latents="cached") for name in ("wan-2.1-14b", "wan-2.2-t2v-a14b"))
+    assert both.vram_gib.allocated == one.vram_gib.allocated
+    assert any("one of the 2 networks of wan-2.2-t2v-a14b" in note for note in both.notes)
+
+
 def test_frames_are_for_networks_that_make_videos() -> None:
     assert seconds("wan-2.1-1.3b", resolution=480, frames=81, activation_checkpointing="full").frames == 81
     with pytest.raises(PlannerError, match=r"flux\.1-schnell makes no videos"):
