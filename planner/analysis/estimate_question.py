@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.coefficients import (
+    AVERAGED_IMAGES,
     DEFAULT_NETWORK_BYTES_PER_SECOND,
     chip_notes,
     efficiency_notes,
@@ -158,6 +159,10 @@ def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architectur
             fit = " or ".join(name for name, profile in profiles.items() if profile.images == images)
             what = f"{asked.framework} does not train {architecture.name}"
             raise _fault("framework", what, f"give {fit}" if images else "give one of language models, such as hf")
+        if asked.ema != "none" and images and not profiles[asked.framework].averages:
+            raise _fault(
+                "ema", f"{asked.framework} averages no weights here", "give framework simpletuner, or ema none"
+            )
         return asked.framework
     if card.vendor in profiles[asked.framework].vendors and profiles[asked.framework].images == images:
         return asked.framework
@@ -377,19 +382,27 @@ def _image_input(asked: Configuration) -> ImageInput | None:
     return ImageInput(size=asked.image_size, frames=asked.frames, **found)
 
 
+def _settings_of_images(asked: Configuration, name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield settings of networks of images that a language model is given: key, what is wrong, what to do."""
+    if asked.resolution is not None:
+        yield "resolution", f"{name} is trained on text", "give sequence_length"
+    if asked.reference_images is not None:
+        yield "reference_images", f"{name} is trained on text", "give image_size"
+    if asked.latents is not None:
+        yield "latents", f"{name} is trained on text, which has no latents", "leave it out"
+    if asked.ema != "none":
+        yield "ema", AVERAGED_IMAGES, "leave it out"
+
+
 def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
     image, pictures = architecture.image is not None, _image_input(asked)
-    if asked.resolution is not None and not image:
-        raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    for key, what, fix in () if image else _settings_of_images(asked, architecture.name):
+        raise _fault(key, what, fix)
     if asked.frames is not None and pictures is None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
-    if asked.reference_images is not None and not image:
-        raise _fault("reference_images", f"{architecture.name} is trained on text", "give image_size")
     sizes = (asked.resolution, asked.frames, asked.reference_images)
     for key, what, fix in architecture.image.faults(*sizes) if architecture.image else ():
         raise _fault(key, what, fix)
-    if asked.latents is not None and not image:
-        raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     for key, what, fix in text_faults(asked, architecture.name) if image else ():
         raise _fault(key, what, fix)
     if asked.packing == "padded" and asked.tokens_per_sample is None and pictures is None:
@@ -412,6 +425,7 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
         method=asked.tuning,
         teacher=asked.teacher,
         packing=asked.packing,
+        ema=asked.ema,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
         lora=LoraSettings(

@@ -28,6 +28,7 @@ CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
     "packing": (None, "packed|padded|fixed|padding_free", "[packed]"),
     "tower": (None, "frozen|lora|trained", "The image tower [frozen]"),
+    "ema": (None, "none|gpu|host", "Where an average of the trained weights lies, of a diffusion model [none]"),
     "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
 }
 

@@ -196,6 +196,9 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if job.trains and job.ema != "none":
+        where = "in host memory, and on the GPU while it is updated" if job.ema == "host" else "with the optimizer"
+        said.append(f"an average of the trained weights (EMA) counts {where}: 4 bytes of each, as an upper bound")
     if isinstance(architecture.image, ImageTokens) and (one_of := architecture.image.experts) > 1:
         said.append(
             f"a run trains one of the {one_of} networks of {architecture.name}: adapters of all are {one_of} jobs"
@@ -459,7 +462,7 @@ def row_inputs(
 
 
 def _facts_of(job: Job) -> tuple[object, ...]:
-    return job.lora, *job.work.image_size, job.work.image_input
+    return job.lora, job.ema, *job.work.image_size, job.work.image_input
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

@@ -257,6 +257,9 @@ class States:
     # taken; 0 of plain LoRA.
     magnitude_output_bytes: Numbers = 0
     magnitude_passing_bytes: Numbers = 0
+    # Of an average of the trained weights (EMA), per trained parameter: on the GPU, and in host memory.
+    average_bytes: Numbers = 0
+    hosted_average_bytes: Numbers = 0
     # Extra bytes per parameter of some frameworks; usually 0.
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated

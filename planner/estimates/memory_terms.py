@@ -96,7 +96,7 @@ class StaticTerms:
     gradients: Numbers  # G
     step_gradients: Numbers  # of G, what is left in the optimizer step
     early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
-    optimizer: Numbers  # O
+    optimizer: Numbers  # O, with an average of the weights
     paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
     step_temporary: Numbers  # Tm
     cast_weights: Numbers  # AMP, and copies that are rounded in the forward pass
@@ -157,7 +157,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
         step_gradients=gradients / others,
         early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
-        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1),
+        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1)
+        + trained * states.average_bytes,
         paged=np.where(paged, stepped * states.optimizer_bytes / over_1, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
@@ -318,7 +319,8 @@ def hosted_states(network: Network, layout: Layout, states: States, coefficients
     sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
     moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
     moved = moved + np.not_equal(states.host_reference, 0) * here.reference + states.host_frozen * here.weights
-    return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+    paged = np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+    return HOST_BUFFERS * moved + paged + states.trainable * states.hosted_average_bytes
 
 
 def with_host_room(setup: TimedSetup, ram_bytes: Numbers, coefficients: MemoryCoefficients) -> TimedSetup:

@@ -315,7 +315,8 @@ def _vram(context: RunContext, setup: TrainingSetup, learned: Correction, probed
 def _host_memory(context: RunContext, setup: TrainingSetup, learned: Correction) -> HostMemory | None:
     """Return what states take of the memory of a machine, stated or assumed; None of an observed run, which had it."""
     machine = context.machine
-    if context.observed or not context.recipe.uses_host_memory or machine.ram_gb is None:
+    hosted = context.recipe.uses_host_memory or context.job.ema == "host"
+    if context.observed or not hosted or machine.ram_gb is None:
         return None
     values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
     inputs = with_paging(_as_observed(context, context.recipe, setup, learned), values)

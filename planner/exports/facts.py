@@ -85,6 +85,7 @@ def technique_facts(
         "packing": asked.packing,
         "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "ema": asked.ema,
         "uses_dora": techniques["method"] == "lora" and asked.lora.dora,
         "lora_modules": modules,
         "adapt_head": at_head,

@@ -239,6 +239,9 @@ def _confidence(value: object) -> object:
     return {"deadline": _sure(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
+Average = Literal["none", "gpu", "host"]
+
+
 class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it
     """One training run, or several trials of it, with the stages around it."""
 
@@ -252,6 +255,8 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     """Size of the data set in GB."""
     sequence_length: SequenceLength | None = None
     """Tokens per sequence; None: what a sample fits in."""
+    ema: Average = "none"
+    """Average of the trained weights of a network of images (EMA): `none`, on the `gpu` or in `host` memory."""
     global_batch: SequenceCount = 64
     """Sequences, pairs or images per optimizer step."""
     packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"

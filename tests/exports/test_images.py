@@ -360,6 +360,17 @@ def test_an_exported_file_is_read_as_the_plan_that_it_comes_from(tool: str, name
             assert isinstance(given, list) and value in given, (run, technique)
 
 
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [({"use_ema": True}, "host"), ({"use_ema": True, "ema_device": "accelerator"}, "gpu"), ({"use_ema": False}, None)],
+)
+def test_an_average_of_the_weights_is_read_with_its_place(
+    fields: dict[str, object], where: str | None, tmp_path: Path
+) -> None:
+    """SimpleTuner keeps it in host memory where nothing is said (ema_device: cpu)."""
+    assert held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, **fields})).get("ema") == where
+
+
 def test_a_probe_of_images_says_how_to_measure_instead() -> None:
     """It has no `--to`, which the refusal of its trainer would name."""
     with pytest.raises(InputError, match=r"this job trains on images; run its export .* jobs\.\S+\.measured"):

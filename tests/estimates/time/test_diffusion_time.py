@@ -78,6 +78,39 @@ def test_one_of_two_networks_of_wan_2_2_is_trained() -> None:
     assert any("one of the 2 networks of wan-2.2-t2v-a14b" in note for note in both.notes)
 
 
+# worked: 610,856,096 weights of PixArt-Sigma have an average of four bytes each, 2.28 GiB. Its update moves it six
+# times, and one in host memory crosses the slot twice: 8 x 0.611e9 / (0.825 x 48e9) = 0.12 s.
+def test_an_average_of_the_weights_takes_four_bytes_of_each_where_it_lies() -> None:
+    none, here, there = (
+        seconds("pixart-sigma", method="full", activation_checkpointing="full", ema=where)
+        for where in ("none", "gpu", "host")
+    )
+    optimizer = [found.vram_gib.parts["optimizer"] for found in (none, here, there)]
+    assert optimizer[1] - optimizer[0] == pytest.approx(4 * 610_856_096 / 2**30)
+    assert optimizer[2] == optimizer[0] and there.host_memory is not None and here.host_memory is None
+    assert there.host_memory.taken_gb == pytest.approx(4 * 610_856_096 / 1e9)
+    updates = [found.step_seconds.parts["optimizer"] for found in (none, here, there)]
+    assert updates[1] - updates[0] == pytest.approx(6 * 4 * 610_856_096 / 4.8e12, rel=0.5)
+    assert updates[2] - updates[1] == pytest.approx(8 * 610_856_096 / (0.825 * 48e9), rel=0.3)
+    assert any("average of the trained weights (EMA)" in note for note in here.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "told"),
+    [
+        ("flux.1-schnell", "diffusers", "diffusers averages no weights"),
+        ("qwen2.5-7b", "hf", "of networks of images alone"),
+    ],
+)
+def test_an_average_of_the_weights_is_refused_where_a_tool_has_none(model: str, framework: str, told: str) -> None:
+    with pytest.raises(PlannerError, match=told):
+        planner.estimate(model, "H100", framework=framework, ema="gpu")
+    job = {"name": "a", "architecture": model, "ema": "gpu", "framework": framework, "work": {"steps": 9}}
+    offer = {"provider": "p", "gpu": "H100", "gpus": 1, "usd_per_hour": 1.0}
+    with pytest.raises(PlannerError, match=told):
+        planner.solve({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+
+
 def test_frames_are_for_networks_that_make_videos() -> None:
     assert seconds("wan-2.1-1.3b", resolution=480, frames=81, activation_checkpointing="full").frames == 81
     with pytest.raises(PlannerError, match=r"flux\.1-schnell makes no videos"):
