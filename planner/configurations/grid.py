@@ -57,7 +57,15 @@ from planner.estimates.stage_seconds import (
     kept_checkpoint_bytes,
 )
 from planner.estimates.weights import Dimensions, linears_of, parts_of
-from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
+from planner.estimates.work import (
+    PACKED_FILL,
+    VARIABLE,
+    cut_share,
+    image_steps,
+    kept_length,
+    longest_length,
+    step_count,
+)
 from planner.library.image_tower import ImageTower, ImageView
 from planner.library.names import is_gated
 from planner.library.schema import SERVED_TOWER, Architecture, ImageTokens, ImageWork, Library, describe_tower
@@ -196,6 +204,8 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if architecture.image is not None and job.work.aspect_buckets > 1:
+        said.append(_describe_buckets(job, architecture.image))
     if job.trains and job.ema != "none":
         where = "in host memory, and on the GPU while it is updated" if job.ema == "host" else "with the optimizer"
         said.append(f"an average of the trained weights (EMA) counts {where}: 4 bytes of each, as an upper bound")
@@ -216,6 +226,15 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     if architecture.image is not None and is_gated(repository):
         said.append(f"{repository} is gated: accept its terms on the Hugging Face Hub, and give the machine a token")
     return said
+
+
+def _describe_buckets(job: Job, image: ImageTokens | ImageWork) -> str:
+    """Return what batches of one aspect each are taken to cost."""
+    size = image.size(*job.work.image_size)
+    return (
+        f"images in {size.buckets} aspects of 1:2 to 2:1, equally many in each: the largest has "
+        f"{size.largest_area:.1%} of the pixels of the square, which memory holds, and the last batch of each counts as a whole step"
+    )
 
 
 def _describe_images(job: Job, view: ImageView) -> str:
@@ -333,7 +352,9 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
     size = architecture.image.size(*job.work.image_size)
     tokens, longest = architecture.image.tokens(size), architecture.image.memory_tokens(size)
     images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
-    steps = float(np.ceil(images / job.global_batch))
+    steps = float(job.work.steps or 0)
+    if job.work.images:
+        steps = float(image_steps(job.work.images, job.work.epochs, job.global_batch, job.work.aspect_buckets))
     return JobShape(network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images")
 
 

@@ -122,6 +122,9 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
+        if work.images and work.aspect_buckets > 1:  # each pass ends with an incomplete batch of every aspect
+            missing = work.aspect_buckets * (1 - 1 / job.global_batch) / 2
+            steps = float(math.ceil(work.epochs * min(work.images / job.global_batch + missing, work.images)))
     else:
         sequence = sequence_of(job, architecture)
         mean = kept_length(mean_tokens(job, architecture) or sequence, sequence, job.sequence_lengths)

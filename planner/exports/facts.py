@@ -91,6 +91,7 @@ def technique_facts(
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
+        "has_buckets": card.image is not None and asked.work.aspect_buckets > 1,
         "has_references": card.image is not None and card.image.size(*asked.work.image_size).references > 0,
         **_tower_facts(asked, card, modules),
         **_lora_parts(techniques["lora_targets"], card.family),
@@ -159,6 +160,7 @@ def _image_facts(asked: Job, card: Architecture, dataset: str | None) -> dict[st
     frames = size.frames if size is not None else 1
     return {
         "resolution": size.resolution if size is not None else None,
+        "crops": asked.work.aspect_buckets == 1,
         "is_folder": folder,
         "image_folder": dataset if folder else None,
         "image_dataset": None if folder else dataset,

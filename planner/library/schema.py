@@ -6,6 +6,7 @@ Nothing here reads a file of its own or computes a FLOP.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -141,21 +142,50 @@ class Calibration(Card):
         return self.coefficients[key].value
 
 
+_BUCKET_STEP = 64
+"""Pixels to which tools round the sides of images that they sort by their aspect."""
+
+
 @dataclass(frozen=True)
 class ImageSize:
     """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`.
 
     `references`: images of that size which the network reads next to it, such as the one that it edits.
+    `buckets`: aspects of images that are not cropped to squares; a batch has one, of about as many pixels.
     """
 
     resolution: int
     frames: int = 1
     references: int = 0
+    buckets: int = 1
+
+    @property
+    def areas(self) -> tuple[float, ...]:
+        """Pixels of an image of each bucket over those of the square: aspects of 1:2 to 2:1, sides in steps of 64.
+
+        Source: SimpleTuner 4.8 (aspect_bucket_alignment) and sd-scripts (bucket_reso_steps), both 64 by default.
+        """
+        if self.buckets == 1:
+            return (1.0,)
+        aspects = (2.0 ** (2.0 * number / (self.buckets - 1) - 1.0) for number in range(self.buckets))
+        widths = [max(round(self.resolution * aspect**0.5 / _BUCKET_STEP), 1) for aspect in aspects]
+        square = (self.resolution / _BUCKET_STEP) ** 2
+        return tuple(width * max(round(square / width), 1) / square for width in widths)
 
     @property
     def side(self) -> float:
         """Side in pixels of one square with the pixels of all frames and images: 512 with 4 frames are 1,024."""
         return float(self.resolution * (self.frames + self.references) ** 0.5)
+
+    @property
+    def largest_area(self) -> float:
+        """Pixels of the largest bucket over those of the square: what memory must hold."""
+        return max(self.areas)
+
+    @property
+    def mean_area(self) -> float:
+        """Pixels of an image over those of the square, in the mean of buckets with equally many images."""
+        return fmean(self.areas)
 
 
 _LATENT_PIXELS = 8
@@ -195,12 +225,14 @@ class ImageWork(Card):
 
     makes_videos: ClassVar[bool] = False
 
-    def size(self, resolution: int | None, frames: int | None, _references: int | None = None) -> ImageSize:
+    def size(
+        self, resolution: int | None, frames: int | None, _references: int | None = None, buckets: int = 1
+    ) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
-        return ImageSize(resolution or self.resolution, frames or 1)
+        return ImageSize(resolution or self.resolution, frames or 1, buckets=buckets)
 
     def faults(
-        self, resolution: int | None, _frames: int | None, references: int | None = None
+        self, resolution: int | None, _frames: int | None, references: int | None = None, _buckets: int = 1
     ) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of a side that is no whole number of latents.
 
@@ -212,7 +244,7 @@ class ImageWork(Card):
 
     def tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of time for one image, those of its encoders included."""
-        return self.tokens_per_image * (size.side / self.resolution) ** 2
+        return self.tokens_per_image * size.mean_area * (size.side / self.resolution) ** 2
 
     def encoder_tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of `tokens` that the encoders take: none where latents are read."""
@@ -230,7 +262,7 @@ class ImageWork(Card):
 
     def memory_tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of activation memory for one image."""
-        return self.memory_tokens_per_image * (size.side / self.resolution) ** 2
+        return self.memory_tokens_per_image * size.largest_area * (size.side / self.resolution) ** 2
 
 
 class ImageTokens(Card):
@@ -279,13 +311,15 @@ class ImageTokens(Card):
         """Whether a sample may have several frames."""
         return self.frames_per_token is not None
 
-    def size(self, resolution: int | None, frames: int | None, references: int | None = None) -> ImageSize:
+    def size(
+        self, resolution: int | None, frames: int | None, references: int | None = None, buckets: int = 1
+    ) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
         references = self.references if references is None else references
-        return ImageSize(resolution or self.resolution, frames or self.frames, references)
+        return ImageSize(resolution or self.resolution, frames or self.frames, references, buckets)
 
     def faults(
-        self, resolution: int | None, frames: int | None, references: int | None = None
+        self, resolution: int | None, frames: int | None, references: int | None = None, _buckets: int = 1
     ) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of sizes that the network cannot read: no whole tokens."""
         side, group = self.pixels_per_token, self.frames_per_token
@@ -306,10 +340,14 @@ class ImageTokens(Card):
         Images that are read next to it are tokens, too, which meet the same weights: FLUX.1 Kontext has twice as many.
         """
         groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0 + size.references
-        return groups * (size.resolution / self.pixels_per_token) ** 2
+        return size.mean_area * groups * (size.resolution / self.pixels_per_token) ** 2
 
     def memory_tokens(self, size: ImageSize) -> float:
-        """Return the tokens whose activations are kept: those of the image, and the captions' as far as they count."""
+        """Return the tokens whose activations are kept: those of the largest image, and its caption's as in time."""
+        return self.image_tokens(size) * size.largest_area / size.mean_area + self.text_share * self.text_tokens
+
+    def trained_tokens(self, size: ImageSize) -> float:
+        """Return the tokens of an image in the mean, and of its caption as far as they count."""
         return self.image_tokens(size) + self.text_share * self.text_tokens
 
     def encoder_tokens(self, size: ImageSize) -> float:
@@ -319,11 +357,11 @@ class ImageTokens(Card):
 
     def tokens(self, size: ImageSize) -> float:
         """Return the tokens of time for one sample, those of its encoders included."""
-        return self.memory_tokens(size) + self.encoder_tokens(size)
+        return self.trained_tokens(size) + self.encoder_tokens(size)
 
     def encoder_ratio(self, size: ImageSize) -> float:
         """Return the time of the encoders over that of the trained network."""
-        return self.encoder_tokens(size) / self.memory_tokens(size)
+        return self.encoder_tokens(size) / self.trained_tokens(size)
 
     def cached_bytes(self, size: ImageSize) -> float:
         """Return the bytes of one cached sample and its caption, in 16 bit."""

@@ -1,5 +1,6 @@
 """Times and memory of diffusion networks: launches by block, attention among all tokens, and masks."""
 
+import math
 import re
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 
 import planner
 from planner.errors import PlannerError
+from planner.estimates.work import image_steps
+from planner.library.reading import read_library
+from planner.library.schema import ImageSize, ImageTokens
 
 
 def seconds(model: str, gpu: str = "H100", **settings: Any) -> planner.Estimate:
@@ -109,6 +113,38 @@ def test_an_average_of_the_weights_is_refused_where_a_tool_has_none(model: str, 
     offer = {"provider": "p", "gpu": "H100", "gpus": 1, "usd_per_hour": 1.0}
     with pytest.raises(PlannerError, match=told):
         planner.solve({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+
+
+# worked: three aspects of 1,024 pixels are 704 x 1472 (from 724 x 1448), 1024 x 1024 and 1472 x 704 in steps of 64: the
+# wide ones have 11 x 23 = 253 of the 256 parts of the square. 300 images in batches of 8 take 37.5 steps a pass, and
+# 3 x 7 / 16 more.
+def test_images_of_several_aspects_have_more_steps_and_the_memory_of_the_largest() -> None:
+    size = ImageSize(1024, buckets=3)
+    assert size.areas == (11 * 23 / 256, 1.0, 23 * 11 / 256)
+    assert size.largest_area == 1.0 and size.mean_area == pytest.approx((1 + 2 * 253 / 256) / 3)
+    assert ImageSize(512, buckets=2).largest_area > 1.0
+    assert image_steps(300, 20, 8, 1) == 750 and image_steps(300, 20, 8, 3) == math.ceil(20 * (37.5 + 21 / 16))
+    assert image_steps(4, 1, 8, 9) == 4  # one image each
+    image = read_library().architecture("flux.1-schnell").image
+    assert isinstance(image, ImageTokens)
+    wide = ImageSize(512, buckets=2)
+    assert image.memory_tokens(wide) == pytest.approx(1024 * wide.largest_area + 512)
+    assert image.trained_tokens(wide) == pytest.approx(1024 * wide.mean_area + 512)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_plan_of_several_aspects_takes_the_steps_of_their_last_batches(batch: int) -> None:
+    def steps(buckets: int) -> float:
+        work = {"images": 300, "epochs": 20, "resolution": 512, "aspect_buckets": buckets}
+        job = {"name": "a", "architecture": "flux.1-schnell", "global_batch": batch, "work": work}
+        offer = {"provider": "p", "gpu": "H100", "gpus": 1, "usd_per_hour": 1.0}
+        plan = planner.solve({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+        (found,) = plan.jobs
+        assert any("images in 9 aspects" in note for note in found.notes) == (buckets > 1)
+        return found.steps
+
+    assert steps(1) == 300 * 20 / batch
+    assert steps(9) == math.ceil(20 * (300 / batch + 9 * (batch - 1) / (2 * batch)))
 
 
 def test_frames_are_for_networks_that_make_videos() -> None:
