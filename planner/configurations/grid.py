@@ -233,7 +233,8 @@ def _describe_buckets(job: Job, image: ImageTokens | ImageWork) -> str:
     size = image.size(*job.work.image_size)
     return (
         f"images in {size.buckets} aspects of 1:2 to 2:1, equally many in each: the largest has "
-        f"{size.largest_area:.1%} of the pixels of the square, which memory holds, and the last batch of each counts as a whole step"
+        f"{size.largest_area:.1%} of the pixels of the square, which memory holds, and the last batch of each aspect "
+        "counts as a whole step"
     )
 
 
