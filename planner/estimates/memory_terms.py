@@ -127,8 +127,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
     weights_here, optimizer_here = (np.where(at, coefficients.host_resident, 1.0) for at in (hosted, optimizer_hosted))
     paged = np.not_equal(states.paged_optimizer, 0) & ~optimizer_hosted
-    gathers = threes & (np.greater(shards, 1) | hosted)
-    accumulates = np.greater(layout.accumulation, 1)
+    gathers, accumulates = threes & (np.greater(shards, 1) | hosted), np.greater(layout.accumulation, 1)
 
     whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
     others = np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0)
