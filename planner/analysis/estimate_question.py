@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import (
+    AVERAGED_IMAGES,
     DEFAULT_NETWORK_BYTES_PER_SECOND,
     chip_notes,
     efficiency_notes,
@@ -139,11 +140,13 @@ def resolve_configuration(
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     if architecture.image is not None:
-        size = architecture.image.size(asked.resolution, asked.frames)
+        size = architecture.image.size(asked.resolution, asked.frames, asked.reference_images)
         if asked.resolution is None:
             assumed.append(f"{size.resolution:,} pixels a side")
         if asked.frames is None and architecture.image.makes_videos:
             assumed.append(f"{size.frames} frames")
+        if asked.reference_images is None and size.references:
+            assumed.append(f"{size.references} reference image{'s' * (size.references > 1)}")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
@@ -161,6 +164,10 @@ def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architectur
             what = f"{asked.framework} does not train {architecture.name}"
             fix = f"give {' or '.join(fitting)}" if images else "give one of language models, such as hf"
             raise _fault("framework", what, fix)
+        if asked.ema != "none" and images and not fitting[asked.framework].averages:
+            raise _fault(
+                "ema", f"{asked.framework} averages no weights here", "give framework simpletuner, or ema none"
+            )
         return asked.framework
     if asked.framework in fitting and card.vendor in fitting[asked.framework].vendors:
         return asked.framework
@@ -380,16 +387,27 @@ def _image_input(asked: Configuration) -> ImageInput | None:
     return ImageInput(size=asked.image_size, frames=asked.frames, **found)
 
 
+def _settings_of_images(asked: Configuration, name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield settings of networks of images that a language model is given: key, what is wrong, what to do."""
+    if asked.resolution is not None:
+        yield "resolution", f"{name} is trained on text", "give sequence_length"
+    if asked.reference_images is not None:
+        yield "reference_images", f"{name} is trained on text", "give image_size"
+    if asked.latents is not None:
+        yield "latents", f"{name} is trained on text, which has no latents", "leave it out"
+    if asked.ema != "none":
+        yield "ema", AVERAGED_IMAGES, "leave it out"
+
+
 def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
     image, pictures = architecture.image is not None, _image_input(asked)
-    if asked.resolution is not None and not image:
-        raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    for key, what, fix in () if image else _settings_of_images(asked, architecture.name):
+        raise _fault(key, what, fix)
     if asked.frames is not None and pictures is None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
-    for key, what, fix in architecture.image.faults(asked.resolution, asked.frames) if architecture.image else ():
+    sizes = (asked.resolution, asked.frames, asked.reference_images)
+    for key, what, fix in architecture.image.faults(*sizes) if architecture.image else ():
         raise _fault(key, what, fix)
-    if asked.latents is not None and not image:
-        raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     for key, what, fix in text_faults(asked, architecture.name) if image else ():
         raise _fault(key, what, fix)
     if asked.packing == "padded" and asked.tokens_per_sample is None and pictures is None:
@@ -404,6 +422,7 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
             steps=1,
             resolution=asked.resolution,
             frames=None if pictures else asked.frames,
+            reference_images=asked.reference_images,
             tokens_per_sample=asked.tokens_per_sample or (TEXT_TOKENS if pictures else None),
             image_input=pictures,
         ),
@@ -411,6 +430,7 @@ def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
         method=asked.tuning,
         teacher=asked.teacher,
         packing=asked.packing,
+        ema=asked.ema,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
         lora=LoraSettings(
@@ -637,9 +657,9 @@ def estimate(
     evaluator, steps, notes = resolved.memory_evaluator, resolved.accumulation, list(result.notes)
     found: dict[str, Any] = {}
     if (image := resolved.architecture.image) is not None:
-        size = image.size(asked.resolution, asked.frames)
+        size = image.size(asked.resolution, asked.frames, asked.reference_images)
         found["largest_micro_batch"] = evaluator.largest_micro_batch(steps)
-        found["largest_resolution"] = evaluator.largest_resolution(image, size.frames)
+        found["largest_resolution"] = evaluator.largest_resolution(image, size)
     if largest_batch:
         found["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
         chance = evaluator.vram(evaluator.at(most, steps)).fit_probability if most else 1.0

@@ -258,9 +258,9 @@ def matches_query(recipe: Recipe, query: WhyNotQuery) -> bool:
 
 
 def pin_techniques(prepared: PreparedScenario, query: WhyNotQuery) -> Job:
-    """Return the query's job with its techniques as in the query and no other restriction."""
+    """Return the query's job with its techniques as in the query and no other restriction; latents stay as given."""
     job = prepared.scenario.jobs[query.job]
-    update = {field: (value,) for field, value in query.techniques.items()}
+    update = {"latents": job.techniques.latents, **{field: (value,) for field, value in query.techniques.items()}}
     framework = update.pop("framework", job.framework)
     techniques = unrestricted_techniques(job.techniques).model_copy(update=update)
     return job.model_copy(update={"techniques": techniques, "framework": framework})

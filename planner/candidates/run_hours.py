@@ -346,10 +346,12 @@ class _RunTimes:
     def step_seconds(self) -> Floats:
         """Return the seconds of a step, no faster than storage feeds it; as observed where it was."""
         job, image, seconds = self.job, self.architecture.image, self.physics.ways.step_seconds
-        side = image.size(job.work.resolution, job.work.frames).side if image else 0.0
+        side = image.size(*job.work.image_size).side if image else 0.0
         per_step = job.global_batch * (1 if side else job.answers * self.physics.shape.sequence)
         storage = job.storage_gb_per_second * GB
-        fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, side, self.cached)
+        fed = fed_step_seconds(
+            seconds / job.efficiency, per_step, storage, self.stages, side, self.cached, job.image_bytes
+        )
         return np.where(self.observed, seconds, fed)
 
     @cached_property

@@ -28,6 +28,7 @@ CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
     "packing": (None, "packed|padded|fixed|padding_free", "[packed]"),
     "tower": (None, "frozen|lora|trained", "The image tower [frozen]"),
+    "ema": (None, "none|gpu|host", "Where an average of the trained weights lies, of a diffusion model [none]"),
     "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
 }
 
@@ -49,6 +50,7 @@ NUMBERS: OptionTable = {
     "expert-parallel": (int, None, "GPUs that share the experts of a mixture [1]"),
     "resolution": (int, None, "Pixels per side, for a diffusion model"),
     "frames": (int, None, "Frames of a sample, for a model that makes or reads videos"),
+    "reference-images": (int, None, "Images that a diffusion model reads next to each [as released]"),
     "image-size": (str, "WxH", "Pixels of images next to text, such as 1280x720, for a vision-language model"),
     "images-per-sample": (float, None, "Of these images in a sample, in the mean [1]"),
     "max-pixels": (str, "N", "Pixels to which its processor shrinks an image [as released]"),

@@ -115,7 +115,7 @@ def latent_cache(job: Job, architecture: Architecture) -> LatentCache | None:
     image = architecture.image
     if image is None:
         return None
-    size = image.size(job.work.resolution, job.work.frames)
+    size = image.size(*job.work.image_size)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
     share = 1.0 - image.encoder_tokens(size) / image.tokens(size)
     return LatentCache(images, share, image.cached_bytes(size), images / job.global_batch)
@@ -143,8 +143,8 @@ def latent_seconds(
     cache, image = latent_cache(job, architecture), architecture.image
     if cache is None or image is None:
         return np.zeros(len(each_bytes))
-    side = image.size(job.work.resolution, job.work.frames).side
-    moved = step_bytes(cache.images, coefficients, side) + cache.images * each_bytes
+    side = image.size(*job.work.image_size).side
+    moved = step_bytes(cache.images, coefficients, side, job.image_bytes) + cache.images * each_bytes
     storage = job.storage_gb_per_second * GB
     seconds = encode_seconds(cache.batches, step_seconds, cache.token_share, moved, storage)
     return np.where(each_bytes > 0, np.asarray(seconds, dtype=float), 0.0)
@@ -168,6 +168,19 @@ def text_faults(given: BaseModel, network: str) -> Iterator[tuple[str, str, str]
             yield key, f"{network} is trained on images{why}", fix
 
 
+AVERAGED_IMAGES = "an average of the weights is modelled of networks of images alone"
+
+
+def _average_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
+    """Yield why no average of the trained weights is kept: no network of images, or a tool without one."""
+    where = f"jobs.{job.name}.ema"
+    if architecture.image is None:
+        yield Fault(job.name, 0, where, AVERAGED_IMAGES, "leave it out")
+    for name in job.framework or ():
+        if architecture.image is not None and not framework_of(library, name).averages:
+            yield Fault(job.name, 0, where, f"{name} averages no weights here", "choose simpletuner, or none")
+
+
 def image_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
@@ -184,15 +197,23 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     for place, part in (("", job), ("lora.", job.lora)) if image is not None else ():
         for key, what, fix in text_faults(part, architecture.name):
             yield Fault(job.name, 0, f"{where}.{place}{key}", what, fix)
+    if job.ema != "none":
+        yield from _average_faults(job, architecture, library)
     if image is None and job.techniques.latents:
         what = f"{architecture.name} is trained on text, which has no latents"
         yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
     yield from tower_faults(job, architecture, job.techniques.method)
+    yield from _size_faults(job, architecture)
+
+
+def _size_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
+    """Yield what of the size of images, or of frames of videos, the network cannot read."""
+    image, where = architecture.image, f"jobs.{job.name}"
     if job.work.frames is not None and (image is None or not image.makes_videos):
         what = f"{architecture.name} makes no videos"
         yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
     elif image is not None:
-        for key, what, fix in image.faults(job.work.resolution, job.work.frames):
+        for key, what, fix in image.faults(*job.work.image_size):
             yield Fault(job.name, 0, f"{where}.work.{key}", what, fix)
 
 
@@ -262,6 +283,7 @@ def recipe_coefficients(
         if recipe.reference_row is not None and recipe.reference_row.copied:
             states = replace(states, reference_bytes=_copy_bytes(job, network, states))
         shared[of_states] = replace(states, **_rounded(recipe, network, table)) if _rounds(recipe, table) else states
+        shared[of_states] = _with_average(job, shared[of_states])
     activations = _activations(recipe, job, network, framework, table, shared[of_states])
     if recipe.keeps_activations:
         activations = replace(activations, copied_bytes=_copied_bytes(network, shared[of_states], activations, library))
@@ -282,6 +304,26 @@ def recipe_coefficients(
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, library, network)
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
+
+
+_AVERAGE_BYTES = 4.0
+"""Per trained weight of an average of the weights, in fp32: in 16 bits it would not move."""
+
+
+def _with_average(job: Job, states: States) -> States:
+    """Return the states with an average of the trained weights; its difference to them is alive while it is updated.
+
+    One in host memory lies on the GPU then, too.
+    """
+    if job.ema == "none":
+        return states
+    hosted = job.ema == "host"
+    return replace(
+        states,
+        average_bytes=(not hosted) * _AVERAGE_BYTES,
+        hosted_average_bytes=hosted * _AVERAGE_BYTES,
+        step_bytes=max(float(states.step_bytes), (1 + hosted) * _AVERAGE_BYTES),
+    )
 
 
 TEACHER_BYTES = 2.0
@@ -444,8 +486,12 @@ def _keeps_copies(recipe: Recipe, framework: FrameworkProfile, table: TechniqueT
 
 def _kept_share(recipe: Recipe, framework: FrameworkProfile, network: Network) -> float:
     """Return the share of all layers whose copies of weights live at the same time, until the backward pass of each."""
-    shares = {CHECKPOINT_NONE: 1.0, CHECKPOINT_EVERY_2ND: 0.5, CHECKPOINT_SEGMENTS: SEGMENT_LAYERS / network.layers}
-    return shares.get(_checkpoint_code(recipe, framework), 1.0 / network.layers)
+    shares = {
+        CHECKPOINT_NONE: 1.0,
+        CHECKPOINT_EVERY_2ND: 0.5,
+        CHECKPOINT_SEGMENTS: SEGMENT_LAYERS / network.recomputed_blocks,
+    }
+    return shares.get(_checkpoint_code(recipe, framework), 1.0 / network.recomputed_blocks)
 
 
 def whole_share(recipe: Recipe, network: Network) -> float:

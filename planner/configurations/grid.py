@@ -57,7 +57,15 @@ from planner.estimates.stage_seconds import (
     kept_checkpoint_bytes,
 )
 from planner.estimates.weights import Dimensions, linears_of, parts_of
-from planner.estimates.work import PACKED_FILL, VARIABLE, cut_share, kept_length, longest_length, step_count
+from planner.estimates.work import (
+    PACKED_FILL,
+    VARIABLE,
+    cut_share,
+    image_steps,
+    kept_length,
+    longest_length,
+    step_count,
+)
 from planner.library.image_tower import ImageTower, ImageView
 from planner.library.names import is_gated
 from planner.library.schema import SERVED_TOWER, Architecture, ImageTokens, ImageWork, Library, describe_tower
@@ -196,6 +204,15 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     said = [*attention_stand_ins(parts), *activation_stand_ins(parts)]
     if isinstance(architecture.image, ImageWork):
         said.append("the estimate for a U-Net is rough: an image counts as equivalent tokens")
+    if architecture.image is not None and job.work.aspect_buckets > 1:
+        said.append(_describe_buckets(job, architecture.image))
+    if job.trains and job.ema != "none":
+        where = "in host memory, and on the GPU while it is updated" if job.ema == "host" else "with the optimizer"
+        said.append(f"an average of the trained weights (EMA) counts {where}: 4 bytes of each, as an upper bound")
+    if isinstance(architecture.image, ImageTokens) and (one_of := architecture.image.experts) > 1:
+        said.append(
+            f"a run trains one of the {one_of} networks of {architecture.name}: adapters of all are {one_of} jobs"
+        )
     if view := image_view(job, architecture):
         said.append(_describe_images(job, view))
     elif architecture.tower_parameters:
@@ -209,6 +226,16 @@ def stand_ins(architecture: Architecture, job: Job) -> list[str]:
     if architecture.image is not None and is_gated(repository):
         said.append(f"{repository} is gated: accept its terms on the Hugging Face Hub, and give the machine a token")
     return said
+
+
+def _describe_buckets(job: Job, image: ImageTokens | ImageWork) -> str:
+    """Return what batches of one aspect each are taken to cost."""
+    size = image.size(*job.work.image_size)
+    return (
+        f"images in {size.buckets} aspects of 1:2 to 2:1, equally many in each: the largest has "
+        f"{size.largest_area:.1%} of the pixels of the square, which memory holds, and the last batch of each aspect "
+        "counts as a whole step"
+    )
 
 
 def _describe_images(job: Job, view: ImageView) -> str:
@@ -233,11 +260,11 @@ def _linears(architecture: Architecture) -> tuple[Linear, ...]:
 
 
 def _launched(image: ImageTokens | ImageWork | None) -> dict[str, Any]:
-    """Return the fields of `Network` that say how many linears Python launches for an image, and what enters them."""
+    """Return the fields of `Network` that count the linears and blocks of an image network, and what enters them."""
     if image is None:
         return {}
     if isinstance(image, ImageTokens):
-        return {"linear_layers": image.linears}
+        return {"linear_layers": image.linears, "blocks": image.blocks}
     return {
         "launched_layers": image.blocks,
         "linear_layers": float(image.linears),
@@ -323,10 +350,12 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
     assert architecture.image is not None
-    size = architecture.image.size(job.work.resolution, job.work.frames)
+    size = architecture.image.size(*job.work.image_size)
     tokens, longest = architecture.image.tokens(size), architecture.image.memory_tokens(size)
     images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
-    steps = float(np.ceil(images / job.global_batch))
+    steps = float(job.work.steps or 0)
+    if job.work.images:
+        steps = float(image_steps(job.work.images, job.work.epochs, job.global_batch, job.work.aspect_buckets))
     return JobShape(network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images")
 
 
@@ -455,7 +484,7 @@ def row_inputs(
 
 
 def _facts_of(job: Job) -> tuple[object, ...]:
-    return job.lora, job.work.resolution, job.work.frames, job.work.image_input
+    return job.lora, job.ema, *job.work.image_size, job.work.image_input
 
 
 def variable_length(job: Job, shape: JobShape) -> float:

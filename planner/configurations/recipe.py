@@ -266,7 +266,8 @@ def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
 
 
 def _trains(profile: FrameworkProfile, job: Job, card: Architecture) -> bool:
-    return profile.trains(job.kind, card.family, job.tuning, images=card.image is not None)
+    averages = job.ema == "none" or profile.averages
+    return averages and profile.trains(job.kind, card.family, job.tuning, images=card.image is not None)
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:

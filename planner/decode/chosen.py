@@ -319,8 +319,8 @@ class MemoryEvaluator:
         """Memory of the text encoders and the autoencoder of a network of images; 0 where their outputs are cached."""
         return as_scalar(self.inputs.stack.encoders_gib)
 
-    def largest_resolution(self, image: ImageTokens | ImageWork, frames: int) -> int:
-        """Return the pixels per side of the largest images, or videos of so many frames, that fit one by one.
+    def largest_resolution(self, image: ImageTokens | ImageWork, size: ImageSize) -> int:
+        """Return the pixels per side of the largest images, or videos of as many frames, that fit one by one.
 
         0 where none does; `MOST_PIXELS` where all do. Sides are whole tokens of the network, of a U-Net multiples of
         `UNET_MULTIPLE`.
@@ -328,8 +328,10 @@ class MemoryEvaluator:
         longest = self.longest_sequence(1, 1)
         step = image.pixels_per_token if isinstance(image, ImageTokens) else UNET_MULTIPLE
         sides = range(step, MOST_PIXELS + 1, step)
-        fit = bisect.bisect_right(sides, float(longest), key=lambda side: image.memory_tokens(ImageSize(side, frames)))
-        return sides[fit - 1] if fit else 0
+        sized = bisect.bisect_right(
+            sides, float(longest), key=lambda side: image.memory_tokens(replace(size, resolution=side))
+        )
+        return sides[sized - 1] if sized else 0
 
     def vram(self, estimate: MemoryEstimate) -> Vram:
         """Return an estimate as a plan states it."""

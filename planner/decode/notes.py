@@ -219,8 +219,8 @@ def _on_images(chosen: ChosenCandidate, limits: Limits, library: Library) -> lis
     if image is None:
         return []
     setup = (chosen.job, physics.shape, chosen.recipe, chosen.machine, limits.vram_headroom, library)
-    memory, size = MemoryEvaluator.of(*setup, learned=physics.learned), image.size(work.resolution, work.frames)
-    most, side = memory.largest_micro_batch(1), memory.largest_resolution(image, size.frames)
+    memory, size = MemoryEvaluator.of(*setup, learned=physics.learned), image.size(*work.image_size)
+    most, side = memory.largest_micro_batch(1), memory.largest_resolution(image, size)
     batch = f"micro-batch {most:,} at {size.resolution:,} pixels a side"
     encoders = f"; text and image encoders take {memory.encoders_gib:.1f} GiB, which latents: cached frees"
     return [

@@ -89,6 +89,7 @@ class Network:
     linear_inputs: float = 0.0  # elements of one token that enter linear layers, of all layers, where counted (U-Nets)
     linear_layers: float = 0.0  # of all layers, where counted (diffusion)
     launched_layers: int = 0  # that Python launches one by one, where `layers` are a stand-in (U-Nets)
+    blocks: int = 0  # that run again as one, where `layers` are a stand-in (diffusion transformers)
     masked: bool = False  # attention is given a mask that the fastest kernels do not take (diffusion)
     kept_bytes: float = 0.0  # kept per token, layer and unit of width over frozen weights, where counted (diffusion)
     # Of the same, where the activations of attention go to host memory: copied there, of kept_bytes then not on the
@@ -98,6 +99,11 @@ class Network:
     masks_bytes: float = 0.0
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
     tower: Tower | None = None  # what the tower does for the samples of a job; None: no image is known
+
+    @property
+    def recomputed_blocks(self) -> int:
+        """Number of blocks that checkpointing keeps the input of, and runs again one by one."""
+        return self.blocks or self.layers
 
     @property
     def query_width(self) -> int:
@@ -256,6 +262,9 @@ class States:
     # taken; 0 of plain LoRA.
     magnitude_output_bytes: Numbers = 0
     magnitude_passing_bytes: Numbers = 0
+    # Of an average of the trained weights (EMA), per trained parameter: on the GPU, and in host memory.
+    average_bytes: Numbers = 0
+    hosted_average_bytes: Numbers = 0
     # Extra bytes per parameter of some frameworks; usually 0.
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated

@@ -96,7 +96,7 @@ class StaticTerms:
     gradients: Numbers  # G
     step_gradients: Numbers  # of G, what is left in the optimizer step
     early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
-    optimizer: Numbers  # O
+    optimizer: Numbers  # O, with an average of the weights
     paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
     step_temporary: Numbers  # Tm
     cast_weights: Numbers  # AMP, and copies that are rounded in the forward pass
@@ -127,8 +127,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
     weights_here, optimizer_here = (np.where(at, coefficients.host_resident, 1.0) for at in (hosted, optimizer_hosted))
     paged = np.not_equal(states.paged_optimizer, 0) & ~optimizer_hosted
-    gathers = threes & (np.greater(shards, 1) | hosted)
-    accumulates = np.greater(layout.accumulation, 1)
+    gathers, accumulates = threes & (np.greater(shards, 1) | hosted), np.greater(layout.accumulation, 1)
 
     whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
     others = np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0)
@@ -157,7 +156,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
         step_gradients=gradients / others,
         early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
-        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1),
+        optimizer=np.where(paged, 0.0, optimizer_here * stepped * states.optimizer_bytes / over_1)
+        + trained * states.average_bytes,
         paged=np.where(paged, stepped * states.optimizer_bytes / over_1, 0.0),
         step_temporary=alive * optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=_copies(states, in_stage - away, per_layer * layers - away, ones) / tensor,
@@ -275,6 +275,14 @@ def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
     return np.ceil(np.divide(network.layers, pipeline))
 
 
+def _stage_blocks(network: Network, pipeline: Numbers) -> Numbers:
+    """Return the blocks that run again one by one in the fullest pipeline stage, whatever layers they count as.
+
+    Wan 14B has 40 blocks with two attentions each, which are as many matrices as 49 layers.
+    """
+    return np.ceil(np.divide(network.recomputed_blocks, pipeline))
+
+
 def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
     """Return the parameters of one layer, layers of the stage, embedding parameters of the stage.
 
@@ -321,7 +329,8 @@ def hosted_states(network: Network, layout: Layout, states: States, coefficients
     moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
     moved = moved + np.not_equal(states.host_reference, 0) * here.reference + np.sign(states.host_frozen) * here.weights
     moved = moved + swapped_bytes(network, states)
-    return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+    paged = np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+    return HOST_BUFFERS * moved + paged + states.trainable * states.hosted_average_bytes
 
 
 def with_host_room(setup: TimedSetup, ram_bytes: Numbers, coefficients: MemoryCoefficients) -> TimedSetup:
@@ -373,7 +382,7 @@ class ActivationTerms:
 
 @dataclass(frozen=True)
 class _Layer:
-    """Bytes of one layer and sequence."""
+    """Bytes of one layer and sequence; of a diffusion transformer, of one block."""
 
     activations: Numbers  # k_comp * A_lay
     plain_activations: Numbers  # A_lay
@@ -402,7 +411,7 @@ def activation_terms(
     full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION) | (code == CHECKPOINT_OFFLOAD) | segments
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
-    stored_last = stage_layers(network, layout.pipeline) * per_layer
+    stored_last = _stage_blocks(network, layout.pipeline) * per_layer
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
     share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
@@ -414,7 +423,7 @@ def activation_terms(
     working = working + states.rounding_passing_bytes * tokens
     working = working + _exchanged_keys(network, layout, activations, tokens)
     keeps = full & np.not_equal(activations.keeps_gradients, 0)
-    input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
+    input_gradients = keeps * (_stage_blocks(network, layout.pipeline) * layer.boundary)
 
     logits_held = tokens * network.vocab / layout.tensor
     logits = k.k_log * activations.logit_bytes * logits_held
@@ -457,18 +466,20 @@ def parked_bytes(
     tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)
     layer = _layer(network, layout, states, activations, coefficients, tokens)
     code = np.asarray(activations.checkpointing)
-    moved = network.moved_bytes * network.hidden * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
+    each = network.moved_bytes * _layers_in_block(network) * network.hidden
+    moved = each * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
     parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary + activations.attention_hosted * moved
     if np.any(code == CHECKPOINT_ALL_OFFLOADED):
         everything = _kept(layer, states, activations, coefficients)
         parked = np.where(code == CHECKPOINT_ALL_OFFLOADED, everything, parked)
-    return stage_layers(network, layout.pipeline) * parked * _in_flight(layout)
+    return _stage_blocks(network, layout.pipeline) * parked * _in_flight(layout)
 
 
 def _layer(
     network: Network, layout: Layout, states: States, activations: Activations, k: MemoryCoefficients, tokens: Numbers
 ) -> _Layer:
-    """Return the tensors of one layer for one sequence of `tokens` per GPU."""
+    """Return the tensors of one layer for one sequence of `tokens` per GPU, and of all layers of a block alike."""
+    entering, tokens = tokens, tokens * _layers_in_block(network)
     q, kv = network.query_width, network.kv_width
     rope = activations.rope_factor if network.rope else 1.0
     # Two matrices keep their input and output, and a parallel block has one norm: profiles written for
@@ -499,10 +510,15 @@ def _layer(
         rounded_inputs=states.rounded_input_bytes * tokens,
         scores=scores,
         masks=activations.attention_hosted * network.masks_bytes * network.hidden * tokens / layout.tensor,
-        boundary=network.hidden * activations.residual_bytes * tokens / split,
+        boundary=network.hidden * activations.residual_bytes * entering / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
         products=activations.element_bytes * tokens * _every_second_product(network, layout, routed, split),
     )
+
+
+def _layers_in_block(network: Network) -> float:
+    """Return the layers that a block which runs again counts as; 1 but for diffusion transformers."""
+    return network.layers / network.recomputed_blocks
 
 
 def _every_second_product(network: Network, layout: Layout, routed: int, split: Numbers) -> Numbers:

@@ -98,16 +98,16 @@ def tokenise_seconds(tokens: Numbers, cpu_cores: Numbers, coefficients: StageCoe
     return np.asarray(tokens) / (np.asarray(cpu_cores) * coefficients.tokenise_tokens_per_core_second)
 
 
-def step_bytes(per_step: Numbers, coefficients: StageCoefficients, resolution: Numbers = 0) -> Any:
+def step_bytes(
+    per_step: Numbers, coefficients: StageCoefficients, resolution: Numbers = 0, image_bytes: Numbers = 0
+) -> Any:
     """Return the bytes that a step reads from storage: `per_step` token ids, or images of `resolution` pixels per side.
 
-    256 images of 512 pixels per side, half a byte per pixel: 33.6 MB.
+    An image has `image_bytes`, where these are known. 256 images of 512 pixels, half a byte per pixel: 33.6 MB.
     """
-    each = np.where(
-        np.greater(resolution, 0),
-        np.square(np.asarray(resolution, dtype=float)) * coefficients.image_bytes_per_pixel,
-        coefficients.ingest_bytes_per_token,
-    )
+    guess = np.square(np.asarray(resolution, dtype=float)) * coefficients.image_bytes_per_pixel
+    image = np.where(np.greater(image_bytes, 0), image_bytes, guess)
+    each = np.where(np.greater(resolution, 0), image, coefficients.ingest_bytes_per_token)
     return np.asarray(per_step) * each
 
 
@@ -118,13 +118,14 @@ def fed_step_seconds(
     coefficients: StageCoefficients,
     resolution: Numbers = 0,
     cached_bytes: Numbers = 0,
+    image_bytes: Numbers = 0,
 ) -> Any:
     """Return the step time that storage allows, with tokens or images as in `step_bytes`.
 
     Where images are read as cached latents, `cached_bytes` is the size of one. Storage is shared by all machines of
     the run.
     """
-    plain = step_bytes(per_step, coefficients, resolution)
+    plain = step_bytes(per_step, coefficients, resolution, image_bytes)
     read = np.where(np.greater(cached_bytes, 0), np.multiply(per_step, cached_bytes), plain)
     return np.maximum(step_seconds, read / np.asarray(storage_bytes_per_second))
 

@@ -531,12 +531,30 @@ def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coeff
     updated = states.trainable / np.where(np.greater(layout.zero_stage, 0), copies, shards)
     traffic = states.optimizer_traffic_bytes * updated * coefficients.optimizer_factor
     seconds = traffic * (1.0 / hardware.bandwidth) + paging_seconds(states, hardware, coefficients)
+    if np.any(states.average_bytes) or np.any(states.hosted_average_bytes):
+        seconds = seconds + average_seconds(states, hardware, coefficients)
     hosted = np.not_equal(states.host_optimizer, 0) | (
         np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
     )
     if not np.any(hosted):
         return seconds
     return np.where(hosted, host_optimizer_seconds(updated, layout, states, hardware, coefficients), seconds)
+
+
+_AVERAGE_PASSES = 6
+"""Times that an update of an average moves its bytes: the difference is read twice and written, then used so."""
+
+
+def average_seconds(states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds of a step that update an average of the trained weights, whole on each GPU.
+
+    One in host memory comes to the GPU for its update, and goes back.
+    Source: SimpleTuner, helpers/training/ema.py: `step` (two `_foreach_sub`, of which one makes a temporary).
+    """
+    each = states.average_bytes + states.hosted_average_bytes
+    slot = coefficients.host_copy_utilisation * hardware.pcie
+    moved = 2.0 * states.hosted_average_bytes / slot
+    return states.trainable * (_AVERAGE_PASSES * each / hardware.bandwidth + moved)
 
 
 def paging_seconds(states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:

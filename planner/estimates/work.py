@@ -91,6 +91,17 @@ def default_sequence(packing: str, mean_length: float | None, cv: float, context
     return min(sequence, context)
 
 
+def image_steps(images: float, epochs: float, batch: int, buckets: int) -> float:
+    """Return the optimizer steps of passes over images, of which a batch has those of one aspect.
+
+    The last batch of each aspect is incomplete in each pass: half a batch missing in the mean of many counts of images.
+    300 images in batches of 8: 37.5 steps a pass, with 9 aspects 37.5 + 9 * 7 / 16 = 41.4. No more steps than images.
+    """
+    if buckets == 1:
+        return math.ceil(images * epochs / batch)
+    return math.ceil(epochs * min(images / batch + buckets * (batch - 1) / (2 * batch), images))
+
+
 def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Numbers, global_batch: Numbers) -> Any:
     """Return the optimizer steps, rounded up.
 

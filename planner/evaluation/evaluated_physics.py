@@ -117,11 +117,14 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
-        size = image.size(work.resolution, work.frames)
+        size = image.size(*work.image_size)
         mean, longest, each = image.tokens(size), image.memory_tokens(size), 1.0
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
+        if work.images and work.aspect_buckets > 1:  # each pass ends with an incomplete batch of every aspect
+            missing = work.aspect_buckets * (1 - 1 / job.global_batch) / 2
+            steps = float(math.ceil(work.epochs * min(work.images / job.global_batch + missing, work.images)))
     else:
         sequence = sequence_of(job, architecture)
         mean = kept_length(mean_tokens(job, architecture) or sequence, sequence, job.sequence_lengths)
@@ -233,7 +236,7 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     half = context.values("pilot")["speed_half"]
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
     image, work = context.architecture.image, setup.work
-    size = image.size(job.work.resolution, job.work.frames) if image else None
+    size = image.size(*job.work.image_size) if image else None
     per_step = job.global_batch * (1 if image else job.answers * work.sequence)
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
@@ -241,7 +244,7 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     each = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
     storage = job.storage_gb_per_second * GB
     side = size.side if size else 0
-    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each))
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each, job.image_bytes))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return EvaluatedPhysics(
@@ -315,7 +318,8 @@ def _vram(context: RunContext, setup: TrainingSetup, learned: Correction, probed
 def _host_memory(context: RunContext, setup: TrainingSetup, learned: Correction) -> HostMemory | None:
     """Return what states take of the memory of a machine, stated or assumed; None of an observed run, which had it."""
     machine = context.machine
-    if context.observed or not context.recipe.uses_host_memory or machine.ram_gb is None:
+    hosted = context.recipe.uses_host_memory or context.job.ema == "host"
+    if context.observed or not hosted or machine.ram_gb is None:
         return None
     values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
     inputs = with_paging(_as_observed(context, context.recipe, setup, learned), values)

@@ -151,6 +151,11 @@ def lacking_memory(context: RunContext, offer: Offer) -> Iterator[tuple[str, str
             yield f"{layers / GB:.1f} GB of GPU memory", f"{usable / GB:.1f}"
 
 
+def _stored_image(context: RunContext, side: float) -> float:
+    """Return the bytes of one image as it is stored: as the job states them, else by the pixels of its side."""
+    return context.job.image_bytes or side**2 * context.stages.image_bytes_per_pixel
+
+
 def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[float, float]:
     """Return hours and GB; none where images are encoded in every epoch, or where the whole run was observed.
 
@@ -159,10 +164,10 @@ def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[floa
     image, job = context.architecture.image, context.job
     if image is None or not context.recipe.caches_latents:
         return 0.0, 0.0
-    size = image.size(job.work.resolution, job.work.frames)
+    size = image.size(*job.work.image_size)
     images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
     each = image.cached_bytes(size)
-    read = images * size.side**2 * context.stages.image_bytes_per_pixel
+    read = images * _stored_image(context, size.side)
     step = physics.computed_seconds * image.encoder_ratio(size)
     seconds = max(images / job.global_batch * step, (read + images * each) / (job.storage_gb_per_second * GB))
     return seconds / HOUR, images * each / GB
@@ -453,8 +458,8 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
     if image is None:
         read = job.global_batch * job.answers * physics.work.sequence * values.ingest_bytes_per_token
     else:
-        size = image.size(job.work.resolution, job.work.frames)
-        each = size.side**2 * values.image_bytes_per_pixel
+        size = image.size(*job.work.image_size)
+        each = _stored_image(context, size.side)
         if context.recipe.caches_latents:
             each = image.cached_bytes(size)
         else:

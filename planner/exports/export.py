@@ -312,6 +312,9 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
     if asked.tuning != "sft":
         fix = "train twenty steps, then planner calibrate"
         raise InputError([Fault(file, 0, where, f"a probe is of supervised fine-tuning, not of {asked.tuning}", fix)])
+    if asked.work.images is not None:
+        fix = f"run its export for twenty steps, and give what it took as {where}.measured"
+        raise InputError([Fault(file, 0, where, "a probe makes up text, and this job trains on images", fix)])
     if asked.work.image_input is not None:
         fix = "train twenty steps, then planner calibrate"
         raise InputError([Fault(file, 0, where, "a probe makes up text, and this job has images", fix)])

@@ -86,11 +86,14 @@ def technique_facts(
         "packing": asked.packing,
         "windowed": _meets_windows(card, sequence),
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "ema": asked.ema,
         "uses_dora": techniques["method"] == "lora" and asked.lora.dora,
         "lora_modules": modules,
         "adapt_head": at_head,
         "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
         "lora_target_text": _lora_text(modules),
+        "has_buckets": card.image is not None and asked.work.aspect_buckets > 1,
+        "has_references": card.image is not None and card.image.size(*asked.work.image_size).references > 0,
         **_tower_facts(asked, card, modules),
         **_lora_parts(techniques["lora_targets"], card.family),
         **image_modules(techniques["lora_targets"], card),
@@ -154,10 +157,11 @@ def _image_facts(asked: Job, card: Architecture, dataset: str | None) -> dict[st
     """Return size and place of the images of a job: a folder where the path looks like one, else the Hub."""
     named = card.image is not None and dataset is not None
     folder = named and (str(dataset).startswith((".", "/", "~")) or Path(str(dataset)).is_dir())
-    size = card.image.size(asked.work.resolution, asked.work.frames) if card.image is not None else None
+    size = card.image.size(*asked.work.image_size) if card.image is not None else None
     frames = size.frames if size is not None else 1
     return {
         "resolution": size.resolution if size is not None else None,
+        "crops": asked.work.aspect_buckets == 1,
         "is_folder": folder,
         "image_folder": dataset if folder else None,
         "image_place": dataset if folder else "images",

@@ -43,6 +43,8 @@ _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "
 """Options of kohya's tools of which the toml of a run has one."""
 _ALL_LINEAR = ("flux",)
 """Example scripts of diffusers whose adapters extend the feed-forward matrices too where nothing is said."""
+_ENCODES_CAPTIONS = ("flux", "sd3", "lumina2")
+"""Example scripts of diffusers whose text encoders stay where images have own captions (custom_instance_prompts)."""
 _PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".mp4", ".mov", ".avi", ".webm"}
 
 
@@ -79,6 +81,13 @@ def _fault(file: str, where: str, what: str, fix: str, line: int = 1) -> InputEr
     return InputError([Fault(file, line, where, what, fix)])
 
 
+def _keep_encoders(found: ImageFile, cached: str, why: str) -> None:
+    """Plan a run with cached latents whose text encoders stay on the GPU as one that encodes in every step."""
+    if found.fields.get(cached):
+        found.fields[cached] = False
+        found.notes["text encoders"] = f"{why}: planned with latents online, the autoencoder in each step too"
+
+
 # SimpleTuner.
 
 
@@ -99,6 +108,10 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     _name_flavour(fields)
     _read_segments(found)
     _read_ramtorch(fields)
+    fields["cached"] = not fields.get("vae_cache_disable")
+    if fields.get("text_cache_disable"):
+        _keep_encoders(found, "cached", "text_cache_disable leaves them on the GPU")
+    fields["vae_cache_disable"] = not fields.pop("cached")
     if "resolution" in fields:
         fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
     _read_backend(found, folder)
@@ -108,7 +121,9 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     for name in shown:
         del fields[name]
     if fields.get("model_type") == "lora":
-        fields["adapted"] = _adapted(str(fields.pop("peft_lora_target_modules", "to_q")))
+        target, modules = fields.pop("flux_lora_target", None), fields.pop("peft_lora_target_modules", None)
+        of_family = _targets_of_family(found, file, target) if fields["model_family"] in _OF_TARGETS else "attention"
+        fields["adapted"] = _adapted(str(modules)) if modules else of_family
     _check_steps(file, fields, "max_train_steps")
     return found
 
@@ -135,6 +150,26 @@ def _name_flavour(fields: dict[str, Any]) -> None:
     same = [name for name, row in known.items() if row["model_family"] == asked["model_family"] and len(row) > 1]
     exact = [name for name in same if asked["model_flavour"] in (None, known[name]["model_flavour"])]
     fields["pretrained_model_name_or_path"] = exact[0] if exact else "/".join(str(name) for name in asked.values())
+
+
+_OF_TARGETS = ("flux", "chroma")
+"""Families whose adapters `flux_lora_target` chooses where no modules are named."""
+
+
+def _targets_of_family(found: ImageFile, file: str, target: str | None) -> str:
+    """Return what `flux_lora_target` adapts; InputError for a part of the blocks, and for modulation.
+
+    helpers/models/flux/model.py and chroma/model.py: get_lora_target_layers.
+    """
+    if target in (None, "all", "all+ffs"):
+        return "all-linear" if target == "all+ffs" else "attention"
+    if target == "all+ffs+embedder":
+        found.notes[f"flux_lora_target {target}"] = "adapters of the embedder are not counted"
+        return "all-linear"
+    what = f"adapters on the layers of {target} are not modelled"
+    raise _fault(
+        file, "flux_lora_target", what, "give all or all+ffs in a copy", found.marks.children["flux_lora_target"].line
+    )
 
 
 def _read_segments(found: ImageFile) -> None:
@@ -276,7 +311,7 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     data = _data_toml(path) if path is not None else {"datasets": [fields]}
     sets = _kohya_sets(data)
     sizes = [one["resolution"] for one in sets if one.get("resolution") is not None]
-    frames = [max(one["target_frames"]) for one in sets if isinstance(one.get("target_frames"), list)]
+    frames = [max(_clip_frames(one)) for one in sets if _has_videos(one)]
     fields.pop("resolution", None)
     if any(isinstance(size, list) for size in sizes):
         found.notes["resolution"] = "width and height count as a square of as many pixels"
@@ -287,6 +322,12 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     fields["adapted"] = "all-linear"
     if is_musubi:  # it trains from caches that its own scripts wrote
         fields["cache_latents"] = True
+    else:
+        fields["cache_latents"] = bool(fields.pop("cache_latents_to_disk", False) or fields.get("cache_latents"))
+        if not (fields.get("cache_text_encoder_outputs") or fields.get("cache_text_encoder_outputs_to_disk")):
+            _keep_encoders(found, "cache_latents", "without cache_text_encoder_outputs they stay on the GPU")
+        if not fields.get("network_train_unet_only"):
+            found.notes["adapters of text encoders"] = "not counted; network_train_unet_only leaves them out"
     if "max_train_epochs" in fields:  # which sd-scripts prefer to steps
         _count_steps(found, file, sets)
     return found
@@ -330,6 +371,29 @@ def _kohya_sets(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**one, **part} for one in sets for part in one.get("subsets") or [{}]]
 
 
+def _has_videos(one: Mapping[str, Any]) -> bool:
+    return "video_directory" in one or "video_jsonl_file" in one
+
+
+def _clip_frames(one: Mapping[str, Any]) -> list[int]:
+    """Return the frames of the clips that musubi-tuner takes from a video, 1 and multiples of 4.
+
+    dataset/image_video_dataset.py: `target_frames`, and of frame_extraction full what a video has up to `max_frames`.
+    """
+    given = one.get("target_frames")
+    frames = [frame for frame in given if isinstance(frame, int)] if isinstance(given, list) else []
+    if one.get("frame_extraction") == "full":
+        frames = [one.get("max_frames", 129)]
+    return sorted({max((frame - 1) // 4 * 4 + 1, 1) for frame in frames or [1]})
+
+
+def _clips_per_video(one: Mapping[str, Any]) -> int | None:
+    """Return how many clips a set takes from a video that is long enough; None where its length decides."""
+    ways = {"head": 1, "full": 1, "uniform": one.get("frame_sample", 1)}
+    each = ways.get(one.get("frame_extraction", "head"))
+    return each * len(_clip_frames(one)) if isinstance(each, int) else None
+
+
 def _kohya_side(size: Any) -> int | None:
     if isinstance(size, str):
         size = [int(part) for part in size.split(",") if part.strip().isdigit()]
@@ -355,19 +419,24 @@ def _kohya_model(fields: Mapping[str, Any], script: str) -> str:
 
 def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
     """Replace epochs by steps, from the pictures in the folders; InputError where they are not here."""
-    fields, total = found.fields, 0
+    fields, total, of_videos = found.fields, 0, any(_has_videos(one) for one in sets)
     for one in sets:
+        clips = _clips_per_video(one) if _has_videos(one) else 1
+        if clips is None:
+            what = f"frame_extraction {one['frame_extraction']}: the clips of a video follow from its length"
+            raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file")
         folder = Path(str(one.get("image_directory") or one.get("video_directory") or one.get("image_dir") or "\0"))
         try:
             pictures = sum(path.suffix.casefold() in _PICTURES for path in folder.iterdir())
         except (OSError, ValueError):
             what = "epochs of a folder that is not here: the number of images is unknown"
             raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file") from None
-        total += pictures * int(one.get("num_repeats", 1))
+        total += pictures * clips * int(one.get("num_repeats", 1))
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
-    what = f"{'video' if any('video_directory' in one for one in sets) else 'image'}{'s' * (total != 1)}"
+    what = f"{'clip' if of_videos else 'image'}{'s' * (total != 1)}"
+    what += " of the videos, all long enough for theirs," if of_videos else ""
     found.notes[f"max_train_epochs {epochs}"] = (
         f"{total} {what} in the folders: {fields['max_train_steps']} steps of one GPU"
     )
@@ -395,6 +464,10 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
     _take_largest(found, "datasets", sides, [one["num_frames"] for one in sets if one.get("num_frames", 1) > 1])
     fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
+    train = fields["train"] if isinstance(fields.get("train"), dict) else {}
+    unloads = train.pop("unload_text_encoder", False) or train.pop("cache_text_embeddings", False)
+    if not unloads and not all(one.get("cache_text_embeddings") for one in sets):
+        _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
     base = fields.get("model")
@@ -445,6 +518,9 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
         fields["adapted"] = _adapted(listed)
         fields.pop("lora_layers", None)
     found = ImageFile("diffusers", fields, marks)
+    if fields.get("caption_column") and name.endswith(tuple(f"_{one}.py" for one in _ENCODES_CAPTIONS)):
+        _keep_encoders(found, "cache_latents", "the script encodes captions of caption_column in each step")
+        fields.pop("cache_latents", None)
     _read_bits(found, folder)
     _check_steps(file, fields, "max_train_steps")
     return found

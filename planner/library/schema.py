@@ -6,6 +6,7 @@ Nothing here reads a file of its own or computes a FLOP.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -134,17 +135,61 @@ class Calibration(Card):
         return self.coefficients[key].value
 
 
+_BUCKET_STEP = 64
+"""Pixels to which tools round the sides of images that they sort by their aspect."""
+
+
 @dataclass(frozen=True)
 class ImageSize:
-    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`."""
+    """One sample of a diffusion network: a square of `resolution` x `resolution` pixels, or several `frames`.
+
+    `references`: images of that size which the network reads next to it, such as the one that it edits.
+    `buckets`: aspects of images that are not cropped to squares; a batch has one, of about as many pixels.
+    """
 
     resolution: int
     frames: int = 1
+    references: int = 0
+    buckets: int = 1
+
+    @property
+    def areas(self) -> tuple[float, ...]:
+        """Pixels of an image of each bucket over those of the square: aspects of 1:2 to 2:1, sides in steps of 64.
+
+        Source: SimpleTuner 4.8 (aspect_bucket_alignment) and sd-scripts (bucket_reso_steps), both 64 by default.
+        """
+        if self.buckets == 1:
+            return (1.0,)
+        aspects = (2.0 ** (2.0 * number / (self.buckets - 1) - 1.0) for number in range(self.buckets))
+        widths = [max(round(self.resolution * aspect**0.5 / _BUCKET_STEP), 1) for aspect in aspects]
+        square = (self.resolution / _BUCKET_STEP) ** 2
+        return tuple(width * max(round(square / width), 1) / square for width in widths)
 
     @property
     def side(self) -> float:
-        """Side in pixels of one square with the pixels of all frames: 512 with 4 frames are 1,024."""
-        return float(self.resolution * self.frames**0.5)
+        """Side in pixels of one square with the pixels of all frames and images: 512 with 4 frames are 1,024."""
+        return float(self.resolution * (self.frames + self.references) ** 0.5)
+
+    @property
+    def largest_area(self) -> float:
+        """Pixels of the largest bucket over those of the square: what memory must hold."""
+        return max(self.areas)
+
+    @property
+    def mean_area(self) -> float:
+        """Pixels of an image over those of the square, in the mean of buckets with equally many images."""
+        return fmean(self.areas)
+
+
+_LATENT_PIXELS = 8
+"""Pixels of a side that are one latent of the autoencoder of Stable Diffusion (vae/config.json: three halvings)."""
+
+
+def _side_faults(resolution: int | None, whole: int, what: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the fault of a side that is no multiple of the `whole` pixels of one token or latent."""
+    if resolution is not None and resolution % whole:
+        near = max(whole, round(resolution / whole) * whole)
+        yield "resolution", f"{resolution} pixels are no multiple of the {whole} of a {what}", f"give {near}"
 
 
 class ImageWork(Card):
@@ -173,17 +218,26 @@ class ImageWork(Card):
 
     makes_videos: ClassVar[bool] = False
 
-    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+    def size(
+        self, resolution: int | None, frames: int | None, _references: int | None = None, buckets: int = 1
+    ) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
-        return ImageSize(resolution or self.resolution, frames or 1)
+        return ImageSize(resolution or self.resolution, frames or 1, buckets=buckets)
 
-    def faults(self, *_sizes: int | None) -> Iterator[tuple[str, str, str]]:
-        """Yield nothing: U-Nets take any size."""
-        yield from ()
+    def faults(
+        self, resolution: int | None, _frames: int | None, references: int | None = None, _buckets: int = 1
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield the key, the fault and the mend of a side that is no whole number of latents.
+
+        U-Nets take every such side: they pad what their layers halve (diffusers, `forward_upsample_size`).
+        """
+        yield from _side_faults(resolution, _LATENT_PIXELS, "latent")
+        if references:
+            yield "reference_images", "a U-Net reads no images next to the one that it makes", "leave it out"
 
     def tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of time for one image, those of its encoders included."""
-        return self.tokens_per_image * (size.side / self.resolution) ** 2
+        return self.tokens_per_image * size.mean_area * (size.side / self.resolution) ** 2
 
     def encoder_tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of `tokens` that the encoders take: none where latents are read."""
@@ -201,7 +255,7 @@ class ImageWork(Card):
 
     def memory_tokens(self, size: ImageSize) -> float:
         """Return the equivalent tokens of activation memory for one image."""
-        return self.memory_tokens_per_image * (size.side / self.resolution) ** 2
+        return self.memory_tokens_per_image * size.largest_area * (size.side / self.resolution) ** 2
 
 
 class ImageTokens(Card):
@@ -214,6 +268,10 @@ class ImageTokens(Card):
 
     resolution: PositiveInt  # pixels per side of a sample where a job gives none
     frames: PositiveInt = 1  # of a sample where a job gives none
+    references: int = Field(
+        default=0, ge=0
+    )  # images of the same size that it reads next to each, where a job says none
+    experts: PositiveInt = 1  # networks of this size in a release, of which a run trains one
     pixels_per_token: PositiveInt  # per side: those of a latent times those of a patch
     frames_per_token: PositiveInt | None = None  # None: it makes images, not videos
     text_tokens: int = Field(ge=0)  # of a caption, as the pipeline pads it
@@ -228,6 +286,9 @@ class ImageTokens(Card):
     masked: bool = False  # attention is given a mask of the caption, which the fastest kernels do not take
     cross_attentions: int = Field(default=0, ge=0)  # in which it meets those of the caption alone
     linears: PositiveFloat  # linear layers of all blocks
+    blocks: (
+        PositiveInt  # that tokens of the image pass; `layers` of the card has so many of one attention and feed-forward
+    )
     kept_bytes: PositiveFloat  # by the backward pass of a layer over frozen weights, per token and unit of width
     moved_bytes: float = Field(
         default=0, ge=0
@@ -243,27 +304,43 @@ class ImageTokens(Card):
         """Whether a sample may have several frames."""
         return self.frames_per_token is not None
 
-    def size(self, resolution: int | None, frames: int | None) -> ImageSize:
+    def size(
+        self, resolution: int | None, frames: int | None, references: int | None = None, buckets: int = 1
+    ) -> ImageSize:
         """Return the size of a sample as a job gives it, else the card's own."""
-        return ImageSize(resolution or self.resolution, frames or self.frames)
+        references = self.references if references is None else references
+        return ImageSize(resolution or self.resolution, frames or self.frames, references, buckets)
 
-    def faults(self, resolution: int | None, frames: int | None) -> Iterator[tuple[str, str, str]]:
+    def faults(
+        self, resolution: int | None, frames: int | None, references: int | None = None, _buckets: int = 1
+    ) -> Iterator[tuple[str, str, str]]:
         """Yield the key, the fault and the mend of sizes that the network cannot read: no whole tokens."""
         side, group = self.pixels_per_token, self.frames_per_token
-        if resolution is not None and resolution % side:
-            near = max(side, round(resolution / side) * side)
-            yield "resolution", f"{resolution} pixels are no multiple of the {side} of a token", f"give {near}"
+        yield from _side_faults(resolution, side, "token")
         if frames is not None and group is not None and (frames - 1) % group:
             near = round((frames - 1) / group) * group + 1
             yield "frames", f"{frames} frames are not 1 and a multiple of {group}", f"give {near}"
+        if references and group is not None:
+            yield (
+                "reference_images",
+                "images that a network of videos reads next to them are not modelled",
+                "leave it out",
+            )
 
     def image_tokens(self, size: ImageSize) -> float:
-        """Return the tokens of one image or video: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900."""
-        groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0
-        return groups * (size.resolution / self.pixels_per_token) ** 2
+        """Return the tokens of one sample: 81 frames of 480 x 480 pixels in groups of 4 are 21 x 900.
+
+        Images that are read next to it are tokens, too, which meet the same weights: FLUX.1 Kontext has twice as many.
+        """
+        groups = 1 + (size.frames - 1) / self.frames_per_token if self.frames_per_token else 1.0 + size.references
+        return size.mean_area * groups * (size.resolution / self.pixels_per_token) ** 2
 
     def memory_tokens(self, size: ImageSize) -> float:
-        """Return the tokens whose activations are kept: those of the image, and the captions' as far as they count."""
+        """Return the tokens whose activations are kept: those of the largest image, and its caption's as in time."""
+        return self.image_tokens(size) * size.largest_area / size.mean_area + self.text_share * self.text_tokens
+
+    def trained_tokens(self, size: ImageSize) -> float:
+        """Return the tokens of an image in the mean, and of its caption as far as they count."""
         return self.image_tokens(size) + self.text_share * self.text_tokens
 
     def encoder_tokens(self, size: ImageSize) -> float:
@@ -273,11 +350,11 @@ class ImageTokens(Card):
 
     def tokens(self, size: ImageSize) -> float:
         """Return the tokens of time for one sample, those of its encoders included."""
-        return self.memory_tokens(size) + self.encoder_tokens(size)
+        return self.trained_tokens(size) + self.encoder_tokens(size)
 
     def encoder_ratio(self, size: ImageSize) -> float:
         """Return the time of the encoders over that of the trained network."""
-        return self.encoder_tokens(size) / self.memory_tokens(size)
+        return self.encoder_tokens(size) / self.trained_tokens(size)
 
     def cached_bytes(self, size: ImageSize) -> float:
         """Return the bytes of one cached sample and its caption, in 16 bit."""

@@ -436,6 +436,7 @@ class FrameworkProfile(Row):
     tuning_loss: str | None = None  # row of the loss there, where it is not `loss`
     families: tuple[str, ...] | None = None  # of architectures; None: all
     images: bool = False  # it trains diffusion networks, and no language models
+    averages: bool = False  # it keeps an average of the trained weights where a job asks for one
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
     compiles_graphs: bool = False  # the whole step, before every start
     facts: str

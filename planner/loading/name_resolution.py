@@ -140,6 +140,12 @@ def _kind_of(names: CardNames, card: str) -> str:
         return "decoder"
 
 
+def images_wanted(name: str) -> str:
+    """Return how the work of a network of images is given: no option of a command states it."""
+    how = f"planner solve images-flux-lora --set jobs.0.architecture={name} --set jobs.0.work.images=40"
+    return f"give images, epochs and resolution, as in {how}"
+
+
 def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source: Source, faults: list[Fault]) -> None:
     if kind == "decoder" and work.get("images") is not None:
         what = f"{name} is trained on tokens, not on images"
@@ -147,7 +153,7 @@ def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source
     for unit in ("samples", "tokens") if kind == "diffusion" else ():
         if work.get(unit) is not None:
             what = f"{name} is trained on images, not on {unit}"
-            faults.append(source.fault((*job, "work", unit), what, "give images, epochs and resolution"))
+            faults.append(source.fault((*job, "work", unit), what, images_wanted(name)))
 
 
 LENGTH_COLUMNS = ("input_tokens", "output_tokens", "count")

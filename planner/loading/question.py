@@ -30,6 +30,7 @@ from planner.documents.validation import name_fix, parse_json
 from planner.errors import Fault, InputError, LibraryError, ScenarioError, format_value, raise_faults
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
+from planner.loading.name_resolution import images_wanted
 from planner.loading.price_files import cache_folder
 from planner.loading.scenario_file import LoadedScenario, default_name, load_document, read_scenario
 from planner.scenario.offer import Offer, offer_data, offer_labels
@@ -221,7 +222,7 @@ def load_held(
     amount = question.amount or asked.get(("work", "steps"), ("",))[0]
     if not model or not amount:
         what = "the model is missing" if not model else "the amount of work is missing"
-        fix = "give --model" if not model else GIVE_AMOUNT
+        fix = "give --model" if not model else _amount_wanted(str(model))
         raise ScenarioError([Fault(file, 0, "", what, fix)])
     data = _data(replace(question, model=str(model), tokens=question.tokens or ("" if question.amount else "1")))
     (job,) = data["jobs"]
@@ -253,9 +254,20 @@ def _check_amounts(question: Question) -> None:
     if not question.model:
         faults.append(("--model is missing", "such as --model llama-3.1-8b"))
     if not question.amount:
-        faults.append(("the amount of work is missing", GIVE_AMOUNT))
+        faults.append(("the amount of work is missing", _amount_wanted(question.model)))
     if faults:
         raise ScenarioError([Fault(COMMAND_LINE, 0, "", *fault) for fault in faults])
+
+
+def _amount_wanted(model: str) -> str:
+    """Return how to give the amount of work that trains a model: of images no option does."""
+    if not model:
+        return GIVE_AMOUNT
+    try:
+        (card,) = read_library([model]).architectures.values()
+    except (LibraryError, ValueError):  # more than one name, or none: reported once an amount is given
+        return GIVE_AMOUNT
+    return GIVE_AMOUNT if card.image is None else images_wanted(model)
 
 
 def scenario_text(question: Question) -> str:

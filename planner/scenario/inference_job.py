@@ -310,6 +310,7 @@ class InferenceJob(Job):
         sequence_length: ClassVar[None] = None
         global_batch: ClassVar[int] = 1
         packing: ClassVar[str] = "fixed"
+        ema: ClassVar[str] = "none"
         length_cv: ClassVar[float] = 0.0
         framework: ClassVar[None] = None
         lora_given: ClassVar[None] = None

@@ -32,6 +32,7 @@ from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
 from planner.scenario.offer import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, RunSettings, Techniques, Tuning
+from planner.units import GB
 
 _AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Tokens = Annotated[_AnyLength, BeforeValidator(read_amount, json_schema_input_type=_AnyLength | str)]
@@ -238,6 +239,9 @@ def _confidence(value: object) -> object:
     return {"deadline": _sure(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
+Average = Literal["none", "gpu", "host"]
+
+
 class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it
     """One training run, or several trials of it, with the stages around it."""
 
@@ -251,6 +255,8 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     """Size of the data set in GB."""
     sequence_length: SequenceLength | None = None
     """Tokens per sequence; None: what a sample fits in."""
+    ema: Average = "none"
+    """Average of the trained weights of a network of images (EMA): `none`, on the `gpu` or in `host` memory."""
     global_batch: SequenceCount = 64
     """Sequences, pairs or images per optimizer step."""
     packing: Literal["packed", "padded", "fixed", "padding_free"] = "packed"
@@ -317,6 +323,11 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     def tuning_row(self) -> TuningRow:
         """What the job does with its samples."""
         return read_techniques().values.tuning[self.tuning]
+
+    @property
+    def image_bytes(self) -> float:
+        """Bytes of one image or video as it is stored: its part of `data_gb`; 0 where that is not stated."""
+        return self.data_gb * GB / self.work.images if self.work.images else 0.0
 
     @property
     def answers(self) -> int:

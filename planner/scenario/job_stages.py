@@ -176,8 +176,17 @@ class Work(StrictModel):
     """Pixels of an edge of an image."""
     frames: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Frames of each sample, which is a video then; `images` counts the videos."""
+    reference_images: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Images of the same size that the network reads next to each, such as the one that it edits."""
+    aspect_buckets: Annotated[int, Field(ge=1, le=100)] = 1
+    """Aspects into which tools sort images that are not cropped: a batch has one."""
     image_input: ImageInput | None = None
     """Images next to the text of samples; `tokens_per_sample` are those of the text then."""
+
+    @property
+    def image_size(self) -> tuple[int | None, int | None, int | None, int]:
+        """Pixels of a side, frames, reference images and aspects of samples, as far as they are given."""
+        return self.resolution, self.frames, self.reference_images, self.aspect_buckets
 
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
@@ -230,9 +239,11 @@ class Work(StrictModel):
         self._check_image_input(way)
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
-        for key in ("resolution", "frames"):
+        for key in ("resolution", "frames", "reference_images"):
             if getattr(self, key) is not None and way in ("samples", "tokens"):
                 raise validation_error(f"{key} cannot be combined with {way}", "give it with images only", key)
+        if self.aspect_buckets > 1 and way in ("samples", "tokens"):
+            raise validation_error(f"aspect_buckets cannot be combined with {way}", "leave it out", "aspect_buckets")
         return self
 
     def _check_image_input(self, way: str) -> None:

@@ -337,6 +337,7 @@ class RlJob(Job):
         sequence_length: ClassVar[None] = None
         global_batch: ClassVar[int] = 1
         packing: ClassVar[str] = "fixed"
+        ema: ClassVar[str] = "none"
         length_cv: ClassVar[float] = 0.0
         framework: ClassVar[None] = None
         efficiency: ClassVar[float] = 1.0

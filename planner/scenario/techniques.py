@@ -297,6 +297,10 @@ class Configuration(RunSettings):
     """Pixels of an edge of an image, of diffusion networks."""
     frames: PositiveInteger | None = None
     """Frames of a sample, of networks that make videos; with `image_size` of each image next to text."""
+    ema: Literal["none", "gpu", "host"] = "none"
+    """Average of the trained weights (EMA) of a network of images, on the GPU or in host memory."""
+    reference_images: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Images of the same size that a network reads next to each, such as the one that it edits."""
     image_size: ImageEdges | None = None
     """Width and height in pixels of images next to text, of vision-language models, such as `1280x720`."""
     images_per_sample: Positive | None = None

@@ -51,6 +51,7 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("estimate", "--interconnect"): (ESTIMATE, "PCIe"),
     ("estimate", "--packing"): ((*ESTIMATE, "--tokens-per-sample", "500"), "Padded"),
     ("estimate", "--tower"): (("estimate", "qwen3-vl-2b", "H100-80GB", "--image-size", "448"), "Frozen"),
+    ("estimate", "--ema"): (("estimate", "pixart-sigma", "H100-80GB"), "GPU"),
     ("estimate", "--sharding"): ((*ESTIMATE, "--gpus", "2"), "ZeRO-2"),
     ("estimate", "--lora-targets"): (ESTIMATE, "Attention"),
     ("architectures list", "--family"): (("architectures", "list"), "LLAMA"),

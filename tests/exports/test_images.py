@@ -11,7 +11,7 @@ import pytest
 from planner.cli.plan_file import scenario_of
 from planner.documents.files import parse_document
 from planner.errors import InputError
-from planner.exports.export import choose_job, export
+from planner.exports.export import choose_job, export, probe_files
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
 from planner.library.technique_tables import read_techniques
@@ -80,8 +80,38 @@ def test_videos_are_called_videos(tmp_path: Path) -> None:
     script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
     (tmp_path / "train.sh").write_text(f"{script} --network_dim 32 --max_train_epochs 16 --mixed_precision bf16\n")
     said = " ".join(read_tool_file(tmp_path / "train.sh").unmodelled.values())
-    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 video in the folders: 16 steps" in said
+    assert "1 x 1 = 1 video per step is held, that of one GPU" in said and "1 clip of the videos" in said
     assert "image" not in said
+
+
+@pytest.mark.parametrize(
+    ("keys", "frames", "steps"),
+    [
+        ("target_frames = [1, 25, 26, 45]", 45, 2 * 3),
+        ("target_frames = [24]\nframe_extraction = 'uniform'\nframe_sample = 4", 21, 2 * 4),
+        ("frame_extraction = 'full'\nmax_frames = 46", 45, 2),
+        ("", 1, 2),
+        ("target_frames = [25]\nframe_extraction = 'chunk'", 25, None),
+    ],
+)
+def test_clips_of_videos_are_those_that_musubi_tuner_takes(
+    tmp_path: Path, keys: str, frames: int, steps: int | None
+) -> None:
+    """Of two videos each one or several, of 1 and a multiple of 4 frames; where lengths decide, none is counted."""
+    (tmp_path / "clips").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / "clips" / name).touch()
+    (tmp_path / "data.toml").write_text(f'[[datasets]]\nvideo_directory = "{tmp_path}/clips"\nbatch_size = 1\n{keys}\n')
+    script = "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-1.3B --dataset_config data.toml"
+    command = f"{script} --network_dim 32 --mixed_precision bf16"
+    found = held(tmp_path, "steps.sh", f"{command} --max_train_steps 7\n")
+    assert (found["work.frames"], found["work.steps"]) == (frames, 7)
+    if steps:
+        assert held(tmp_path, "epochs.sh", f"{command} --max_train_epochs 1\n")["work.steps"] == steps
+        return
+    (tmp_path / "epochs.sh").write_text(f"{command} --max_train_epochs 1\n")
+    with pytest.raises(InputError, match="frame_extraction chunk: the clips of a video follow from its length"):
+        read_tool_file(tmp_path / "epochs.sh")
 
 
 def test_a_command_of_diffusers_is_read(tmp_path: Path) -> None:
@@ -99,7 +129,7 @@ config:
   process:
     - type: sd_trainer
       network: {type: lora, linear: 16}
-      datasets: [{folder_path: x, cache_latents_to_disk: true, resolution: [512, 1024]}]
+      datasets: [{folder_path: x, cache_latents_to_disk: true, cache_text_embeddings: true, resolution: [512, 1024]}]
       train: {batch_size: 1, steps: 2000, dtype: bf16, optimizer: adamw8bit}
       model: {name_or_path: black-forest-labs/FLUX.1-dev, quantize: true}
 """
@@ -111,6 +141,74 @@ config:
     assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
     assert found["techniques.optimizer"] == ["adamw_8bit"] and found["techniques.latents"] == ["cached"]
+    assert held(tmp_path, "a.yaml", text.replace("cache_text_embeddings: true, ", ""))["techniques.latents"] == [
+        "online"
+    ]
+    unloaded = text.replace("cache_text_embeddings: true, ", "").replace("steps:", "unload_text_encoder: true, steps:")
+    assert held(tmp_path, "b.yaml", unloaded)["techniques.latents"] == ["cached"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "latents"),
+    [({}, "cached"), ({"text_cache_disable": True}, "online"), ({"vae_cache_disable": True}, "online")],
+)
+def test_encoders_that_simpletuner_keeps_on_the_gpu_are_planned_there(
+    tmp_path: Path, fields: dict[str, bool], latents: str
+) -> None:
+    """Outputs of text encoders and latents are cached one by one; a plan frees both or none."""
+    assert held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, **fields}))["techniques.latents"] == [latents]
+
+
+@pytest.mark.parametrize(
+    ("options", "latents"),
+    [
+        ("--cache_latents --cache_text_encoder_outputs --network_train_unet_only", "cached"),
+        ("--cache_latents_to_disk", "online"),
+        ("", "online"),
+    ],
+)
+def test_encoders_that_sd_scripts_keeps_on_the_gpu_are_planned_there(
+    tmp_path: Path, options: str, latents: str
+) -> None:
+    """Its adapters of text encoders, which it trains by default, are named as left out."""
+    command = f"accelerate launch sdxl_train_network.py {options} --network_dim 8 --max_train_steps 9\n"
+    assert held(tmp_path, "run.sh", command)["techniques.latents"] == [latents]
+    assert ("adapters of text encoders" in read_tool_file(tmp_path / "run.sh").unmodelled) == (
+        "unet_only" not in options
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "latents"),
+    [
+        ("flux", "", "cached"),
+        ("flux", " --caption_column text", None),
+        ("qwen_image", " --caption_column text", "cached"),
+    ],
+)
+def test_encoders_of_captions_stay_where_the_script_encodes_each(
+    tmp_path: Path, script: str, options: str, latents: str | None
+) -> None:
+    """The scripts of FLUX, SD 3 and Lumina 2 keep them for captions of their own; others encode those once."""
+    models = {"flux": "black-forest-labs/FLUX.1-dev", "qwen_image": "Qwen/Qwen-Image"}
+    command = f"accelerate launch train_dreambooth_lora_{script}.py --pretrained_model_name_or_path {models[script]}"
+    found = held(tmp_path, "run.sh", f"{command} --max_train_steps 50 --cache_latents{options}\n")
+    assert found["techniques.latents"] == [latents or "online"]
+
+
+@pytest.mark.parametrize(
+    ("target", "adapted"), [(None, "attention"), ("all", "attention"), ("all+ffs", "all-linear"), ("nano", None)]
+)
+def test_layers_of_flux_lora_target_are_those_that_simpletuner_adapts(
+    tmp_path: Path, target: str | None, adapted: str | None
+) -> None:
+    text = json.dumps({**SIMPLETUNER, **({"flux_lora_target": target} if target else {})}, indent=1)
+    if adapted:
+        assert held(tmp_path, "a.json", text)["lora.targets"] == adapted
+        return
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputError, match="flux_lora_target: adapters on the layers of nano are not modelled"):
+        read_tool_file(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(
@@ -344,6 +442,29 @@ def test_an_exported_file_is_read_as_the_plan_that_it_comes_from(tool: str, name
         for technique, value in {"weight_bits": 16, "activation_checkpointing": "full", **asked}.items():
             given = found.get(f"techniques.{technique}", [value])
             assert isinstance(given, list) and value in given, (run, technique)
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [({"use_ema": True}, "host"), ({"use_ema": True, "ema_device": "accelerator"}, "gpu"), ({"use_ema": False}, None)],
+)
+def test_an_average_of_the_weights_is_read_with_its_place(
+    fields: dict[str, object], where: str | None, tmp_path: Path
+) -> None:
+    """SimpleTuner keeps it in host memory where nothing is said (ema_device: cpu)."""
+    assert held(tmp_path, "a.json", json.dumps({**SIMPLETUNER, **fields})).get("ema") == where
+
+
+def test_a_probe_of_images_says_how_to_measure_instead() -> None:
+    """It has no `--to`, which the refusal of its trainer would name."""
+    with pytest.raises(InputError, match=r"this job trains on images; run its export .* jobs\.\S+\.measured"):
+        probe_files(image_run("flux.2-dev", "simpletuner"), "plan")
+
+
+@pytest.mark.parametrize("tool", ["simpletuner", "diffusers"])
+def test_images_that_are_edited_are_not_written_as_plain_ones(tool: str) -> None:
+    with pytest.raises(InputError, match="reference_images to 0"):
+        export(image_run("flux.1-kontext-dev", tool), [tool], WISHES, "plan")
 
 
 def test_the_single_blocks_of_flux_2_are_named_one_by_one() -> None:

@@ -542,6 +542,20 @@ def test_adapters_in_the_embeddings_are_refused_with_the_field_that_trains_them(
     assert "embed_tokens: a plan has no adapters there" in told and f"list them under {field}" in told
 
 
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [(AXOLOTL, "lora_modules_to_save"), (TRL, "lora_modules_to_save"), (LLAMAFACTORY, "additional_target")],
+)
+def test_other_modules_than_embeddings_are_not_read_as_these(tmp_path: Path, text: str, field: str) -> None:
+    """Norms and heads of classes that a file trains in full are named, and no embedding is planned for them."""
+    (tmp_path / "ds.json").write_text(json.dumps(ZERO2))
+    found = read(tmp_path, "a.yml", f"{text}{field}: [norm]\n")
+    assert ("lora", "train_embeddings") not in found.held
+    assert any(field in name for name in found.unmodelled)
+    both = read(tmp_path, "b.yml", f"{text}{field}: [embed_tokens, lm_head]\n")
+    assert both.held["lora", "train_embeddings"].value is True
+
+
 def test_the_older_name_of_liger_is_read_and_spectrum_refused(tmp_path: Path) -> None:
     """`use_liger` became `use_liger_kernel`; Spectrum trains some of the layers, as `spectrum_top_fraction` does."""
     old, new = (held(read(tmp_path, "a.yml", f"{TRL}{name}: true\n")) for name in ("use_liger", "use_liger_kernel"))

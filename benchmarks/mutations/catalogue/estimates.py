@@ -130,7 +130,7 @@ AREA.add(
 )
 AREA.add(
     "FSDP keeps the gradient of one layer's input",
-    "keeps * (stage_layers(network, layout.pipeline) * layer.boundary)",
+    "keeps * (_stage_blocks(network, layout.pipeline) * layer.boundary)",
     "keeps * layer.boundary",
 )
 

@@ -33,7 +33,7 @@ from planner.candidates.market import Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.coefficients import memory_margin
-from planner.configurations.recipe import Recipe, frameworks_of
+from planner.configurations.recipe import Recipe, frameworks_of, quantisations
 from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.dominance import find_undominated
@@ -66,8 +66,11 @@ if TYPE_CHECKING:
 
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
 """Limit -> the field of an offer that it reads."""
-TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload")
-"""Techniques that a recipe has under the same name, without the method."""
+TECHNIQUES = (
+    *("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload"),
+    "latents",
+)
+"""Techniques that a recipe has under the same name, without the method and how its weights are quantised."""
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 HEADROOM, MAX_PRICE_AGE, TOOLS = "limits.vram_headroom", "limits.max_price_age", "limits.tools"
 WITHOUT_LIST = (HEADROOM, MAX_PRICE_AGE, TOOLS)
@@ -88,6 +91,7 @@ class FilterCatalog:
 
     scenario: Scenario
     market: Market
+    library: Library
     numbers: dict[CandidateFilter, int] = field(default_factory=dict)
 
     def violations(self, piece: JobCandidates, job: int, table: CandidateTable) -> Integers:
@@ -107,8 +111,8 @@ class FilterCatalog:
         broken.append(self._numbers(aged)[table.offer])
         of_tools = CandidateFilter(TOOLS) if limits.tools else None
         broken.append(self._numbers([None, of_tools])[self._refused_by_tools(piece, table)])
-        of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job) for recipe in piece.recipes]
-        for name in ("method", *TECHNIQUES, *DEGREES):
+        of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job, self.library) for recipe in piece.recipes]
+        for name in ("method", "quant", *TECHNIQUES, *DEGREES):
             numbers = self._numbers([filters.get(name) for filters in of_recipe])[table.recipe]
             # Sharding is a technique on several GPUs only.
             broken.append(np.where(table.gpus > 1, numbers, -1) if name == "sharding" else numbers)
@@ -136,7 +140,7 @@ class FilterCatalog:
         return np.asarray(numbers, dtype=np.int64)
 
 
-def _technique_filters(recipe: Recipe, job: Job, index: int) -> dict[str, CandidateFilter]:
+def _technique_filters(recipe: Recipe, job: Job, index: int, library: Library) -> dict[str, CandidateFilter]:
     """Return what the job's `techniques` would have to admit for a recipe, by field.
 
     The rules are those of `planner.configurations.recipe`.
@@ -153,6 +157,8 @@ def _technique_filters(recipe: Recipe, job: Job, index: int) -> dict[str, Candid
         keeps_weights = name == "weight_bits" and recipe.method == "full" and given.method is not None
         if not keeps_weights:
             excluded[name] = getattr(recipe, name)
+    if given.quant is not None and recipe.quant not in quantisations(recipe.weight_bits, given.quant, library):
+        excluded["quant"] = recipe.quant
     together = given.tensor_parallel or given.pipeline_parallel
     for name in DEGREES:
         degree, asked = getattr(recipe, name), getattr(given, name)
@@ -199,17 +205,19 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway, and so do
-    latents: without them the encoders of a network of images would lie on the GPU, and some tools train nothing. Of
-    generation the bits of the weights are freed, and engines stay.
+    Optimizers and offload that are tried only where a job lists them stay, with those that are tried anyway; latents,
+    where a job says how it reads them, may be read in every way. Of generation the bits of the weights are freed, and
+    engines stay.
     """
     if isinstance(given, InferenceTechniques):
         return given.model_copy(update={} if given.weight_format else {"weight_bits": generation.ALL_BITS})
-    table, kept = read_techniques(), dict[str, Any](latents=given.latents)
+    table, kept = read_techniques(), dict[str, Any]()
     for name in ("optimizer", "offload"):
         if (values := getattr(given, name)) is not None:
             anyway = (value for row in table.of(name).tried for value in row.values)
             kept[name] = tuple(dict.fromkeys((*values, *anyway)))
+    if given.latents is not None:
+        kept["latents"] = tuple(dict.fromkeys((*given.latents, *table.of("latents").values)))
     return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **kept)
 
 
@@ -221,7 +229,7 @@ def relax_candidates(
     `instead` gives some jobs (by index) other candidates than all of these.
     """
     scenario, market, library = prepared.scenario, prepared.market, prepared.library
-    catalog = FilterCatalog(scenario, market)
+    catalog = FilterCatalog(scenario, market, library)
     pieces: list[JobCandidates] = []
     found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
     for index, candidate in enumerate(prepared.candidates):

@@ -425,8 +425,8 @@ def _suggest_fix(evaluator: MemoryEvaluator, one: JobCandidates, fits_otherwise:
     """Return the longest sequence, or the largest images, that would fit; else that another method does."""
     what, image, work = "sequence_length", one.architecture.image, one.job.work
     if image is not None:
-        size = image.size(work.resolution, work.frames)
-        what, asked, most = "resolution", size.resolution, evaluator.largest_resolution(image, size.frames)
+        size = image.size(*work.image_size)
+        what, asked, most = "resolution", size.resolution, evaluator.largest_resolution(image, size)
     else:
         asked = one.physics.shape.sequence
         most = longest_fitting_sequence(evaluator, asked)

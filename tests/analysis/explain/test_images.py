@@ -1,5 +1,7 @@
 """Networks of images that do not fit: their encoders are named, and a size of images, not of sequences."""
 
+import pytest
+
 import planner
 from planner.report.plan_answer import render_answer
 from planner.report.run_text import render_estimate
@@ -66,3 +68,36 @@ def test_a_plan_swaps_the_fewest_blocks_that_let_a_network_fit_and_says_so() -> 
     why = planner.explain(planner.build_scenario(asked), why_not="offload=none").why_not
     assert why is not None and why.memory is not None and "encoders" not in why.memory.set_aside
     assert any(reason.startswith("LoRA 8-bit on 1 x RTX3060 needs") for reason in why.reasons)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "excludes"),
+    [
+        ("latents=cached", "latents=online", "allows cached, not online"),
+        ("quant=nf4", "quant=nf4_dq", "allows nf4, not nf4_dq"),
+    ],
+)
+def test_techniques_that_the_job_excludes_are_priced_with_the_setting_that_admits_them(
+    given: str, asked: str, excludes: str
+) -> None:
+    """They fit: no answer of memory, and no advice to exclude what is asked for."""
+    settings = ["jobs.style.techniques.weight_bits=4", f"jobs.style.techniques.{given}"]
+    answer = planner.explain(scenario("A100-80GB").with_settings(settings), why_not=asked).why_not
+    assert answer is not None and answer.status == "beyond" and answer.memory is None
+    assert any(excludes in reason for reason in answer.reasons)
+    values = ",".join([given.partition("=")[2], asked.partition("=")[2]])
+    assert [change.setting for change in answer.relax] == [
+        f"jobs.style.techniques.{asked.partition('=')[0]}=[{values}]"
+    ]
+
+
+def test_steps_read_images_as_large_as_the_data_set_says() -> None:
+    """40 images of 0.2 GB are 5 MB each; without their size half a byte a pixel is taken, 0.5 MB."""
+    known, guessed = (
+        planner.solve(scenario("A100-80GB").with_settings([f"jobs.style.data_gb={gb}"])).jobs[0] for gb in (0.2, 0)
+    )
+    paths = [job.data_path for job in (known, guessed)]
+    assert paths[0] is not None and paths[1] is not None
+    assert paths[0].read_bytes_per_second / paths[1].read_bytes_per_second == pytest.approx(5e6 / (1024**2 / 2))
+    slow = scenario("A100-80GB").with_settings(["jobs.style.data_gb=200", "jobs.style.storage_gb_per_second=0.2"])
+    assert planner.solve(slow).jobs[0].fed_by_storage

@@ -100,6 +100,9 @@ def test_faults_name_the_option(tmp_path: Path) -> None:
     assert samples == "--samples 5: samples of unknown length; add tokens_per_sample (the mean)\n"
     nothing = run("solve", "--model", "mistral-7b").stderr
     assert nothing.startswith("command line: the amount of work is missing; give --tokens")
+    for amount in ((), ("--tokens", "3M")):  # no option counts images: a command that does is shown
+        images = run("solve", "--model", "flux", *amount).stderr
+        assert "as in planner solve images-flux-lora --set jobs.0.architecture=flux" in images
 
 
 @pytest.mark.parametrize("option", ["--budget", "--deadline", "--max-gpus", "--gpus", "--providers", "--objective"])

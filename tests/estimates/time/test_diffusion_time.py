@@ -1,5 +1,6 @@
 """Times and memory of diffusion networks: launches by block, attention among all tokens, and masks."""
 
+import math
 import re
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 
 import planner
 from planner.errors import PlannerError
+from planner.estimates.work import image_steps
+from planner.library.reading import read_library
+from planner.library.schema import ImageSize, ImageTokens
 
 
 def seconds(model: str, gpu: str = "H100", **settings: Any) -> planner.Estimate:
@@ -32,6 +36,117 @@ def test_checkpointing_keeps_the_input_of_each_block() -> None:
     assert found == pytest.approx(57 * 4608 * 3072 * 2 / 2**30, rel=0.01)
 
 
+# worked: 40 blocks of Wan 14B keep (11 x 900 + 0.175 x 512) tokens x 5,120 x 2 bytes each; they have as many matrices
+# as 49 layers. One of them runs again at a time, and keeps 48.7 bytes of each element.
+def test_a_block_with_two_attentions_has_one_input_and_runs_again_as_one() -> None:
+    parts = seconds("wan-2.1-14b", activation_checkpointing="full", lora_targets="attention").vram_gib.parts
+    elements = (11 * 900 + 0.175439 * 512) * 5120
+    assert parts["stored_activations"] == pytest.approx(40 * 2 * elements / 2**30, rel=1e-4)
+    assert parts["working_set"] > 48.7 * elements / 2**30
+
+
+# worked: 512 pixels are 1,024 tokens, with as many of the image that is edited and 512 of the caption.
+def test_an_image_that_is_edited_doubles_the_tokens_of_the_image() -> None:
+    plain, edited, none = (
+        seconds(model, lora_targets="attention", resolution=512, **asked)
+        for model, asked in (
+            ("flux.1-dev", {}),
+            ("flux.1-kontext-dev", {}),
+            ("flux.1-kontext-dev", {"reference_images": 0}),
+        )
+    )
+    stored = [found.vram_gib.parts["stored_activations"] for found in (plain, edited, none)]
+    assert stored[1] / stored[0] == pytest.approx((2 * 1024 + 512) / (1024 + 512))
+    assert stored[2] == stored[0] and none.step_seconds.total == plain.step_seconds.total
+    assert "1 reference image" in edited.assumed
+    two = seconds("flux.1-dev", lora_targets="attention", resolution=512, reference_images=2)
+    assert two.vram_gib.parts["stored_activations"] / stored[0] == pytest.approx((3 * 1024 + 512) / (1024 + 512))
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("stable-diffusion-xl", "a U-Net reads no images next to"),
+        ("wan-2.1-1.3b", "a network of videos reads next to them are not modelled"),
+        ("qwen2.5-7b", "is trained on text"),
+    ],
+)
+def test_images_next_to_each_are_refused_where_a_network_reads_none(model: str, told: str) -> None:
+    with pytest.raises(PlannerError, match=told):
+        planner.estimate(model, "H100", reference_images=1)
+
+
+def test_one_of_two_networks_of_wan_2_2_is_trained() -> None:
+    one, both = (planner.estimate(name, "H100", latents="cached") for name in ("wan-2.1-14b", "wan-2.2-t2v-a14b"))
+    assert both.vram_gib.allocated == one.vram_gib.allocated
+    assert any("one of the 2 networks of wan-2.2-t2v-a14b" in note for note in both.notes)
+
+
+# worked: 610,856,096 weights of PixArt-Sigma have an average of four bytes each, 2.28 GiB. Its update moves it six
+# times, and one in host memory crosses the slot twice: 8 x 0.611e9 / (0.825 x 48e9) = 0.12 s.
+def test_an_average_of_the_weights_takes_four_bytes_of_each_where_it_lies() -> None:
+    none, here, there = (
+        seconds("pixart-sigma", method="full", activation_checkpointing="full", ema=where)
+        for where in ("none", "gpu", "host")
+    )
+    optimizer = [found.vram_gib.parts["optimizer"] for found in (none, here, there)]
+    assert optimizer[1] - optimizer[0] == pytest.approx(4 * 610_856_096 / 2**30)
+    assert optimizer[2] == optimizer[0] and there.host_memory is not None and here.host_memory is None
+    assert there.host_memory.taken_gb == pytest.approx(4 * 610_856_096 / 1e9)
+    updates = [found.step_seconds.parts["optimizer"] for found in (none, here, there)]
+    assert updates[1] - updates[0] == pytest.approx(6 * 4 * 610_856_096 / 4.8e12, rel=0.5)
+    assert updates[2] - updates[1] == pytest.approx(8 * 610_856_096 / (0.825 * 48e9), rel=0.3)
+    assert any("average of the trained weights (EMA)" in note for note in here.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "told"),
+    [
+        ("flux.1-schnell", "diffusers", "diffusers averages no weights"),
+        ("qwen2.5-7b", "hf", "of networks of images alone"),
+    ],
+)
+def test_an_average_of_the_weights_is_refused_where_a_tool_has_none(model: str, framework: str, told: str) -> None:
+    with pytest.raises(PlannerError, match=told):
+        planner.estimate(model, "H100", framework=framework, ema="gpu")
+    job = {"name": "a", "architecture": model, "ema": "gpu", "framework": framework, "work": {"steps": 9}}
+    offer = {"provider": "p", "gpu": "H100", "gpus": 1, "usd_per_hour": 1.0}
+    with pytest.raises(PlannerError, match=told):
+        planner.solve({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+
+
+# worked: three aspects of 1,024 pixels are 704 x 1472 (from 724 x 1448), 1024 x 1024 and 1472 x 704 in steps of 64: the
+# wide ones have 11 x 23 = 253 of the 256 parts of the square. 300 images in batches of 8 take 37.5 steps a pass, and
+# 3 x 7 / 16 more.
+def test_images_of_several_aspects_have_more_steps_and_the_memory_of_the_largest() -> None:
+    size = ImageSize(1024, buckets=3)
+    assert size.areas == (11 * 23 / 256, 1.0, 23 * 11 / 256)
+    assert size.largest_area == 1.0 and size.mean_area == pytest.approx((1 + 2 * 253 / 256) / 3)
+    assert ImageSize(512, buckets=2).largest_area > 1.0
+    assert image_steps(300, 20, 8, 1) == 750 and image_steps(300, 20, 8, 3) == math.ceil(20 * (37.5 + 21 / 16))
+    assert image_steps(4, 1, 8, 9) == 4  # one image each
+    image = read_library().architecture("flux.1-schnell").image
+    assert isinstance(image, ImageTokens)
+    wide = ImageSize(512, buckets=2)
+    assert image.memory_tokens(wide) == pytest.approx(1024 * wide.largest_area + 512)
+    assert image.trained_tokens(wide) == pytest.approx(1024 * wide.mean_area + 512)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_plan_of_several_aspects_takes_the_steps_of_their_last_batches(batch: int) -> None:
+    def steps(buckets: int) -> float:
+        work = {"images": 300, "epochs": 20, "resolution": 512, "aspect_buckets": buckets}
+        job = {"name": "a", "architecture": "flux.1-schnell", "global_batch": batch, "work": work}
+        offer = {"provider": "p", "gpu": "H100", "gpus": 1, "usd_per_hour": 1.0}
+        plan = planner.solve({"name": "s", "schema": 2, "jobs": [job], "offers": [offer], "objective": "cost"})
+        (found,) = plan.jobs
+        assert any("images in 9 aspects" in note for note in found.notes) == (buckets > 1)
+        return found.steps
+
+    assert steps(1) == 300 * 20 / batch
+    assert steps(9) == math.ceil(20 * (300 / batch + 9 * (batch - 1) / (2 * batch)))
+
+
 def test_frames_are_for_networks_that_make_videos() -> None:
     assert seconds("wan-2.1-1.3b", resolution=480, frames=81, activation_checkpointing="full").frames == 81
     with pytest.raises(PlannerError, match=r"flux\.1-schnell makes no videos"):
@@ -51,6 +166,9 @@ def test_sizes_that_are_no_whole_tokens_are_refused() -> None:
         seconds("wan-2.1-1.3b", resolution=480, frames=80)
     with pytest.raises(PlannerError, match="1000 pixels are no multiple of the 16 of a token; give 992"):
         seconds("flux.1-schnell", resolution=1000)
+    with pytest.raises(PlannerError, match="1001 pixels are no multiple of the 8 of a latent; give 1000"):
+        seconds("stable-diffusion-xl", resolution=1001)
+    assert seconds("stable-diffusion-xl", resolution=1000).vram_gib.fits
 
 
 def test_encoders_are_a_part_of_their_own_until_their_latents_are_cached() -> None:

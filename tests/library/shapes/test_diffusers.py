@@ -78,6 +78,17 @@ def test_a_caption_that_is_only_attended_to_meets_few_weights() -> None:
     assert image.text_share == pytest.approx(2 / (6 + 2 * 8960 / 1536))
 
 
+# worked: 704 pixels are 22 x 22 tokens of 32, where Wan 2.1 has 44 x 44 of 16; 121 frames are 31 groups in both.
+def test_wan_2_2_of_48_channels_has_tokens_of_32_pixels() -> None:
+    large, small = (card_of("WanTransformer3DModel", in_channels=n, out_channels=n).image for n in (48, 16))
+    assert isinstance(large, ImageTokens) and isinstance(small, ImageTokens)
+    assert large.image_tokens(ImageSize(704, 121)) == 31 * 22**2
+    assert small.image_tokens(ImageSize(704, 121)) == 31 * 44**2
+    assert large.cached_bytes(ImageSize(704, 121)) == 2 * (31 * 44**2 * 48 + 512 * 4096)
+    first = card_of("WanTransformer3DModel", in_channels=36).image
+    assert isinstance(first, ImageTokens) and first.pixels_per_token == 16  # the first frame comes in channels
+
+
 def test_a_class_that_is_not_modelled_is_refused_by_its_name() -> None:
     with pytest.raises(LibraryError, match="UNet3DConditionModel is not modelled"):
         card_of("UNet3DConditionModel")
@@ -110,6 +121,10 @@ def test_keys_that_no_count_takes_into_account_are_named() -> None:
     assert card.unread == ("attention_type", "attention_window")
 
 
+BY_RELEASE = ("resolution", "references", "experts", "text_tokens", "text_gflop")
+"""What a file of a network does not say: a release has another size, or reads an image with its caption."""
+
+
 def test_shipped_cards_are_what_their_class_says() -> None:
     shipped = [card for card in read_library().architectures.values() if isinstance(card.image, ImageTokens)]
     assert len(shipped) >= 17
@@ -117,6 +132,18 @@ def test_shipped_cards_are_what_their_class_says() -> None:
         assert card.parameters > card.active_parameters > 0
         assert card.image is not None
         assert card.image.frozen_parameters > 0
+    by_class = {case["parameters"]: diffusion_card(case["config"], "mine") for case in COUNTED}
+    counted = [card for card in shipped if card.parameters in by_class]
+    assert len(counted) >= 15
+    for card in counted:
+        read = Architecture.model_validate(by_class[card.parameters])
+        assert (card.layers, card.adapters) == (read.layers, read.adapters), card.name
+        stated, expected = (
+            each.image.model_dump(exclude={"source", "basis", *BY_RELEASE}, exclude_none=True)
+            for each in (card, read)
+            if each.image
+        )
+        assert stated == pytest.approx(expected, rel=1e-4), card.name
 
 
 def test_shipped_networks_have_the_size_that_their_name_states() -> None:
