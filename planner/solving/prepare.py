@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -282,6 +284,19 @@ class PreparedScenario:
         return tuple(firsts.setdefault(id(one.rows), index) for index, one in enumerate(self.screened))
 
 
+_SHARED: ContextVar[PreparedScenario | None] = ContextVar("shared candidates", default=None)
+
+
+@contextmanager
+def sharing_candidates(prepared: PreparedScenario) -> Iterator[None]:
+    """Start each `prepare` inside from this one: the analyses of a report ask for the candidates of its plan."""
+    token = _SHARED.set(prepared)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
 def prepare(
     scenario: Scenario,
     library: Library | None = None,
@@ -312,6 +327,7 @@ def prepare(
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
     check_is_definite(scenario)
     architectures = [job.architecture for job in scenario.jobs]
+    before = before or _SHARED.get()
     if library is None and before and {job.architecture for job in before.scenario.jobs}.issuperset(architectures):
         library = before.library
     library = library or read_library(architectures)
