@@ -41,7 +41,7 @@ from planner.scenario.limits import given_peaks
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.scenario.service_load import ServeJob
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import check_supported, subject_of
 from planner.units import MILLISECONDS, figure_text

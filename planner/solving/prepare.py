@@ -274,6 +274,11 @@ class PreparedScenario:
     names_others: bool = True  # a plan also names other ways to run its jobs; a variant is asked for its figures alone
 
     @cached_property
+    def within_hours(self) -> dict[tuple[int, float], ScreenedCandidates]:
+        """Return the candidates of a job (by its place) that end within some hours, as far as they are known."""
+        return {}
+
+    @cached_property
     def first_twin(self) -> tuple[int, ...]:
         """Return for each job the first one that differs from it in name and dates alone, often itself.
 
