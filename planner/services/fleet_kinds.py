@@ -436,6 +436,8 @@ def served_kinds(
     for index in allowed:
         offer, card = market.offers[index], market.cards[index]
         on_spot = not market.is_outlier[index] and bool(offer.zones) == ((offer.provider, offer.card) in in_zones)
+        # What an hour costs depends on no recipe, and the start on its GPUs alone.
+        priced, started = list[_Priced](), dict[int, float]()
         for recipe in recipes[card.name, offer.gpus] if card else ():
             at = place[generation.ServedGpu(card.name if card else "", recipe)]
             made += 1
@@ -446,10 +448,13 @@ def served_kinds(
             if offer.block is not None or offer.committed_hours is not None:
                 rejected[PAID_BEFORE] += 1
                 continue
-            started = start_hours(job, architecture, offer, together, library)
+            if together not in started:
+                started[together] = start_hours(job, architecture, offer, together, library)
+            after, spot = market.after_term[index], spots[index]
+            priced = priced or list(_markets(offer, after, spot, on_spot, job, limits, library))
             kinds += [
-                _kind(index, offer, priced, at, offer.gpus // together, float(able[at]), started)
-                for priced in _markets(offer, market.after_term[index], spots[index], on_spot, job, limits, library)
+                _kind(index, offer, one, at, offer.gpus // together, float(able[at]), started[together])
+                for one in priced
             ]
     return ServedKinds(job, speeds, capacities, tuple(kinds), rejected, made)
 

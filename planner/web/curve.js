@@ -49,7 +49,8 @@ export function marker(svg, d) {
       const isLater = at > d.h1 * (1 + 1e-9), isEarlier = at < d.h0 * (1 - 1e-9);
       line.setAttribute("visibility", isLater || isEarlier ? "hidden" : "visible");
       line.setAttribute("x1", x(at)); line.setAttribute("x2", x(at));
-      if (name) put(lineName, x(at), Math.min(d.y0, d.y1) + 12, isLater ? name + " \u2192" : isEarlier ? "\u2190 " + name : name);
+      const top = Math.min(d.y0, d.y1) + 12, bottom = Math.max(d.y0, d.y1) - 8;  // a curve falls: both ends leave room
+      if (name) put(lineName, x(at), isEarlier ? bottom : top, isLater ? name + " \u2192" : isEarlier ? "\u2190 " + name : name);
       ring.setAttribute("visibility", u === undefined ? "hidden" : "visible");
       if (u !== undefined) { ring.setAttribute("cx", x(h)); ring.setAttribute("cy", y(u)); }
       clear();
