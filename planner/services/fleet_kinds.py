@@ -392,6 +392,24 @@ def _answered_alike(job: ServeJob) -> ServeJob:
     return job.model_copy(update={"replicas": ReplicaBounds(), "most_kinds": None, "headroom": 0.0})
 
 
+def _recipes(
+    job: ServeJob, architecture: Architecture, market: Market, allowed: list[int], rejected: Counter[str]
+) -> dict[tuple[str, int], list[generation.ServingRecipe]]:
+    """Return the recipes of each GPU and number of GPUs of the allowed offers; reasons against others are counted."""
+    recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
+    for index in allowed:
+        card, each = market.cards[index], market.offers[index].gpus
+        if card is None or (card.name, each) in recipes:
+            continue
+        found = list(generation.serving_recipes(job, architecture, card, each))
+        rejected.update(reason for reason in found if isinstance(reason, str))
+        bits = job.techniques.weight_bits
+        recipes[card.name, each] = [
+            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
+        ]
+    return recipes
+
+
 def served_kinds(
     job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library,
     known: ServedKinds | None = None,
@@ -408,17 +426,7 @@ def served_kinds(
         for index, offer in enumerate(market.offers)
         if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and stated[index]
     ]
-    recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
-    for index in allowed:
-        card, each = market.cards[index], market.offers[index].gpus
-        if card is None or (card.name, each) in recipes:
-            continue
-        found = list(generation.serving_recipes(job, architecture, card, each))
-        rejected.update(reason for reason in found if isinstance(reason, str))
-        bits = job.techniques.weight_bits
-        recipes[card.name, each] = [
-            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
-        ]
+    recipes = _recipes(job, architecture, market, allowed, rejected)
     which = tuple(
         dict.fromkeys(generation.ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several)
     )

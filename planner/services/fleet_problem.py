@@ -374,7 +374,9 @@ class _Rules:
     def _may(self, b: int, a: Integers) -> Flags:
         """Return which kinds (a,) may take the place of b at all: stock, quota, commitment and market."""
         problem = self.problem
-        may = self.endless[a] & (~problem.committed[a] | problem.committed[b])  # it is in all hours, wanted or not
+        may: Flags = self.endless[a] & (
+            ~problem.committed[a] | problem.committed[b]
+        )  # it is in all hours, wanted or not
         may &= self.without_quota[a] | (problem.provider[a] == problem.provider[b])
         if problem.most_kinds is not None:
             may &= np.abs(problem.capacity[a] - problem.capacity[b]) <= LOAD_TOLERANCE * problem.capacity[b]
