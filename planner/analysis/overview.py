@@ -14,7 +14,7 @@ from planner.results.report_data import Overview, PriceDay, PriceHistory, Sectio
 from planner.results.rl_run import RlPool
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import prepare
+from planner.solving.prepare import prepare, sharing_candidates
 from planner.solving.solve import solve_prepared
 from planner.subjects import subject_of
 
@@ -103,12 +103,14 @@ def overview(
     if (subject := subject_of(scenario)) is not None:
         return subject.overview(scenario, plan, options, library, wanted, runs, seed)
     given = plan is not None
-    if plan is None:
-        plan = solve_prepared(prepare(scenario, library), options)
+    prepared = prepare(scenario, library)
+    plan = solve_prepared(prepared, options) if plan is None else plan
     if not plan.planned:
         return Overview(plan=plan, of_file=given)
-    tasks = job_tasks(scenario, plan, options, library, runs, seed)
-    return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, {"tornado": left_to_what_if(plan)}))
+    tasks = job_tasks(scenario, plan, options, prepared.library, runs, seed)
+    with sharing_candidates(prepared):
+        found = run_tasks(tasks, wanted, {"tornado": left_to_what_if(plan)})
+    return Overview(plan=plan, of_file=given, **found)
 
 
 def run_tasks(

@@ -41,7 +41,7 @@ from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import given_peaks
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import check_supported, subject_of
 from planner.units import MILLISECONDS, figure_text
@@ -125,12 +125,16 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
 
 
 class VariantSolver:
-    """Solves scenarios; what one has in common with the one before is not computed again."""
+    """Solves scenarios; what one has in common with the one before, or with their `centre`, is not computed again.
 
-    def __init__(self, library: Library, options: SolveOptions | None) -> None:
+    A sweep goes step by step; the variants of a tornado each change one thing of the scenario in their centre.
+    """
+
+    def __init__(self, library: Library, options: SolveOptions | None, centre: Scenario | None = None) -> None:
         self.library = library
         self.options = options
-        self._before: PreparedScenario | None = None
+        self._is_centred = centre is not None and subject_of(centre) is None
+        self._before = prepare(centre, library) if centre is not None and self._is_centred else None
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
         """Return the plan that `solve` gives.
@@ -139,8 +143,10 @@ class VariantSolver:
         """
         if subject_of(scenario) is not None:
             return solve(scenario, self.options, self.library, explains)
-        self._before = prepare(scenario, self.library, self._before)
-        return solve_prepared(replace(self._before, names_others=explains), self.options, explains=explains)
+        prepared = prepare(scenario, self.library, self._before)
+        if not self._is_centred:
+            self._before = prepared
+        return solve_prepared(replace(prepared, names_others=explains), self.options, explains=explains)
 
 
 def sweep(
@@ -364,7 +370,7 @@ def tornado(
         if fixed.plan.jobs:
             found = tornado(fixed.scenario, options, library, by)
             return found.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
-    solver = VariantSolver(library or library_of([scenario]), options)
+    solver = VariantSolver(library or library_of([scenario]), options, centre=scenario)
     plan = plan or solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
     if plan.planned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from planner.report import words
 from planner.report.plan_figures import Figure, Table
 from planner.report.simulation_text import POLICY_NAMES, format_frequency, format_summary
 from planner.report.what_if_text import effect_of, is_visible
-from planner.results.explanation import Explanation
+from planner.results.explanation import Alternative, Explanation
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
 from planner.results.report_data import PriceHistory
@@ -43,9 +42,9 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
         for by, title in COMPARED_BY:
             rows = _explained(explanation, job.name, by)
             if by == "method" and not rows:
-                rows = _options(job.methods, functools.partial(_is_method, _method_of(job)))
+                rows = _options(job.methods, job, _method_of(job))
             figures += _compared(f"{by}-{len(figures)}", f"{title}{of_job}", rows)
-        rows = _options(job.frameworks, functools.partial(_is_method, _framework_of(job)))
+        rows = _options(job.frameworks, job, _framework_of(job))
         figures += _compared(f"framework-{len(figures)}", f"{'Engine' if job.inference else 'Framework'}{of_job}", rows)
         if explanation is None:
             figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _with_plan(job))
@@ -57,18 +56,23 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
 
 
 def _with_plan(job: Assignment) -> Rows:
-    """Return the runners-up of a job with the plan among them, by rising cost."""
-    name = words.sanitise(f"{job.gpu} at {job.provider}")
-    machines = words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}")
-    took, cost = words.hours(job.hours.expected), words.usd(job.cost_usd)
-    bar = Ranged(name, job.cost_usd, f"{cost}, likely {took}", is_chosen=True)
-    rows = _options(job.next_best, lambda _: False)
-    mine = (bar, (name, machines, took, cost, "chosen"))
-    return sorted([mine, *rows], key=lambda row: row[0].value or math.inf) if rows else rows
+    """Return the runners-up of a job with the plan among them; nothing where there are none."""
+    name = f"{job.gpu} at {job.provider}"
+    return _options((_as_planned(job, name), *job.next_best), job, name) if job.next_best else ()
 
 
-def _is_method(label: str, option: Option) -> bool:
-    return option.label == label
+def _as_planned(job: Assignment, label: str) -> Option:
+    """Return the plan itself as an option: what costs least may be a near tie that the plan leaves."""
+    return Option(
+        label=label,
+        provider=job.provider,
+        gpu=job.gpu,
+        gpus=job.gpus,
+        runs_at_once=job.runs_at_once,
+        cost_usd=job.cost_usd,
+        hours=job.hours.expected,
+        note="chosen",
+    )
 
 
 def _method_of(job: Assignment) -> str:
@@ -93,14 +97,14 @@ def _framework_of(job: Assignment) -> str:
 
 
 def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
-    """Return the alternatives that `explain` found, the plan's own choice first."""
+    """Return the alternatives that `explain` found, by rising cost."""
     found = (
         [alternative for alternative in explanation.alternatives if alternative.job == job and alternative.by == by]
         if explanation
         else []
     )
     rows = []
-    for option in found:
+    for option in sorted(found, key=_by_cost):
         name = words.sanitise(option.name)
         took = words.hours(option.hours) if option.hours is not None else ""
         cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
@@ -116,10 +120,16 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
     return rows
 
 
-def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> Rows:
-    """Return methods, frameworks or runners-up of a plan."""
+def _by_cost(option: Option | Alternative) -> tuple[bool, float]:
+    """Return the sort key by rising cost; what is infeasible comes last."""
+    return option.cost_usd is None, option.cost_usd or 0.0
+
+
+def _options(options: Sequence[Option], job: Assignment, own: str) -> Rows:
+    """Return methods, frameworks or runners-up of a plan by rising cost; that with the label `own` is the plan."""
     rows = []
-    for option in sorted(options, key=lambda option: (option.cost_usd is None, option.cost_usd or 0.0)):
+    shown = [_as_planned(job, own) if option.label == own else option for option in options]
+    for option in sorted(shown, key=_by_cost):
         name = words.sanitise(option.label or f"{option.gpu} at {option.provider}")
         machines = words.sanitise(
             f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}" if option.gpu else ""
@@ -131,7 +141,7 @@ def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> 
         )
         mark = " (prior)" if option.prior else "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
-        bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=is_chosen(option))
+        bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=option.label == own)
         rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
     return rows
 
@@ -140,10 +150,13 @@ def _compared(key: str, title: str, rows: Rows) -> list[Figure]:
     """Return a comparison as a figure; none where there is nothing to compare."""
     if len(rows) < 2:
         return []
-    bars = [bar for bar, _ in rows if bar.value > 0][:MOST_BARS]
+    priced = [bar for bar, _ in rows if bar.value > 0 or bar.is_chosen]
+    chosen = [bar for bar in priced if bar.is_chosen]
+    bars = priced[:MOST_BARS]
+    if chosen and chosen[0] not in bars:
+        bars = [*bars[:-1], chosen[0]]
     if not bars:
         return []
-    chosen = [bar for bar in bars if bar.is_chosen]
     allowed = [bar for bar in bars if bar.label[-1:] != ")"] or bars
     named = f"the plan has {chosen[0].label}, {chosen[0].words}" if chosen else ""
     cheapest = min(allowed, key=lambda bar: bar.value)

@@ -392,6 +392,24 @@ def _answered_alike(job: ServeJob) -> ServeJob:
     return job.model_copy(update={"replicas": ReplicaBounds(), "most_kinds": None, "headroom": 0.0})
 
 
+def _recipes(
+    job: ServeJob, architecture: Architecture, market: Market, allowed: list[int], rejected: Counter[str]
+) -> dict[tuple[str, int], list[generation.ServingRecipe]]:
+    """Return the recipes of each GPU and number of GPUs of the allowed offers; reasons against others are counted."""
+    recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
+    for index in allowed:
+        card, each = market.cards[index], market.offers[index].gpus
+        if card is None or (card.name, each) in recipes:
+            continue
+        found = list(generation.serving_recipes(job, architecture, card, each))
+        rejected.update(reason for reason in found if isinstance(reason, str))
+        bits = job.techniques.weight_bits
+        recipes[card.name, each] = [
+            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
+        ]
+    return recipes
+
+
 def served_kinds(
     job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library,
     known: ServedKinds | None = None,
@@ -408,17 +426,7 @@ def served_kinds(
         for index, offer in enumerate(market.offers)
         if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and stated[index]
     ]
-    recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
-    for index in allowed:
-        card, each = market.cards[index], market.offers[index].gpus
-        if card is None or (card.name, each) in recipes:
-            continue
-        found = list(generation.serving_recipes(job, architecture, card, each))
-        rejected.update(reason for reason in found if isinstance(reason, str))
-        bits = job.techniques.weight_bits
-        recipes[card.name, each] = [
-            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
-        ]
+    recipes = _recipes(job, architecture, market, allowed, rejected)
     which = tuple(
         dict.fromkeys(generation.ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several)
     )
@@ -436,6 +444,8 @@ def served_kinds(
     for index in allowed:
         offer, card = market.offers[index], market.cards[index]
         on_spot = not market.is_outlier[index] and bool(offer.zones) == ((offer.provider, offer.card) in in_zones)
+        # What an hour costs depends on no recipe, and the start on its GPUs alone.
+        priced, started = list[_Priced](), dict[int, float]()
         for recipe in recipes[card.name, offer.gpus] if card else ():
             at = place[generation.ServedGpu(card.name if card else "", recipe)]
             made += 1
@@ -446,10 +456,13 @@ def served_kinds(
             if offer.block is not None or offer.committed_hours is not None:
                 rejected[PAID_BEFORE] += 1
                 continue
-            started = start_hours(job, architecture, offer, together, library)
+            if together not in started:
+                started[together] = start_hours(job, architecture, offer, together, library)
+            after, spot = market.after_term[index], spots[index]
+            priced = priced or list(_markets(offer, after, spot, on_spot, job, limits, library))
             kinds += [
-                _kind(index, offer, priced, at, offer.gpus // together, float(able[at]), started)
-                for priced in _markets(offer, market.after_term[index], spots[index], on_spot, job, limits, library)
+                _kind(index, offer, one, at, offer.gpus // together, float(able[at]), started[together])
+                for one in priced
             ]
     return ServedKinds(job, speeds, capacities, tuple(kinds), rejected, made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -353,6 +354,16 @@ class _Rules:
 
     problem: FleetProblem
 
+    @cached_property
+    def endless(self) -> Flags:
+        """Return which kinds (k,) have no stock that could run out."""
+        return ~np.isin(self.problem.offer, list(self.problem.stock))
+
+    @cached_property
+    def without_quota(self) -> Flags:
+        """Return which kinds (k,) are at a provider without a quota."""
+        return ~np.isin(self.problem.provider, list(self.problem.quota))
+
     def replaces(self, b: int, others: Integers) -> bool:
         """Return whether copies of one of the others replace b."""
         problem = self.problem
@@ -364,11 +375,12 @@ class _Rules:
     def _may(self, b: int, a: Integers) -> Flags:
         """Return which kinds (a,) may take the place of b at all: stock, quota, commitment and market."""
         problem = self.problem
-        may = ~np.isin(problem.offer[a], list(problem.stock))
-        may &= ~problem.committed[a] | problem.committed[b]  # a commitment is in all hours, wanted or not
-        may &= ~np.isin(problem.provider[a], list(problem.quota)) | (problem.provider[a] == problem.provider[b])
+        may: Flags = self.endless[a] & (
+            ~problem.committed[a] | problem.committed[b]
+        )  # it is in all hours, wanted or not
+        may &= self.without_quota[a] | (problem.provider[a] == problem.provider[b])
         if problem.most_kinds is not None:
-            may &= np.isclose(problem.capacity[a], problem.capacity[b], rtol=LOAD_TOLERANCE, atol=0.0)
+            may &= np.abs(problem.capacity[a] - problem.capacity[b]) <= LOAD_TOLERANCE * problem.capacity[b]
             may &= problem.replicas[a] == problem.replicas[b]
         if problem.least_on_spot > 0:
             may &= problem.is_spot[a] == problem.is_spot[b]

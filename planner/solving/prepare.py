@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -274,6 +276,11 @@ class PreparedScenario:
     names_others: bool = True  # a plan also names other ways to run its jobs; a variant is asked for its figures alone
 
     @cached_property
+    def within_hours(self) -> dict[tuple[int, float], ScreenedCandidates]:
+        """Return the candidates of a job (by its place) that end within some hours, as far as they are known."""
+        return {}
+
+    @cached_property
     def first_twin(self) -> tuple[int, ...]:
         """Return for each job the first one that differs from it in name and dates alone, often itself.
 
@@ -282,6 +289,19 @@ class PreparedScenario:
         """
         firsts: dict[int, int] = {}
         return tuple(firsts.setdefault(id(one.rows), index) for index, one in enumerate(self.screened))
+
+
+_SHARED: ContextVar[PreparedScenario | None] = ContextVar("shared candidates", default=None)
+
+
+@contextmanager
+def sharing_candidates(prepared: PreparedScenario) -> Iterator[None]:
+    """Start each `prepare` inside from this one: the analyses of a report ask for the candidates of its plan."""
+    token = _SHARED.set(prepared)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
 
 
 def prepare(
@@ -314,6 +334,7 @@ def prepare(
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
     check_is_definite(scenario)
     architectures = [job.architecture for job in scenario.jobs]
+    before = before or _SHARED.get()
     if library is None and before and {job.architecture for job in before.scenario.jobs}.issuperset(architectures):
         library = before.library
     library = library or read_library(architectures)

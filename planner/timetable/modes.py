@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
@@ -37,7 +37,7 @@ from planner.timetable.timetable_problem import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 MOMENT_HOURS = 1e-6
@@ -99,8 +99,9 @@ def job_modes(
         tables = [keep(index, table) for table in tables]
     keeps_ties, found = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
     for screened in tables:
-        for row in _useful_rows(prepared, screened, shared, keeps_ties):
-            found += _modes_of_row(prepared, screened, int(row), shared, horizon)
+        found += _modes_of_rows(
+            prepared, screened, _useful_rows(prepared, screened, shared, keeps_ties), shared, horizon
+        )
     # Of equal modes the first stays.
     found.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
     found = _with_ranks(prepared, found)
@@ -148,9 +149,12 @@ def guarantees_of_job(
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd
 
-    def within(hours: float | None) -> ScreenedCandidates:
-        shorter = replace(candidates, job=job.model_copy(update={"deadline_hours": hours}))
-        return screen(shorter, prepared.market, limits, prepared.library, waiting_usd=waiting)
+    def within(hours: float) -> ScreenedCandidates:
+        known = prepared.within_hours  # a timetable is made again and again with a few more guarantees
+        if (index, hours) not in known:
+            shorter = replace(candidates, job=job.model_copy(update={"deadline_hours": hours}))
+            known[index, hours] = screen(shorter, prepared.market, limits, prepared.library, waiting_usd=waiting)
+        return known[index, hours]
 
     first = prepared.screened[index]
     room = max_run_hours(job, limits)
@@ -171,22 +175,24 @@ def _own_part(prepared: PreparedScenario, index: int) -> float:
     return fastest[index] / max(sum(fastest), MOMENT_HOURS)
 
 
-def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> CandidateTable:
+def without_reservations(
+    table: CandidateTable, prepared: PreparedScenario, rows: Flags | bool = True
+) -> CandidateTable:
     """Return the table without the dollars of reservations, which are bought apart from the jobs, and without leads.
 
-    Before a machine is there, it is not held.
+    Before a machine is there, it is not held. Other rows than `rows` (n,) stay as they are.
     """
-    offers = [prepared.market.offers[place] for place in table.offer.tolist()]
-    lead = np.asarray([offer.lead_hours for offer in offers], dtype=float)
+    lead = np.asarray([offer.lead_hours for offer in prepared.market.offers], dtype=float)[table.offer] * rows
+    term_usd = np.where(np.reshape(rows, (-1, 1)), table.term_usd, 0.0)
     run_usd, late_usd = table.run_usd.copy(), table.late_usd.copy()
-    run_usd[:, ON_DEMAND] -= table.term_usd[:, 1]
-    late_usd[:, ON_DEMAND] -= table.term_usd[:, 2]
+    run_usd[:, ON_DEMAND] -= term_usd[:, 1]
+    late_usd[:, ON_DEMAND] -= term_usd[:, 2]
     return replace(
         table,
-        fixed_usd=table.fixed_usd - table.term_usd[:, 0],
+        fixed_usd=table.fixed_usd - term_usd[:, 0],
         run_usd=run_usd,
         late_usd=late_usd,
-        term_usd=np.zeros_like(table.term_usd),
+        term_usd=np.where(np.reshape(rows, (-1, 1)), 0.0, table.term_usd),
         start_h=table.start_h - lead,
         late_start_h=table.late_start_h - lead,
     )
@@ -218,19 +224,32 @@ def _useful_rows(
     return keep
 
 
-def _modes_of_row(
-    prepared: PreparedScenario, screened: ScreenedCandidates, row: int, shared: SharedThings, horizon: int
+def _modes_of_rows(
+    prepared: PreparedScenario, screened: ScreenedCandidates, rows: list[int], shared: SharedThings, horizon: int
 ) -> Iterator[tuple[Mode, ModeSource]]:
-    """Yield a mode for each end of the spot share, each lot and each window in which a row may run."""
-    one = without_reservations(screened.table.rows(np.asarray([row])), prepared)
-    place = int(one.offer[0])
-    for share in dict.fromkeys((float(one.share_low[0]), float(one.share_high[0]))):
-        base = mode_of(prepared, one, share, shared)
+    """Yield a mode for each end of the spot share, each lot and each window in which one of the rows may run."""
+    table = without_reservations(screened.table.rows(np.asarray(rows, dtype=np.int64)), prepared)
+    ends = [(share, modes_of(prepared, table, share, shared)) for share in (table.share_low, table.share_high)]
+    for at, row in enumerate(rows):
+        bases = {float(share[at]): modes[at] for share, modes in ends}  # one where both ends are the same
+        yield from _placed(prepared, screened, row, bases, shared, horizon)
+
+
+def _placed(
+    prepared: PreparedScenario,
+    screened: ScreenedCandidates,
+    row: int,
+    bases: Mapping[float, Mode],
+    shared: SharedThings,
+    horizon: int,
+) -> Iterator[tuple[Mode, ModeSource]]:
+    """Yield the modes of a row, given by its spot shares, in each lot and each window, and with pauses."""
+    place, held = int(screened.table.offer[row]), int(screened.table.instances[row])
+    for share, base in bases.items():
         lots = shared.lots.get(place)
         if lots is None:
             options: list[tuple[Mode, int | None]] = [(base, None)]
         else:
-            held = int(one.instances[0])
             options = [
                 (
                     replace(
@@ -255,44 +274,48 @@ def _modes_of_row(
                 yield paused, ModeSource(screened, row, share, None, pauses)
 
 
-def mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
-    """Return a row at a spot share as a mode that may start at any time."""
-    place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
-    late_hours = float(one.late_hours(share)[0])
-    minutes = max(1, minutes_up(late_hours))
-    late_usd = max(0.0, float(one.late_cost_usd(share)[0]))
-    value = prepared.scenario.value_of_time_usd_per_hour * float(one.hours(share)[0])
-    usd = float(one.cost_usd(share)[0]) + float(one.penalty_usd[0]) + value
-    needs = []
+def modes_of(prepared: PreparedScenario, table: CandidateTable, share: Floats, shared: SharedThings) -> list[Mode]:
+    """Return rows (n,) at spot shares (n,) as modes that may start at any time."""
+    market, usd_per_hour = prepared.market, prepared.scenario.value_of_time_usd_per_hour
+    late_hours, late_usd = table.late_hours(share), np.fmax(0.0, table.late_cost_usd(share))
+    usd = table.cost_usd(share) + table.penalty_usd + usd_per_hour * table.hours(share)
+    peaks = []
     for limit, resource in shared.peaks:
         if limit.is_of_dollars:
-            used = late_usd / max(late_hours, MOMENT_HOURS)
+            used = late_usd / np.maximum(late_hours, MOMENT_HOURS)
         else:
-            used = float(prepared.market.use_of(limit)[place]) * int(one.instances[0])
-        if used:
-            needs.append((resource, limit.need(used)))
-    needs += [(resource, int(used)) for peak, resource in shared.typical if (used := peak.used(one)[0])]
-    if provider in shared.quota and gpus:
-        needs.append((shared.quota[provider], gpus))
-    if place in shared.stock:
-        needs.append((shared.stock[place], max(1, int(one.instances[0]))))
-    uses = []
-    if shared.budget is not None:
-        uses.append((shared.budget, usd_units_up(late_usd)))
-    if place in shared.hours_left:
-        uses.append((shared.hours_left[place], minutes_up(float(one.rented_h[0]))))
-    spend = usd_units_up(late_usd) if shared.periods else 0
-    label = f"{one.offers[place]}#{int(one.recipe[0])}"
-    return Mode(
-        label,
-        minutes,
-        usd_units(usd),
-        tuple(needs),
-        tuple(uses),
-        spend,
-        earliest=minutes_up(prepared.market.offers[place].lead_hours),
-        unused=max(0.0, minutes - 60 * late_hours),
-    )
+            used = market.use_of(limit)[table.offer] * table.instances
+        peaks.append((resource, limit, used.tolist()))
+    typical = [(resource, peak.used(table).tolist()) for peak, resource in shared.typical]
+    columns = (table.offer, table.provider, table.gpus, table.instances, table.recipe, table.rented_h)
+    rows = zip(*(column.tolist() for column in (late_hours, late_usd, usd, *columns)), strict=True)
+    found = []
+    for row, (hours, most_usd, paid, place, provider, gpus, instances, recipe, rented) in enumerate(rows):
+        minutes = max(1, minutes_up(hours))
+        needs = [(resource, limit.need(used[row])) for resource, limit, used in peaks if used[row]]
+        needs += [(resource, int(used[row])) for resource, used in typical if used[row]]
+        if provider in shared.quota and gpus:
+            needs.append((shared.quota[provider], gpus))
+        if place in shared.stock:
+            needs.append((shared.stock[place], max(1, instances)))
+        uses = []
+        if shared.budget is not None:
+            uses.append((shared.budget, usd_units_up(most_usd)))
+        if place in shared.hours_left:
+            uses.append((shared.hours_left[place], minutes_up(rented)))
+        found.append(
+            Mode(
+                f"{table.offers[place]}#{recipe}",
+                minutes,
+                usd_units(paid),
+                tuple(needs),
+                tuple(uses),
+                usd_units_up(most_usd) if shared.periods else 0,
+                earliest=minutes_up(market.offers[place].lead_hours),
+                unused=max(0.0, minutes - 60 * hours),
+            )
+        )
+    return found
 
 
 def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int) -> Iterator[Mode]:

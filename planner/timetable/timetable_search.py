@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from planner.arrays import Floats
+from planner.candidate_table import CandidateTable
 from planner.candidates.screening import ScreenedCandidates
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.solving.prepare import PreparedScenario
@@ -26,7 +29,7 @@ from planner.timetable.modes import (
     BuiltTimetable,
     Guarantees,
     guarantees_of_job,
-    mode_of,
+    modes_of,
     undominated_modes,
     without_reservations,
 )
@@ -544,17 +547,21 @@ def _modes_between(prepared: PreparedScenario, built: BuiltTimetable, index: int
     of_job = min((float(minutes.min()) for minutes in shortest if len(minutes)), default=0.0)
     shorter = [60 * hours for hours, _ in levels[1:]]
     for (hours, screened), fastest, below in zip(levels, shortest, [*shorter, 0.0], strict=True):
-        table = without_reservations(screened.table, prepared)
-        for row in range(len(table)):
-            offer = offers[int(table.offer[row])]
-            is_free = offer.stock is None and offer.committed_hours is None
-            is_free &= offer.provider not in prepared.scenario.limits.quota
-            varies = row in screened.spot or bool(table.share_low[row] < table.share_high[row])
-            if varies or is_free:
-                room = below - minutes_up(offer.lead_hours + job.start_slack_hours)
-                least = max(room, of_job if is_free else float(fastest[row]))
-                span = (max(below, least), 60 * hours) if screened.spot else None
-                yield _mode_between(prepared, built, screened, row, least), span
+        places = screened.table.offer
+        is_free = np.asarray([_is_unlimited(offer, prepared.scenario) for offer in offers], dtype=bool)[places]
+        varies = screened.table.share_low < screened.table.share_high
+        varies[list(screened.spot)] = True
+        rows = np.flatnonzero(is_free | varies)
+        kept = np.asarray([minutes_up(offer.lead_hours + job.start_slack_hours) for offer in offers])[places]
+        least = np.maximum(below - kept, np.where(is_free, of_job, fastest))[rows]
+        modes = _modes_down_to(prepared, built, screened.table.rows(rows), least)
+        for mode, minutes in zip(modes, least.tolist(), strict=True):
+            yield mode, (max(below, minutes), 60 * hours) if screened.spot else None
+
+
+def _is_unlimited(offer: Offer, scenario: Scenario) -> bool:
+    """Return whether jobs may rent any number of machines of an offer at one time."""
+    return offer.stock is None and offer.committed_hours is None and offer.provider not in scenario.limits.quota
 
 
 def _shortest_minutes(prepared: PreparedScenario, index: int, screened: ScreenedCandidates) -> Floats:
@@ -565,31 +572,29 @@ def _shortest_minutes(prepared: PreparedScenario, index: int, screened: Screened
     return np.asarray(60 * np.nan_to_num(hours), dtype=float)
 
 
-def _mode_between(
-    prepared: PreparedScenario, built: BuiltTimetable, screened: ScreenedCandidates, row: int, least_minutes: float
-) -> Mode:
-    """Return a row as a mode that lasts and costs no more than any of its shares and guarantees down to some minutes.
+def _modes_down_to(
+    prepared: PreparedScenario, built: BuiltTimetable, table: CandidateTable, least_minutes: Floats
+) -> Iterator[Mode]:
+    """Yield each row as a mode that lasts and costs no more than any of its shares and guarantees down to some minutes.
 
     It holds no dollars, and neither waits for windows nor holds what may be closed at times. Who reserves its machine
     pays all of it, as in the comparison that leaves out other rows.
     """
-    one = screened.table.rows(np.asarray([row]))
-    offer = prepared.market.offers[int(one.offer[0])]
-    one = one if offer.is_reservation else without_reservations(one, prepared)
-    ends = [mode_of(prepared, one, float(share), built.shared) for share in (one.share_low[0], one.share_high[0])]
-    minutes = min([least_minutes, *(mode.minutes - mode.unused for mode in ends)])
+    reserved = np.asarray([offer.is_reservation for offer in prepared.market.offers], dtype=bool)[table.offer]
+    table = without_reservations(table, prepared, ~reserved)
+    ends = [modes_of(prepared, table, share, built.shared) for share in (table.share_low, table.share_high)]
     dollars = {resource for limit, resource in built.shared.peaks if limit.is_of_dollars}
-    fixed = [dict(mode.needs) for mode in ends]
-    needs = (
-        ()
-        if offer.available or offer.is_reservation
-        else tuple((what, min(held.get(what, 0) for held in fixed)) for what in fixed[0] if what not in dollars)
-    )
-    return Mode(
-        ends[0].label,
-        max(1, math.floor(minutes)),
-        min(mode.cost for mode in ends),
-        needs,
-        earliest=0 if offer.available or offer.is_reservation else min(mode.earliest for mode in ends),
-        unused=0.0 if minutes >= 1 else 1.0,
-    )
+    for place, most, *modes in zip(table.offer.tolist(), least_minutes.tolist(), *ends, strict=True):
+        offer = prepared.market.offers[place]
+        is_free = bool(offer.available or offer.is_reservation)
+        minutes = min([most, *(mode.minutes - mode.unused for mode in modes)])
+        held = [dict(mode.needs) for mode in modes]
+        needs = ((what, min(one.get(what, 0) for one in held)) for what in held[0] if what not in dollars)
+        yield Mode(
+            modes[0].label,
+            max(1, math.floor(minutes)),
+            min(mode.cost for mode in modes),
+            () if is_free else tuple(needs),
+            earliest=0 if is_free else min(mode.earliest for mode in modes),
+            unused=0.0 if minutes >= 1 else 1.0,
+        )

@@ -156,7 +156,7 @@ export function showFigures(answer) {
   const parts = [
     ...(answer.others.length ? [["others", "What else could I rent"]] : []),
     ...answer.figures.map((one) => ["figure-" + one.key, one.title]),
-    ["plan", "The plan in words"],
+    ["plan", "In words"],
   ];
   const open = new Set([...panels.querySelectorAll("details[open]")].map((one) => one.closest("section").id));
   panels.replaceChildren(...answer.figures.map(figure));

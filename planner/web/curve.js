@@ -13,6 +13,7 @@ export function marker(svg, d) {
   const add = (tag, kind) => { const e = document.createElementNS(space, tag); e.setAttribute("class", kind); svg.append(e); return e; };
   const line = add("line", "cursor"), ring = add("circle", "ring");
   ring.setAttribute("r", 6); line.setAttribute("y1", d.y0); line.setAttribute("y2", d.y1);
+  svg.insertBefore(line, svg.querySelector(":scope > text"));  // behind names, which it would cross
   const write = (kind) => { const e = add("text", kind); e.setAttribute("font-size", 12); e.remove(); return e; };  // until it has a text
   const lineName = write("cursor-name"), plan = add("circle", "plan"), planName = write("plan-name");
   plan.setAttribute("r", 7);
@@ -42,10 +43,14 @@ export function marker(svg, d) {
   return {
     x,
     place: (event) => { const box = svg.getBoundingClientRect(); return (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width; },
-    // `at` is where the line stands, `h` and `u` where the ring does; without them there is no ring.
+    // `at` is where the line stands, `h` and `u` where the ring does; without them there is no ring. Hours that the
+    // axis does not reach have no line: an arrow says on which side they are.
     set: (at, h, u, name) => {
+      const isLater = at > d.h1 * (1 + 1e-9), isEarlier = at < d.h0 * (1 - 1e-9);
+      line.setAttribute("visibility", isLater || isEarlier ? "hidden" : "visible");
       line.setAttribute("x1", x(at)); line.setAttribute("x2", x(at));
-      if (name) put(lineName, x(at), Math.min(d.y0, d.y1) + 12, name);
+      const top = Math.min(d.y0, d.y1) + 12, bottom = Math.max(d.y0, d.y1) - 8;  // a curve falls: both ends leave room
+      if (name) put(lineName, x(at), isEarlier ? bottom : top, isLater ? name + " \u2192" : isEarlier ? "\u2190 " + name : name);
       ring.setAttribute("visibility", u === undefined ? "hidden" : "visible");
       if (u !== undefined) { ring.setAttribute("cx", x(h)); ring.setAttribute("cy", y(u)); }
       clear();

@@ -10,8 +10,9 @@ from tests.helpers.frozen_data import ROOT, frozen_scenarios
 from tests.helpers.pages import served
 
 PAGE_PICTURE = "docs/pictures/page.png"
-MOST_BYTES = 200_000
+MOST_BYTES = 240_000
 SIZE = {"width": 1320, "height": 960}
+GAP = 12
 SETTLED = "body:not(.stale):not(.late)"
 
 
@@ -29,6 +30,9 @@ def draw_page() -> None:
         # How long this machine took is not part of the picture.
         page.evaluate("document.getElementById('state').textContent = document.activeElement.blur() || ''")
         page.evaluate("scrollTo(0, 0)")
+        # Down to the end of the curve's card: no card is cut.
+        end = page.evaluate("document.getElementById('cost-time').getBoundingClientRect().bottom")
+        page.set_viewport_size({**SIZE, "height": round(end) + GAP})
         picture = page.screenshot(animations="disabled")
     if len(picture) > MOST_BYTES:
         raise SystemExit(f"{PAGE_PICTURE}: {len(picture):,} bytes are more than {MOST_BYTES:,}")

@@ -164,6 +164,15 @@ def test_the_slider_needs_no_server(opened: Any) -> None:
     settle(opened)
 
 
+def test_a_deadline_beyond_the_curve_is_no_line_on_it(opened: Any) -> None:
+    """An arrow says on which side it is; within the hours of the curve the line is at its hours."""
+    for hours, name, seen in (("1000h", "deadline 1,000.0 h →", "hidden"), ("2h", "deadline 2.0 h", "visible")):
+        set_field(opened, "deadline", hours)
+        settle(opened)
+        assert opened.text_content("#curve .cursor-name") == name
+        assert opened.get_attribute("#curve .cursor", "visibility") == seen
+
+
 def test_the_slider_sets_the_deadline(opened: Any) -> None:
     """The plan that the server then finds costs what the curve said, but for a near tie."""
     opened.evaluate(SLIDE, 900)

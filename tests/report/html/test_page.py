@@ -13,9 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.drawing.scene import Text
+from planner.library.technique_tables import read_techniques
+from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_data
-from planner.report.plan_figures import bill_figure, memory_figure
+from planner.report.plan_figures import WIDE, Figure, bill_figure, memory_figure
 from planner.report.report_page import MOST_BYTES, groups_of, json_block, render_page
+from planner.results.plan_parts import Option
 from planner.results.report_data import Overview
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 from tests.helpers.reports import HOSTILE, small_overview, small_page
@@ -172,6 +176,42 @@ def test_a_plan_alone_is_a_report() -> None:
     page = render_page(Overview(plan=make_plan(), skipped={"tornado": "not asked for"}))
     assert [group.key for group in groups_of(Overview(plan=make_plan()))][:3] == ["bill", "memory", "timetable"]
     assert "not asked for" in page
+
+
+def framework_figure(own_usd: float, others: dict[str, float]) -> tuple[str, Figure]:
+    """Return the label of the plan's framework, and the comparison of it with others, its own least cost 2 cents less.
+
+    The plan takes 5.3 h, and what costs least of its framework 10.5 h.
+    """
+    own = read_techniques().frameworks["hf-fused"].label
+    costs = {own: own_usd - 0.02, **others}
+    options = tuple(
+        Option(label=name, provider="p", gpu="A5000", gpus=2, cost_usd=usd, hours=10.5) for name, usd in costs.items()
+    )
+    hours = {"expected": 5.3, "low": 4.2, "high": 6.7, "at_confidence": 6.6}
+    job = make_assignment(cost_usd=own_usd, hours=hours, framework="hf-fused")
+    figures = alternative_figures(make_plan(job.model_copy(update={"frameworks": options})), None)
+    (figure,) = [figure for figure in figures if figure.title == "Framework"]
+    return own, figure
+
+
+def test_the_bars_of_alternatives_rise_and_the_plan_is_one_of_them() -> None:
+    """A framework's least cost may be a near tie that the plan leaves: its bar, and the caption, are the plan's."""
+    own, figure = framework_figure(3.44, {"slow": 4.75, "cheap": 2.69})
+    assert f"the plan has {own}, $3.44, likely 5.3 h" in figure.lead
+    assert [(row[0], *row[2:4]) for row in figure.table.rows] == [
+        ("cheap", "10.5 h", "$2.69"),
+        (own, "5.3 h", "$3.44"),
+        ("slow", "10.5 h", "$4.75"),
+    ]
+
+
+def test_the_plan_keeps_its_bar_where_many_others_cost_less() -> None:
+    """Of more bars than fit, the last one is the plan's."""
+    own, figure = framework_figure(50.0, {f"other {number}": 3.0 + number for number in range(12)})
+    assert figure.draw is not None
+    texts = [shape.text for shape in figure.draw(WIDE).shapes if isinstance(shape, Text)]
+    assert own in texts and "other 8" in texts and "other 9" not in texts
 
 
 def test_many_jobs_stay_within_the_size() -> None:
