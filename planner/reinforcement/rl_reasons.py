@@ -291,7 +291,7 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
     allowed = not _not_admitted(search, job, query)
     if allowed:
         found = search.again(with_job(scenario, job), job, query)
-        best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
+        best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
         if best is not None:
             return _possible(plan, best, query)
     most = max(scenario.limits.max_gpus or 0, _asked_gpus(query))
@@ -300,7 +300,7 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
         wide_scenario = with_gpus(wide_scenario, most or MOST_POOL_GPUS)
     wide = search.again(wide_scenario, job, query)
     limits = limits_of(wide, scenario.limits)
-    able = _matches(wide, query) & within([limit for limit in limits if not limit.settable], len(wide.ways))
+    able = matches(wide, query) & within([limit for limit in limits if not limit.settable], len(wide.ways))
     if not able.any():
         reasons, remedies = tuple(_blockers(wide, query)), tuple(_remedies(search, query))
         return WhyNot(asked=query.text, status="impossible", reasons=reasons, remedies=remedies)
@@ -357,7 +357,7 @@ def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[s
     return [*found, *(["placement"] if is_left_out else [])]
 
 
-def _matches(search: RlSearch, query: WhyNotQuery) -> Flags:
+def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
     """Return the ways (n,) that a query means, of those on its offers."""
     ways, given = search.ways, query.given
     offers = search.market.market.offers
@@ -424,7 +424,7 @@ def _remedies(search: RlSearch, query: WhyNotQuery) -> Iterator[Remedy]:
     if job is None or {"method", "weight_bits"} & query.given.keys():
         return
     found = search.again(with_job(search.scenario, job), job, query)
-    best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
+    best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
     changes = changes_needed(search.scenario, found, best.way) if best else []
     if best and changes:
         words = " and ".join(f"{change.limit}: {change.new}" for change in changes)

@@ -57,14 +57,15 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
         """Return the plan of the job, with others before or after it."""
-        from planner.reinforcement.rl_chain import solve_chain
+        from planner.reinforcement.rl_chain import ChainSearch, solve_chain
         from planner.reinforcement.rl_questions import diagnose_rl, searched
         from planner.reinforcement.rl_solve import solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:
-            return audited(solve_chain(scenario, library, options, started, explains), scenario, library, options)
+            plan = solve_chain(scenario, ChainSearch(library, options), started, explains)
+            return audited(plan, scenario, library, options)
         plan = solve_rl(scenario, library, options, started, explains)
         if plan.status == "infeasible" and explains:
             return plan.model_copy(update={"infeasible": diagnose_rl(searched(scenario, library))})
@@ -74,11 +75,13 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline."""
+        from planner.reinforcement.rl_chain_questions import frontier_of_chain
         from planner.reinforcement.rl_questions import frontier_of_rl
 
-        _only_job(scenario, "frontier")
-        del points  # of a single job every breakpoint is given
-        return frontier_of_rl(scenario, options, library or _library_of(scenario), by)
+        library = library or _library_of(scenario)
+        if len(scenario.jobs) > 1:
+            return frontier_of_chain(scenario, options, library, by, points)
+        return frontier_of_rl(scenario, options, library, by)  # of a single job every breakpoint
 
     def what_if(
         self,

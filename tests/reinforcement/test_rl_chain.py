@@ -16,6 +16,7 @@ from planner.cli import main
 from planner.errors import InputError, ScenarioError
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
 from planner.reinforcement.rl_chain import undominated
+from planner.results.frontier import Frontier
 from planner.results.plan import plan_text
 from planner.scenario.rl_job import RlJob
 from planner.solving.prepare import prepare
@@ -126,6 +127,29 @@ def test_a_chain_costs_the_least_of_all_ways_of_all_its_jobs(place: str, limits:
         assert starts[after] >= ends[before] + 0.5 - 1e-6
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "budget_usd"), [("between", None), ("last", 36.0)], ids=str)
+def test_the_frontier_of_a_chain_is_that_of_all_ways_of_all_its_jobs(place: str, budget_usd: float | None) -> None:
+    """Brute force: no step is left out, and each point is the plan of its hours as deadline, which its check takes."""
+    one = chain(place, **({"budget_usd": budget_usd} if budget_usd else {}))
+    found = planner.frontier(one, library=LIBRARY)
+    assert isinstance(found, Frontier) and found.exact and found.status == "optimal"
+    sums = [tuple(map(math.fsum, zip(*ways, strict=True))) for ways in itertools.product(*ways_of_each().values())]
+    expected, least = list[tuple[float, float]](), math.inf
+    for hours, usd in sorted((late + 1.0, usd) for usd, late, most in sums if most <= (budget_usd or math.inf)):
+        if usd < least - 0.005:
+            expected.append((hours, usd))
+            least = usd
+    points = [(point.hours, point.cost_usd) for point in found.points]
+    assert [usd for _, usd in points] == pytest.approx([usd for _, usd in expected], abs=0.005)
+    assert [hours for hours, _ in points] == pytest.approx([hours for hours, _ in expected], abs=4 / 60)
+    assert all(late >= early for (late, _), (early, _) in zip(points, expected, strict=True))
+    middle, last = len(points) // 2, ORDERS[place][-1]
+    within = planner.change_scenario(one, [f"jobs.{last}.deadline={points[middle][0] + 1e-6:.7f}h"])
+    assert solved(within).objective == pytest.approx(points[middle][1], abs=0.005)
+    assert "math" in str(found)
+
+
 def test_tight_limits_of_the_chain_change_what_is_cheapest() -> None:
     """The cases above are different ones: each deadline costs something, and less than the budget is no plan."""
     usd = [least(each.get("deadline"), each.get("budget_usd")) for each in LIMITS]
@@ -208,7 +232,7 @@ def test_two_runs_in_one_scenario_are_refused_by_name() -> None:
         solved(one.model_copy(update={"jobs": (*one.jobs, second)}))
 
 
-@pytest.mark.parametrize("question", ["frontier", "explain", "simulate"])
+@pytest.mark.parametrize("question", ["explain", "simulate"])
 def test_a_question_about_a_chain_that_is_not_modelled_is_refused_by_name(question: str) -> None:
     """Never silently that of the run alone."""
     with pytest.raises(InputError, match=f"{question}: not modelled for kind rl with other jobs"):
