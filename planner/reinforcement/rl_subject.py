@@ -123,7 +123,6 @@ class Reinforcement(Subject):
         from planner.reinforcement.rl_simulation import simulate_rl
         from planner.scenario.scenario import SolveOptions
 
-        _only_job(scenario, "simulate")
         options = options or SolveOptions()
         scenario = scenario.on_day(options.as_of)
         return simulate_rl(scenario, plan, options, library or _library_of(scenario), progress, arguments)
