@@ -13,11 +13,12 @@ import math
 from collections import Counter
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from planner import timetable
+from planner.analysis.why_not import solve_pinned
 from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import build_inputs
 from planner.decode.notes import budget_probability
@@ -36,6 +37,7 @@ from planner.reinforcement.rl_solve import (
     told_run,
     within,
 )
+from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.scenario.rl_job import RlJob
@@ -124,23 +126,28 @@ class ChainSearch:
     The ways of the run depend on no deadline and no budget; candidates of the other jobs stay from plan to plan.
     """
 
-    def __init__(self, library: Library, options: SolveOptions) -> None:
-        self.library, self.options = library, options
+    def __init__(
+        self,
+        library: Library,
+        options: SolveOptions,
+        asked: WhyNotQuery | None = None,
+        pinned: WhyNotQuery | None = None,
+    ) -> None:
+        """`asked`: of the ways of the run those alone that it names; `pinned`: how one of the other jobs must run."""
+        self.library, self.options, self.asked, self.pinned = library, options, asked, pinned
         self._trainers: dict[Any, Any] = {}
         self._ways: tuple[Scenario, RlSearch] | None = None
         self._prepared: PreparedScenario | None = None
 
-    def ways(self, scenario: Scenario, asked: WhyNotQuery | None = None) -> RlSearch:
-        """Return every way of the run of a scenario, or those that a query names, as if it waited for nothing."""
+    def ways(self, scenario: Scenario) -> RlSearch:
+        """Return every way of the run of a scenario, as if it waited for nothing."""
         alone = run_alone(scenario)
         (job,) = (each for each in alone.jobs if isinstance(each, RlJob))
-        if asked is not None:
-            return search_rl(alone, job, self.library, asked, self._trainers)
         free = job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0})
         limits = alone.limits.model_copy(update={"budget_usd": None})
         key = alone.model_copy(update={"jobs": (free,), "limits": limits})
         if self._ways is None or self._ways[0] != key:
-            self._ways = key, search_rl(alone, job, self.library, None, self._trainers)
+            self._ways = key, search_rl(alone, job, self.library, self.asked, self._trainers)
         return replace(self._ways[1], scenario=alone, job=job)
 
     def prepared(self, asked: Scenario) -> PreparedScenario:
@@ -150,7 +157,11 @@ class ChainSearch:
 
     def others(self, asked: Scenario) -> Plan | None:
         """Return the plan of the other jobs; None where they have none."""
-        plan = solve_prepared(self.prepared(asked), self.options, explains=False)
+        prepared = self.prepared(asked)
+        if self.pinned is None:
+            plan = solve_prepared(prepared, self.options, explains=False)
+        else:
+            plan = solve_pinned(prepared, self.pinned, self.options)
         return None if plan.status == "infeasible" else plan
 
 
@@ -274,9 +285,7 @@ def undominated(*columns: Floats) -> Integers:
     return np.asarray(found, dtype=np.int64)
 
 
-def pairs_of(
-    scenario: Scenario, shared: ChainSearch, asked: WhyNotQuery | None = None
-) -> tuple[RlSearch, Flags, Pairs | None]:
+def pairs_of(scenario: Scenario, shared: ChainSearch) -> tuple[RlSearch, Flags, Pairs | None]:
     """Return the ways of the run (n,), which of them keep its limits by themselves, and the search over these.
 
     No search where none does. Raises ScenarioError for what is not modelled, each by its name.
@@ -284,25 +293,22 @@ def pairs_of(
     job = rl_job_of(scenario)
     assert job is not None
     check_rl(scenario, job, shared.library)
-    search = shared.ways(scenario, asked)
+    search = shared.ways(scenario)
     able = within(limits_of(search), len(search.ways))
-    able = able if asked is None else able & matches(search, asked)
+    able = able if shared.asked is None else able & matches(search, shared.asked)
     return search, able, Pairs(scenario, job, search, able, shared) if able.any() else None
 
 
 # The plan.
 
 
-def solve_chain(
-    scenario: Scenario, shared: ChainSearch, started: float, explains: bool = True, asked: WhyNotQuery | None = None
-) -> Plan:
+def solve_chain(scenario: Scenario, shared: ChainSearch, started: float, explains: bool = True) -> Plan:
     """Return the plan of a job of reinforcement learning with others before or after it, not yet audited.
 
-    `asked`: of the ways of the run those alone that a query names. Raises ScenarioError for what is not modelled, each
-    by its name.
+    Raises ScenarioError for what is not modelled, each by its name.
     """
     options = shared.options
-    search, able, pairs = pairs_of(scenario, shared, asked)
+    search, able, pairs = pairs_of(scenario, shared)
     found = pairs.least() if pairs is not None else None
     if pairs is None or found is None:
         gave_up = pairs is not None and pairs.gave_up
@@ -434,7 +440,10 @@ def _no_plan(
     )  # fmt: skip
 
 
-def _renumbered(why: Infeasible, scenario: Scenario, job: RlJob) -> Infeasible:
+Reasons = TypeVar("Reasons", Infeasible, WhyNot)
+
+
+def renumbered(why: Reasons, scenario: Scenario, job: RlJob) -> Reasons:
     """Return the reasons of the run alone with its place among all jobs, where settings name it by its place."""
     index = [each.name for each in scenario.jobs].index(job.name)
     relax = (
@@ -465,7 +474,7 @@ def _diagnosed(scenario: Scenario, search: RlSearch, shared: ChainSearch, has_ru
     if relax:
         return Infeasible(relax=tuple(relax))
     if not has_runs:
-        return _renumbered(diagnose_rl(search), scenario, job)
+        return renumbered(diagnose_rl(search), scenario, job)
     others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
     why = None if others is None else solve(others, shared.options, shared.library).infeasible
     return why or Infeasible(relax=())

@@ -287,8 +287,8 @@ def _first_card(plan: Chosen) -> str:
 def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -> WhyNot:
     """Return what the way that is asked for would cost, or which limits exclude it, or why none of them can run."""
     scenario = search.scenario
-    job = _pinned(search.job, query)
-    allowed = not _not_admitted(search, job, query)
+    job = pinned_job(search.job, query)
+    allowed = not not_admitted(search, job, query)
     if allowed:
         found = search.again(with_job(scenario, job), job, query)
         best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
@@ -324,7 +324,7 @@ def _asked_gpus(query: WhyNotQuery) -> int:
     return int(max(given.get("gpus", 0), given.get("training_gpus", 0) + given.get("rollout_gpus", 0)))
 
 
-def _pinned(job: RlJob, query: WhyNotQuery) -> RlJob:
+def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
     """Return the job with the choices of a query as the only ones."""
     given = query.given
     techniques = {key: (given[key],) for key in RL_TECHNIQUES if key in given}
@@ -339,7 +339,7 @@ def _pinned(job: RlJob, query: WhyNotQuery) -> RlJob:
     return job.model_copy(update={**pinned, "rollout": job.rollout.model_copy(update=rollout)})
 
 
-def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[str]:
+def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[str]:
     """Return the keys of a query whose values the job's own lists leave out."""
     job, given = search.job, query.given
     asked = job.techniques
@@ -420,7 +420,7 @@ def _reason(change: LimitChange) -> str:
 
 def _remedies(search: RlSearch, query: WhyNotQuery) -> Iterator[Remedy]:
     """Yield what other method would make it possible within the limits, where the query leaves the method open."""
-    job = with_choices(_pinned(search.job, query)).get(BOTH)
+    job = with_choices(pinned_job(search.job, query)).get(BOTH)
     if job is None or {"method", "weight_bits"} & query.given.keys():
         return
     found = search.again(with_job(search.scenario, job), job, query)

@@ -44,7 +44,9 @@ def _only_job(scenario: Scenario, command: str) -> None:
     """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
     if len(scenario.jobs) > 1:
         what = "not modelled for kind rl with other jobs before or after it"
-        raise ScenarioError([Fault(scenario.name, 0, command, what, "use solve, check, what-if or export")])
+        raise ScenarioError(
+            [Fault(scenario.name, 0, command, what, "use solve, check, frontier, explain, what-if, simulate or export")]
+        )
 
 
 class Reinforcement(Subject):
@@ -104,11 +106,14 @@ class Reinforcement(Subject):
         self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
     ) -> Explanation:
         """Return what binds the plan and what limits are worth, or why not what is asked for."""
+        from planner.reinforcement.rl_chain_questions import explain_chain
         from planner.reinforcement.rl_reasons import explain_rl
+        from planner.scenario.scenario import SolveOptions
 
-        _only_job(scenario, "explain")
-        del options  # no solver runs: every way is priced
-        return explain_rl(scenario, why_not, library or _library_of(scenario))
+        library = library or _library_of(scenario)
+        if len(scenario.jobs) > 1:
+            return explain_chain(scenario, why_not, options or SolveOptions(), library)
+        return explain_rl(scenario, why_not, library)  # no solver runs: every way is priced
 
     def simulate(
         self,
