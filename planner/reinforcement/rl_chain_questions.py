@@ -62,8 +62,8 @@ class ChainProgram(timetable.TurnProgram):
         super().__init__(scenario, shared.library, (), shared.options)
         shared.options = self.options
         self.shared = shared
-        if scenario.limits.spot_share.max <= 0:  # no guarantees: what ends earlier is another configuration
-            self.on_spot, self.slope_hours = False, 0.0
+        self.on_spot = scenario.limits.spot_share.max > 0
+        self.slope_hours = timetable.SLOPE_HOURS  # many ways of the run differ in minutes and cents
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.timetable.modes import without_reservations as without_reservations
     from planner.timetable.timetable_problem import UNITS_PER_USD as UNITS_PER_USD
     from planner.timetable.timetable_questions import SAME_DEADLINE as SAME_DEADLINE
+    from planner.timetable.timetable_questions import SLOPE_HOURS as SLOPE_HOURS
     from planner.timetable.timetable_questions import ShiftedJob as ShiftedJob
     from planner.timetable.timetable_questions import TurnProgram as TurnProgram
     from planner.timetable.timetable_questions import shift_timetable as shift_timetable
@@ -56,7 +57,13 @@ _NAMES_BY_MODULE = {
         "solve_built_schedule",
         "timetable_plan",
     ),
-    "planner.timetable.timetable_questions": ("SAME_DEADLINE", "ShiftedJob", "TurnProgram", "shift_timetable"),
+    "planner.timetable.timetable_questions": (
+        "SAME_DEADLINE",
+        "SLOPE_HOURS",
+        "ShiftedJob",
+        "TurnProgram",
+        "shift_timetable",
+    ),
     "planner.timetable.timetable_text": ("moment_text", "render_timetable", "timetable_sections"),
 }
 
