@@ -63,7 +63,7 @@ class ChainProgram(timetable.TurnProgram):
         shared.options = self.options
         self.shared = shared
         self.on_spot = scenario.limits.spot_share.max > 0
-        self.slope_hours = timetable.SLOPE_HOURS  # many ways of the run differ in minutes and cents
+        self.slope_hours = timetable.SLOPE_HOURS
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits.
@@ -98,6 +98,13 @@ class ChainProgram(timetable.TurnProgram):
         if plan is None or plan.hours is None:
             return None
         return max(plan.hours.at_confidence, start_of(pairs.job, plan) + hours)
+
+    def _next_deadline(self, left: Breakpoint, right: Breakpoint, slides: bool) -> float:
+        """Return the deadline just before the right end and, every second time, that in the middle.
+
+        Many ways of the run differ in minutes and cents: just before one of them lies the next.
+        """
+        return super()._next_deadline(left, right, slides or len(self.bounds) % 2 == 1)
 
     def _solve(self, scenario: Scenario) -> Plan | None:
         """Return the plan of a scenario that differs from the others in deadlines; None without one."""
