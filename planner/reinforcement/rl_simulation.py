@@ -469,9 +469,12 @@ def _simulation_of_chain(
     (whole,) = combine_jobs(parts, {PLANNED: [moved.outcome for moved in shifted]}, paid).values()
     jobs = [
         replays_of_job(
-            replace(job_run, job=job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})), *rest
+            replace(job_run, job=job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})),
+            source,
+            each,
+            moved,
         )
-        for job_run, *rest in zip(others.job_runs, others.sources, others.jobs, shifted[:-1], strict=True)
+        for job_run, source, each, moved in zip(others.job_runs, others.sources, others.jobs, shifted[:-1], strict=True)
     ]
     alone = predict(made, run.model_copy(update={"deadline_hours": None}))
     last, ends = _job_replays(made, run, alone, rollouts, replayed), shifted[-1].outcome.hours
