@@ -13,6 +13,7 @@ from planner.analysis.job_runs import JobRun, RunKind
 from planner.analysis.market_paths import PathSource
 from planner.arrays import Flags, Floats, Integers
 from planner.results.plan import Assignment
+from planner.results.rl_run import RlRun
 from planner.results.simulation import (
     GREEDY,
     ON_DEMAND_ONLY,
@@ -366,13 +367,13 @@ class PlanOutcome(JobOutcome):
 
 
 def combine_jobs(
-    job_runs: Sequence[JobRun], outcomes: Mapping[str, Sequence[JobOutcome]], fixed_usd: float = 0.0
+    jobs: Sequence[Assignment | RlRun], outcomes: Mapping[str, Sequence[JobOutcome]], fixed_usd: float = 0.0
 ) -> dict[str, PlanOutcome]:
     """Return the whole plan by policy: dollars and interruptions add up, the last end is the end.
 
     `fixed_usd` is paid next to the jobs, for reservations.
     """
-    found = {name: _combine_policy(job_runs, several) for name, several in outcomes.items()}
+    found = {name: _combine_policy(jobs, several) for name, several in outcomes.items()}
     return {name: replace(outcome, usd=outcome.usd + fixed_usd) for name, outcome in found.items()}
 
 
@@ -382,8 +383,7 @@ def outcomes_by_policy(replayed: Sequence[ReplayedJob]) -> dict[str, list[JobOut
     return {name: [each.outcomes.get(name, each.outcomes[PLANNED]) for each in replayed] for name in names}
 
 
-def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
-    jobs = [job_run.job for job_run in job_runs]
+def _combine_policy(jobs: Sequence[Assignment | RlRun], several: Sequence[JobOutcome]) -> PlanOutcome:
     weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
     on_time = [
         outcome.done & (outcome.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Unpack
@@ -151,13 +152,25 @@ def check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
     raise_faults(faults, ScenarioError)
 
 
-def _simulation(
-    prepared: PreparedScenario,
-    plan: Plan,
-    settings: SimulationSettings,
-    progress: ProgressCallback | None,
-    started: float,
-) -> Simulation:
+@dataclass(frozen=True)
+class Replays:
+    """All runs of the jobs that the core planned, one after the other."""
+
+    job_runs: list[JobRun]
+    sources: list[PathSource | None]
+    jobs: list[ReplayedJob]
+    ranks: Floats  # (runs,) of the error of the speed, one draw for all jobs
+
+    @property
+    def notes(self) -> list[str]:
+        """What recorded markets say."""
+        return [note for source in self.sources if isinstance(source, RecordedWindows) for note in source.notes]
+
+
+def replay_jobs(
+    prepared: PreparedScenario, plan: Plan, settings: SimulationSettings, progress: ProgressCallback | None
+) -> Replays:
+    """Return the runs of each job of a plan by itself."""
     job_runs = build_job_runs(prepared, plan)
     seeds = np.random.SeedSequence(settings.seed).spawn(len(job_runs) + 1)
     drawn_by = zip(job_runs, seeds[1:], strict=True)
@@ -168,20 +181,32 @@ def _simulation(
     for recorded_one in recorded_ones:
         recorded_one.spread_evenly(runs)
     ranks = draw_ranks(runs, np.random.default_rng(seeds[0]))
-    drawing = sum(source is not None for source in sources)
-    count = _counter(runs * drawing, progress)
+    count = _counter(runs * sum(source is not None for source in sources), progress)
     replayed = []
     for job_run, source in zip(job_runs, sources, strict=True):
         slow = np.ones(runs) if settings.exact_speed else confidence_factor(job_run.sigma, ranks)
         replayed.append(
             replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
         )
+    return Replays(job_runs, sources, replayed, ranks)
+
+
+def _simulation(
+    prepared: PreparedScenario,
+    plan: Plan,
+    settings: SimulationSettings,
+    progress: ProgressCallback | None,
+    started: float,
+) -> Simulation:
+    found = replay_jobs(prepared, plan, settings, progress)
+    job_runs, sources, replayed, runs = found.job_runs, found.sources, found.jobs, found.ranks.size
+    drawing = sum(source is not None for source in sources)
     shift = partial(timetable.shift_timetable, plan, prepared.scenario, prepared.library)
     shifted = {name: shift(outcomes) for name, outcomes in outcomes_by_policy(replayed).items()}
     reserved_usd = math.fsum(reservation.usd for reservation in plan.reservations)
-    whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
+    whole = combine_jobs(plan.jobs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(replay.seconds for replay, source in zip(replayed, sources, strict=True) if source is not None)
-    notes, budget = [note for recorded_one in recorded_ones for note in recorded_one.notes], plan.budget_usd
+    budget = plan.budget_usd
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -194,7 +219,7 @@ def _simulation(
         policies=compare_policies(job_runs, replayed, whole),
         predicted=build_prediction(plan.jobs, reserved_usd),
         jobs=tuple(
-            _job(job_run, source, replay, moved if plan.is_timetable else None)
+            replays_of_job(job_run, source, replay, moved if plan.is_timetable else None)
             for job_run, source, replay, moved in zip(job_runs, sources, replayed, shifted[PLANNED], strict=True)
         ),
         cost_histogram=histogram(whole[PLANNED].usd),
@@ -202,7 +227,7 @@ def _simulation(
         seconds=perf_counter() - started,
         runs_per_second=runs * drawing / spent if drawing else None,
         as_of=plan.as_of,
-        notes=tuple(dict.fromkeys([*notes, *_notes(job_runs, settings)])),
+        notes=tuple(dict.fromkeys([*found.notes, *notes_of_jobs(job_runs, settings)])),
         plan=plan,
     )
 
@@ -243,12 +268,12 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
-def _job(
+def replays_of_job(
     job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: timetable.ShiftedJob | None
 ) -> JobReplays:
     """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
     one = job_run.job
-    alone = combine_jobs([job_run], {name: [outcome] for name, outcome in replayed.outcomes.items()})
+    alone = combine_jobs([one], {name: [outcome] for name, outcome in replayed.outcomes.items()})
     in_turn = {} if moved is None else _in_turn(job_run, moved)
     return JobReplays(
         name=one.name,
@@ -268,7 +293,7 @@ def _job(
 
 def _in_turn(job_run: JobRun, moved: timetable.ShiftedJob) -> dict[str, Any]:
     """Return when a job of a timetable starts and ends, whether it ends in time, and whether its machines are there."""
-    (whole,) = combine_jobs([job_run], {PLANNED: [moved.outcome]}).values()
+    (whole,) = combine_jobs([job_run.job], {PLANNED: [moved.outcome]}).values()
     return {
         "start_at_hours": distribution(moved.starts),
         "end_at_hours": distribution(moved.outcome.hours),
@@ -293,7 +318,7 @@ def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
     )
 
 
-def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
+def notes_of_jobs(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
     """Return notes on what the figures do not show."""
     drawing = [job_run for job_run in job_runs if job_run.states is not None]
     has_prior = any(job_run.job.spot and job_run.job.spot.basis for job_run in drawing)

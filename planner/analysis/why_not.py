@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from planner import timetable
 from planner.analysis.why_not_query import (
     SPOT_MAJORITY,
     WhyNotQuery,
@@ -24,14 +26,16 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.chosen import describe_break_even, recipe_of
 from planner.results.explanation import WhyNot
+from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.solve import solve_built, solve_prepared
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""
@@ -80,6 +84,24 @@ def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan 
     one = one.select(match_rows(pinned.candidates[query.job], one.table, named_offers(pinned, query), query))
     screened[query.job] = replace(one, table=in_market(one.table, query))
     return try_solve(replace(pinned, screened=tuple(screened)))
+
+
+def solve_pinned(prepared: PreparedScenario, query: WhyNotQuery, options: SolveOptions) -> Plan:
+    """Return the plan whose one job runs as the query asks, of all ways to run it where jobs take turns."""
+    pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
+
+    def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
+        if index != query.job:
+            return screened
+        rows = match_rows(pinned.candidates[index], screened.table, named_offers(pinned, query), query)
+        one = screened.select(rows)
+        return replace(one, table=in_market(one.table, query))
+
+    if pinned.scenario.needs_timetable:
+        built = timetable.build_timetable(pinned, keep)
+        return solve_built(pinned, built, options, perf_counter(), explains=False)
+    screened = tuple(keep(index, one) for index, one in enumerate(pinned.screened))
+    return solve_prepared(replace(pinned, screened=screened), options, explains=False)
 
 
 def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCandidates:

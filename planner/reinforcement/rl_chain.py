@@ -11,17 +11,21 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from planner import timetable
+from planner.analysis.why_not import solve_pinned
 from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import build_inputs
 from planner.decode.notes import budget_probability
 from planner.errors import AuditError
 from planner.reinforcement.evaluated_rl import report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
+from planner.reinforcement.rl_reasons import matches
 from planner.reinforcement.rl_solve import (
     SAME_OBJECTIVE,
     RlSearch,
@@ -33,24 +37,26 @@ from planner.reinforcement.rl_solve import (
     told_run,
     within,
 )
+from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
+from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path, without_jobs
 from planner.scenario.schedule import After
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.relaxations import BUDGET
+from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, round_up
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.analysis.why_not_query import WhyNotQuery
     from planner.library.schema import Library
     from planner.results.plan import Assignment
     from planner.results.rl_run import RlRun
     from planner.scenario.job import Job
-    from planner.scenario.rl_job import RlJob
 
 
 # What a run leaves the other jobs.
@@ -98,8 +104,10 @@ def _least_end(each: Job) -> float:
     return each.release_hours + each.start_slack_hours
 
 
-def run_alone(scenario: Scenario, job: RlJob) -> Scenario:
+def run_alone(scenario: Scenario) -> Scenario:
     """Return the scenario with the job of reinforcement learning alone, which waits for nothing."""
+    job = rl_job_of(scenario)
+    assert job is not None
     return scenario.model_copy(update={"jobs": (job.model_copy(update={"after": ()}),), "jobs_written": ()})
 
 
@@ -112,13 +120,56 @@ def start_of(job: RlJob, plan: Plan) -> float:
 # The search over ways of the run.
 
 
-class _Pairs:
-    """Ways of the run that no other one beats, columns (n,), with what is proven of the other jobs around each."""
+class ChainSearch:
+    """What the plans of a scenario have in common with those of scenarios that differ from it in a limit.
+
+    The ways of the run depend on no deadline and no budget; candidates of the other jobs stay from plan to plan.
+    """
 
     def __init__(
-        self, scenario: Scenario, job: RlJob, search: RlSearch, able: Flags, library: Library, options: SolveOptions
+        self,
+        library: Library,
+        options: SolveOptions,
+        asked: WhyNotQuery | None = None,
+        pinned: WhyNotQuery | None = None,
     ) -> None:
-        self.scenario, self.job, self.search, self.library, self.options = scenario, job, search, library, options
+        """`asked`: of the ways of the run those alone that it names; `pinned`: how one of the other jobs must run."""
+        self.library, self.options, self.asked, self.pinned = library, options, asked, pinned
+        self._trainers: dict[Any, Any] = {}
+        self._ways: tuple[Scenario, RlSearch] | None = None
+        self._prepared: PreparedScenario | None = None
+
+    def ways(self, scenario: Scenario) -> RlSearch:
+        """Return every way of the run of a scenario, as if it waited for nothing."""
+        alone = run_alone(scenario)
+        (job,) = (each for each in alone.jobs if isinstance(each, RlJob))
+        free = job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0})
+        limits = alone.limits.model_copy(update={"budget_usd": None})
+        key = alone.model_copy(update={"jobs": (free,), "limits": limits})
+        if self._ways is None or self._ways[0] != key:
+            self._ways = key, search_rl(alone, job, self.library, self.asked, self._trainers)
+        return replace(self._ways[1], scenario=alone, job=job)
+
+    def prepared(self, asked: Scenario) -> PreparedScenario:
+        """Return the candidates of the other jobs as they are planned around a run."""
+        self._prepared = prepare(asked, self.library, self._prepared)
+        return self._prepared
+
+    def others(self, asked: Scenario) -> Plan | None:
+        """Return the plan of the other jobs; None where they have none."""
+        prepared = self.prepared(asked)
+        if self.pinned is None:
+            plan = solve_prepared(prepared, self.options, explains=False)
+        else:
+            plan = solve_pinned(prepared, self.pinned, self.options)
+        return None if plan.status == "infeasible" else plan
+
+
+class Pairs:
+    """Ways of the run that no other one beats, columns (n,), with what is proven of the other jobs around each."""
+
+    def __init__(self, scenario: Scenario, job: RlJob, search: RlSearch, able: Flags, shared: ChainSearch) -> None:
+        self.scenario, self.job, self.search, self.shared = scenario, job, search, shared
         ways, members = search.ways, np.flatnonzero(able)
         late = ways.late_usd if scenario.limits.budget_usd is not None else np.zeros(len(ways))
         columns = [column[members] for column in (ways.usd, ways.late_hours, late)]
@@ -128,18 +179,29 @@ class _Pairs:
         self.lower = np.zeros(len(self.way))  # dollars of the others, at least
         self.solved = np.zeros(len(self.way), dtype=bool)
         self.best: tuple[float, int] | None = None  # dollars of all, row of the way
+        self.best_bound = math.inf  # dollars that are proven for that way
         self.plans: dict[int, Plan] = {}  # of the others, by row of the way
-        self.last: PreparedScenario | None = None
         self.gave_up = False  # whether a solver stopped without a plan
 
     def least(self) -> tuple[float, int] | None:
-        """Return the least dollars of all and the way of the run; None where no way leaves the others a plan."""
-        is_late = self._prove(float(self.hours.min()), float(self.late_usd.min())) is None
+        """Return the least dollars of all and the way of the run; None where no way leaves the others a plan.
+
+        Where the other jobs of the best way are not proven, as mostly on spot, a way that may cost no less than what is
+        proven for the best one is left out: it moves no bound.
+        """
+        self.lower[:] = self._least_of_others()
+        is_late, is_bounded = not np.isfinite(self.lower).any(), False
         while True:
-            most = math.inf if self.best is None else self.best[0] * (1.0 - SAME_OBJECTIVE)
+            most = math.inf if self.best is None else min(self.best[0] * (1.0 - SAME_OBJECTIVE), self.best_bound)
             (left,) = np.nonzero(~self.solved & (self.usd + self.lower < most))
             if not len(left):
                 return None if self.best is None else (self.best[0], int(self.way[self.best[1]]))
+            if (
+                self.solved.any() and not is_bounded
+            ):  # what is proven of the fastest and least holds for all that are left
+                is_late = self._prove(float(self.hours[left].min()), float(self.late_usd[left].min())) is None
+                is_bounded = True
+                continue
             # The way that may cost least; where it left the others no plan, a faster one halves what is left.
             at = int(left[len(left) // 2] if is_late else left[np.argmin((self.usd + self.lower)[left])])
             run = self.run_of(at)
@@ -151,9 +213,19 @@ class _Pairs:
             if plan is not None and plan.objective is not None:
                 self.plans[int(self.way[at])] = plan
 
+    def _least_of_others(self) -> float:
+        """Return the dollars of the others around the fastest way if each had all limits to itself."""
+        asked = around(self.scenario, self.job, float(self.hours.min()), float(self.late_usd.min()))
+        prepared = None if asked is None else self.shared.prepared(asked)
+        if prepared is None or not all(len(screened.table) for screened in prepared.screened):
+            return math.inf
+        return timetable.least_objective(prepared) / timetable.UNITS_PER_USD
+
     def run_of(self, at: int) -> RlRun:
         """Return a way as a run."""
-        return report_rl(evaluated_way(self.search, int(self.way[at])), self.options.as_of or datetime.date.today())
+        return report_rl(
+            evaluated_way(self.search, int(self.way[at])), self.shared.options.as_of or datetime.date.today()
+        )
 
     @property
     def bound_usd(self) -> float:
@@ -163,11 +235,7 @@ class _Pairs:
     def others(self, late_hours: float, late_usd: float) -> Plan | None:
         """Return the plan of the other jobs around a run of so much; None where they have none."""
         asked = around(self.scenario, self.job, late_hours, late_usd)
-        if asked is None:
-            return None
-        self.last = prepare(asked, self.library, self.last)  # candidates are those of the last one
-        plan = solve_prepared(self.last, self.options, explains=False)
-        return None if plan.status == "infeasible" else plan
+        return None if asked is None else self.shared.others(asked)
 
     def _prove(self, late_hours: float, late_usd: float, at: int = -1) -> Plan | None:
         """Return the plan of the other jobs around a run of so much, whose bound holds for all that leave no more.
@@ -202,9 +270,9 @@ class _Pairs:
         if not able.any():
             return
         at = int(np.argmin(np.where(able, self.usd, math.inf)))
-        usd = float(self.usd[at]) + plan.objective
+        usd, bound = float(self.usd[at]) + plan.objective, float(self.usd[at] + self.lower[at])
         if self.best is None or usd < self.best[0]:
-            self.best = usd, at
+            self.best, self.best_bound = (usd, at), bound if self.hours[at] >= late_hours else usd
 
 
 def undominated(*columns: Floats) -> Integers:
@@ -217,28 +285,35 @@ def undominated(*columns: Floats) -> Integers:
     return np.asarray(found, dtype=np.int64)
 
 
+def pairs_of(scenario: Scenario, shared: ChainSearch) -> tuple[RlSearch, Flags, Pairs | None]:
+    """Return the ways of the run (n,), which of them keep its limits by themselves, and the search over these.
+
+    No search where none does. Raises ScenarioError for what is not modelled, each by its name.
+    """
+    job = rl_job_of(scenario)
+    assert job is not None
+    check_rl(scenario, job, shared.library)
+    search = shared.ways(scenario)
+    able = within(limits_of(search), len(search.ways))
+    able = able if shared.asked is None else able & matches(search, shared.asked)
+    return search, able, Pairs(scenario, job, search, able, shared) if able.any() else None
+
+
 # The plan.
 
 
-def solve_chain(
-    scenario: Scenario, library: Library, options: SolveOptions, started: float, explains: bool = True
-) -> Plan:
+def solve_chain(scenario: Scenario, shared: ChainSearch, started: float, explains: bool = True) -> Plan:
     """Return the plan of a job of reinforcement learning with others before or after it, not yet audited.
 
     Raises ScenarioError for what is not modelled, each by its name.
     """
-    job = rl_job_of(scenario)
-    assert job is not None
-    check_rl(scenario, job, library)
-    alone = run_alone(scenario, job)
-    search = search_rl(alone, rl_job_of(alone) or job, library)
-    able = within(limits_of(search), len(search.ways))
-    pairs = _Pairs(scenario, job, search, able, library, options) if able.any() else None
+    options = shared.options
+    search, able, pairs = pairs_of(scenario, shared)
     found = pairs.least() if pairs is not None else None
     if pairs is None or found is None:
         gave_up = pairs is not None and pairs.gave_up
         has_reasons = explains and not gave_up
-        why = _diagnosed(scenario, search, options, has_runs=pairs is not None) if has_reasons else None
+        why = _diagnosed(scenario, search, shared, has_runs=pairs is not None) if has_reasons else None
         return _no_plan(scenario, search, options, started, why, "no_plan" if gave_up else "infeasible")
     usd, way = found
     as_of = options.as_of or datetime.date.today()
@@ -248,7 +323,7 @@ def solve_chain(
     if plan is None or plan.status not in SOLVED:
         raise AuditError(f"search and plan differ: no plan of the other jobs around {run.name}")
     shown = able & (search.ways.late_hours <= run.hours.at_confidence) | (np.arange(len(able)) == way)
-    run = run.model_copy(update={"start_at_hours": start_of(job, plan)})
+    run = run.model_copy(update={"start_at_hours": start_of(pairs.job, plan)})
     run = told_run(search, made, run, way, shown, explains)
     return joined(scenario, plan, run, count_ways(search), min(pairs.bound_usd, usd), perf_counter() - started)
 
@@ -365,7 +440,10 @@ def _no_plan(
     )  # fmt: skip
 
 
-def _renumbered(why: Infeasible, scenario: Scenario, job: RlJob) -> Infeasible:
+Reasons = TypeVar("Reasons", Infeasible, WhyNot)
+
+
+def renumbered(why: Reasons, scenario: Scenario, job: RlJob) -> Reasons:
     """Return the reasons of the run alone with its place among all jobs, where settings name it by its place."""
     index = [each.name for each in scenario.jobs].index(job.name)
     relax = (
@@ -377,32 +455,32 @@ def _renumbered(why: Infeasible, scenario: Scenario, job: RlJob) -> Infeasible:
     return why.model_copy(update={"relax": tuple(relax)})
 
 
-def _diagnosed(scenario: Scenario, search: RlSearch, options: SolveOptions, has_runs: bool) -> Infeasible:
+def _diagnosed(scenario: Scenario, search: RlSearch, shared: ChainSearch, has_runs: bool) -> Infeasible:
     """Return the least budget and the least deadline that alone suffice; without one why a part has no plan.
 
     `has_runs`: whether the run by itself keeps all limits.
     """
     job, relax = search.job, list[Relaxation]()
-    for path, given in _given(scenario):
-        found = _least_value(scenario, path, given, search.library, options)
+    for path, given in given_values(scenario):
+        found = least_value(scenario, path, given, shared)
         if found is None:
             continue
         more, plan = found
         assert plan.cost is not None and plan.hours is not None
-        setting = f"{setting_path(path, scenario)}={more}{'' if path == BUDGET else 'h'}"
-        change = {"limit": path, "from": given, "to": float(more), "setting": setting, "way": len(relax) + 1}
+        setting = f"{setting_path(path, scenario)}={more:.10g}{'' if path == BUDGET else 'h'}"
+        change = {"limit": path, "from": given, "to": more, "setting": setting, "way": len(relax) + 1}
         figures = {"cost_usd": plan.cost.expected, "hours": plan.hours.expected}
         relax.append(Relaxation(**change, **figures, then=f"${figures['cost_usd']:,.2f} for all jobs"))
     if relax:
         return Infeasible(relax=tuple(relax))
     if not has_runs:
-        return _renumbered(diagnose_rl(search), scenario, job)
+        return renumbered(diagnose_rl(search), scenario, job)
     others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
-    why = None if others is None else solve(others, options, search.library).infeasible
+    why = None if others is None else solve(others, shared.options, shared.library).infeasible
     return why or Infeasible(relax=())
 
 
-def _given(scenario: Scenario) -> Iterator[tuple[str, float]]:
+def given_values(scenario: Scenario) -> Iterator[tuple[str, float]]:
     """Yield the path of the budget and of each deadline, with its value."""
     if (budget := scenario.limits.budget_usd) is not None:
         yield BUDGET, budget
@@ -411,29 +489,35 @@ def _given(scenario: Scenario) -> Iterator[tuple[str, float]]:
             yield f"jobs.{job.name}.deadline", job.deadline_hours
 
 
-def _least_value(
-    scenario: Scenario, path: str, given: float, library: Library, options: SolveOptions
-) -> tuple[int, Plan] | None:
-    """Return the least whole dollars or hours of a limit that leave a plan, and that plan; None where none does."""
+def least_value(
+    scenario: Scenario, path: str, given: float, shared: ChainSearch, goal: float = math.inf
+) -> tuple[float, Plan] | None:
+    """Return the least value of a limit that leaves a plan of at most some dollars, and that plan; None without one.
 
-    def solved(value: float | None) -> Plan:
-        return solve_chain(_with_value(scenario, path, value), library, options, perf_counter(), explains=False)
+    `path`: of the budget or of a deadline, whose given value leaves none. What the best plan needs of a limit is mostly
+    the least: it is tried with a step less, and halved where that suffices.
+    """
+    step = USD_STEP if path == BUDGET else HOURS_STEP
 
-    best, low = solved(None), math.floor(given)
-    if best.cost is None:
+    def solved(value: float | None) -> Plan | None:
+        plan = solve_chain(with_value(scenario, path, value), shared, perf_counter(), explains=False)
+        return plan if plan.objective is not None and plan.objective <= goal else None
+
+    best, low = solved(None), given
+    if best is None:
         return None
-    high = max(_needed(best, scenario, path), low + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        plan = solved(float(middle))
-        if plan.cost is None:
-            low = middle
+    high, is_least = max(_needed(best, scenario, path), round_up(low + step, step)), True
+    while high - low > 1.5 * step:
+        middle = high - step if is_least else round_up((low + high) / 2.0, step)
+        plan = solved(middle)
+        if plan is None:
+            low, is_least = middle, False
         else:
-            best, high = plan, min(middle, _needed(plan, scenario, path))
+            best, high, is_least = plan, min(middle, _needed(plan, scenario, path)), not is_least
     return high, best
 
 
-def _with_value(scenario: Scenario, path: str, value: float | None) -> Scenario:
+def with_value(scenario: Scenario, path: str, value: float | None) -> Scenario:
     """Return the scenario with another budget or deadline; None: without it."""
     if path == BUDGET:
         return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={"budget_usd": value})})
@@ -442,10 +526,10 @@ def _with_value(scenario: Scenario, path: str, value: float | None) -> Scenario:
     return scenario.model_copy(update={"jobs": tuple(jobs)})
 
 
-def _needed(plan: Plan, scenario: Scenario, path: str) -> int:
-    """Return the whole dollars or hours that a plan needs of a limit, at the confidence."""
+def _needed(plan: Plan, scenario: Scenario, path: str) -> float:
+    """Return the dollars or hours that a plan needs of a limit, at the confidence, as a value that can be typed."""
     if path == BUDGET:
-        return math.ceil(plan.cost_at_confidence or 0.0)
+        return round_up(plan.cost_at_confidence or 0.0, USD_STEP)
     ends = {part.name: part.finish_hours for part in plan.parts_that_end}
     job = next(job for job in scenario.jobs if path == f"jobs.{job.name}.deadline")
-    return math.ceil(ends[job.name] + job.start_slack_hours)
+    return round_up(ends[job.name] + job.start_slack_hours, HOURS_STEP)

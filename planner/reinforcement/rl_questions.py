@@ -129,13 +129,17 @@ def _point(run: RlRun, before: list[Point]) -> Point:
 
 def _segment(point: Point) -> Segment:
     """Return the segment of a breakpoint: no share of spot varies along it."""
-    (run,) = point.reinforcement
-    own = SegmentJob(
+    ends = {"hours_from": point.hours, "hours_to": point.hours}
+    own = tuple(map(segment_job, point.reinforcement))
+    return Segment(**ends, cost_from_usd=point.cost_usd, cost_to_usd=point.cost_usd, jobs=own)
+
+
+def segment_job(run: RlRun) -> SegmentJob:
+    """Return a run along a segment."""
+    return SegmentJob(
         name=run.name, provider=run.pools[0].provider, offer=run.pools[0].offer, gpu=run.gpu, gpus=run.gpus,
         method=run.method_name, spot_share_from=0.0, spot_share_to=0.0,
     )  # fmt: skip
-    ends = {"hours_from": point.hours, "hours_to": point.hours}
-    return Segment(**ends, cost_from_usd=point.cost_usd, cost_to_usd=point.cost_usd, jobs=(own,))
 
 
 def _hidden(search: RlSearch, limits: list[RlLimit]) -> tuple[HiddenByLimit, ...]:

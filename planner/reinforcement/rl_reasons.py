@@ -287,11 +287,11 @@ def _first_card(plan: Chosen) -> str:
 def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -> WhyNot:
     """Return what the way that is asked for would cost, or which limits exclude it, or why none of them can run."""
     scenario = search.scenario
-    job = _pinned(search.job, query)
-    allowed = not _not_admitted(search, job, query)
+    job = pinned_job(search.job, query)
+    allowed = not not_admitted(search, job, query)
     if allowed:
         found = search.again(with_job(scenario, job), job, query)
-        best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
+        best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
         if best is not None:
             return _possible(plan, best, query)
     most = max(scenario.limits.max_gpus or 0, _asked_gpus(query))
@@ -300,7 +300,7 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
         wide_scenario = with_gpus(wide_scenario, most or MOST_POOL_GPUS)
     wide = search.again(wide_scenario, job, query)
     limits = limits_of(wide, scenario.limits)
-    able = _matches(wide, query) & within([limit for limit in limits if not limit.settable], len(wide.ways))
+    able = matches(wide, query) & within([limit for limit in limits if not limit.settable], len(wide.ways))
     if not able.any():
         reasons, remedies = tuple(_blockers(wide, query)), tuple(_remedies(search, query))
         return WhyNot(asked=query.text, status="impossible", reasons=reasons, remedies=remedies)
@@ -324,7 +324,7 @@ def _asked_gpus(query: WhyNotQuery) -> int:
     return int(max(given.get("gpus", 0), given.get("training_gpus", 0) + given.get("rollout_gpus", 0)))
 
 
-def _pinned(job: RlJob, query: WhyNotQuery) -> RlJob:
+def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
     """Return the job with the choices of a query as the only ones."""
     given = query.given
     techniques = {key: (given[key],) for key in RL_TECHNIQUES if key in given}
@@ -339,7 +339,7 @@ def _pinned(job: RlJob, query: WhyNotQuery) -> RlJob:
     return job.model_copy(update={**pinned, "rollout": job.rollout.model_copy(update=rollout)})
 
 
-def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[str]:
+def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[str]:
     """Return the keys of a query whose values the job's own lists leave out."""
     job, given = search.job, query.given
     asked = job.techniques
@@ -357,7 +357,7 @@ def _not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[s
     return [*found, *(["placement"] if is_left_out else [])]
 
 
-def _matches(search: RlSearch, query: WhyNotQuery) -> Flags:
+def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
     """Return the ways (n,) that a query means, of those on its offers."""
     ways, given = search.ways, query.given
     offers = search.market.market.offers
@@ -420,11 +420,11 @@ def _reason(change: LimitChange) -> str:
 
 def _remedies(search: RlSearch, query: WhyNotQuery) -> Iterator[Remedy]:
     """Yield what other method would make it possible within the limits, where the query leaves the method open."""
-    job = with_choices(_pinned(search.job, query)).get(BOTH)
+    job = with_choices(pinned_job(search.job, query)).get(BOTH)
     if job is None or {"method", "weight_bits"} & query.given.keys():
         return
     found = search.again(with_job(search.scenario, job), job, query)
-    best = _of(found, within(limits_of(found), len(found.ways)) & _matches(found, query))
+    best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
     changes = changes_needed(search.scenario, found, best.way) if best else []
     if best and changes:
         words = " and ".join(f"{change.limit}: {change.new}" for change in changes)

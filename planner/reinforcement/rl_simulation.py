@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.job_replay import distribution, histogram
+from planner import timetable
+from planner.analysis.job_replay import (
+    JobOutcome,
+    build_prediction,
+    combine_jobs,
+    distribution,
+    histogram,
+    summarise_outcome,
+)
 from planner.analysis.market_paths import SimulationSettings
-from planner.analysis.simulate_question import check_plan, draw_ranks, without_runs
+from planner.analysis.simulate_question import (
+    Replays,
+    check_plan,
+    draw_ranks,
+    notes_of_jobs,
+    replay_jobs,
+    replays_of_job,
+    without_runs,
+)
 from planner.candidates.market import market_of_nodes, spot_markets
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
@@ -24,9 +40,11 @@ from planner.estimates.generation import decode_step_seconds, prompt_seconds, se
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations, tail_of_68_percent
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl
+from planner.reinforcement.rl_chain import jobs_of_chain
 from planner.reinforcement.rl_estimate import step_sigma
-from planner.results.simulation import JobReplays, PlanPrediction, ReplayMarket, Simulation, StepReplays
+from planner.results.simulation import PLANNED, JobReplays, PlanPrediction, ReplayMarket, Simulation, StepReplays
 from planner.scenario.rl_job import RlJob
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 from planner.spot.states import LENGTH_BIAS_POOL_SIZE, SpotStates, ages_draw
 from planner.units import HOUR
@@ -369,7 +387,7 @@ def simulate_rl(
     progress: Callable[[int, int], None] | None,
     arguments: SimulationArguments,
 ) -> Simulation:
-    """Return the replays of a plan, or of the one that `solve` finds."""
+    """Return the replays of a plan, or of the one that `solve` finds; of a chain job after job."""
     started = perf_counter()
     if arguments.get("traces"):
         what, fix = "recorded markets are not replayed for kind: rl", "leave it out: each machine has the market stated"
@@ -385,40 +403,112 @@ def simulate_rl(
     (job,) = (job for job in scenario.jobs if isinstance(job, RlJob) and job.name == run.name)
     made = evaluate_rl(NamedRl.of(run), job, scenario, dict(scenario.labelled_offers()), library)
     seeds = [np.random.default_rng(seed) for seed in np.random.SeedSequence(settings.seed).spawn(3)]
+    others, ranks = None, draw_ranks(settings.runs, seeds[0])
+    if plan.jobs:
+        rest, asked = jobs_of_chain(plan, scenario)
+        others = replay_jobs(prepare(asked, library), rest, settings, progress)
+        ranks = others.ranks  # one error of the speed for all jobs
     slow = np.ones(settings.runs)
     if not settings.exact_speed:
-        slow = confidence_factor(tail_of_68_percent(step_sigma(made.step)), draw_ranks(settings.runs, seeds[0]))
+        slow = confidence_factor(tail_of_68_percent(step_sigma(made.step)), ranks)
     rollouts = draw_rollouts(made, seeds[1])
     replayed = replay_run(made, rollouts, slow, seeds[2])
     if progress is not None:
         progress(settings.runs, settings.runs)
-    return _simulation(made, run, plan, settings, rollouts, replayed, perf_counter() - started)
+    if others is not None:
+        found = _simulation_of_chain(made, plan, scenario, others, settings, rollouts, replayed)
+    else:
+        found = _simulation(made, run, plan, settings, rollouts, replayed)
+    return found.model_copy(update={"seconds": perf_counter() - started})
 
 
-def _simulation(
-    made: EvaluatedRl, run: RlRun, plan: Plan, settings: SimulationSettings, rollouts: Floats, replayed: RunReplays,
-    seconds: float,
-) -> Simulation:  # fmt: skip
-    hours, usd, deadline, budget = replayed.hours, replayed.usd, run.deadline_hours, plan.budget_usd
-    on_spot = made.engines_pool.named.on_spot
-    figures: dict[str, Any] = {
-        "cost_usd": distribution(usd),
+def _figures(made: EvaluatedRl, run: RlRun, replayed: RunReplays) -> dict[str, Any]:
+    """Return what the run takes and costs by itself."""
+    hours, deadline, on_spot = replayed.hours, run.deadline_hours, made.engines_pool.named.on_spot
+    return {
+        "cost_usd": distribution(replayed.usd),
         "hours": distribution(hours),
         "deadline_hit_rate": None if deadline is None else float(np.mean(hours <= deadline * (1.0 + 1e-9))),
         "interruptions": float(replayed.losses.mean()) if on_spot else None,
         "wasted_hours": float(replayed.wasted_hours.mean()) if on_spot else None,
     }
-    predicted = predict(made, run)
-    job = JobReplays(
-        name=run.name, gpu=run.gpu, gpus=run.gpus, provider=run.pools[0].provider, kind="rl", deadline_hours=deadline,
-        predicted=predicted, policies={}, market=_market(made) if on_spot else None, unfinished=0.0, told=None,
+
+
+def _job_replays(
+    made: EvaluatedRl, run: RlRun, predicted: PlanPrediction, rollouts: Floats, replayed: RunReplays
+) -> JobReplays:
+    """Return the run over all replays, as if it waited for nothing."""
+    on_spot = made.engines_pool.named.on_spot
+    return JobReplays(
+        name=run.name, gpu=run.gpu, gpus=run.gpus, provider=run.pools[0].provider, kind="rl",
+        deadline_hours=run.deadline_hours, predicted=predicted, policies={},
+        market=_market(made) if on_spot else None, unfinished=0.0, told=None,
         steps=StepReplays(
             step_seconds=distribution(replayed.step_seconds), planned_step_seconds=made.run_hours * HOUR / run.steps,
             rollout_seconds=distribution(rollouts), planned_rollout_seconds=made.sampling_seconds(made.step),
-            within_hours=float(np.mean(hours <= run.hours.at_confidence)), planned_within=made.job.confidence,
+            within_hours=float(np.mean(replayed.hours <= run.hours.at_confidence)), planned_within=made.job.confidence,
         ),
-        **figures,
+        **_figures(made, run, replayed),
     )  # fmt: skip
+
+
+def _simulation_of_chain(
+    made: EvaluatedRl, plan: Plan, scenario: Scenario, others: Replays, settings: SimulationSettings, rollouts: Floats,
+    replayed: RunReplays,
+) -> Simulation:  # fmt: skip
+    """Return the replays of a chain: a late job moves those that wait for it; the order of the plan holds."""
+    (run,) = plan.reinforcement
+    none = np.zeros(others.ranks.size)
+    own = JobOutcome(
+        replayed.usd, replayed.hours, none, replayed.losses, replayed.wasted_hours, none, np.ones(none.size, dtype=bool)
+    )
+    outcomes = [*(each.outcomes[PLANNED] for each in others.jobs), own]
+    shifted = timetable.shift_timetable(plan, scenario, made.library, outcomes)
+    asked = {job.name: job.planned_deadline_hours for job in scenario.jobs}  # others end earlier for the run alone
+    parts = [part.model_copy(update={"deadline_hours": asked[part.name]}) for part in plan.parts_that_end]
+    paid = math.fsum(reservation.usd for reservation in plan.reservations)
+    (whole,) = combine_jobs(parts, {PLANNED: [moved.outcome for moved in shifted]}, paid).values()
+    jobs = [
+        replays_of_job(
+            replace(job_run, job=job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})),
+            source,
+            each,
+            moved,
+        )
+        for job_run, source, each, moved in zip(others.job_runs, others.sources, others.jobs, shifted[:-1], strict=True)
+    ]
+    alone = predict(made, run.model_copy(update={"deadline_hours": None}))
+    last, ends = _job_replays(made, run, alone, rollouts, replayed), shifted[-1].outcome.hours
+    assert last.steps is not None
+    within = float(np.mean(ends <= run.finish_hours * (1.0 + 1e-9)))
+    (met,) = combine_jobs(parts[-1:], {PLANNED: [shifted[-1].outcome]}).values()
+    in_turn = {
+        "start_at_hours": distribution(shifted[-1].starts),
+        "end_at_hours": distribution(ends),
+        "deadline_hit_rate": None if met.met is None else float(np.mean(met.met)),
+        "outlasts_machines": 0.0,
+        "deadline_hours": parts[-1].deadline_hours,
+        "steps": last.steps.model_copy(update={"within_hours": within}),
+    }
+    core, budget = build_prediction(plan.jobs, paid), plan.budget_usd
+    expected = plan.hours.expected if plan.hours is not None else core.hours
+    sums = {"cost_usd": core.cost_usd + run.cost_usd, "hours": expected, "deadline_probability": None}
+    return Simulation(
+        scenario=plan.scenario, status=plan.status, runs=settings.runs, seed=settings.seed,
+        exact_speed=settings.exact_speed, budget_usd=budget,
+        budget_hit_rate=None if budget is None else float(np.mean(whole.usd <= budget * (1.0 + 1e-9))),
+        predicted=core.model_copy(update=sums), jobs=(*jobs, last.model_copy(update=in_turn)),
+        cost_histogram=histogram(whole.usd), hours_histogram=histogram(whole.hours), seconds=0.0,
+        as_of=plan.as_of or datetime.date.today().isoformat(),
+        notes=(*notes_of_jobs(others.job_runs, settings), *_notes(made, made.engines_pool.named.on_spot)), plan=plan,
+        **summarise_outcome(whole),
+    )  # fmt: skip
+
+
+def _simulation(
+    made: EvaluatedRl, run: RlRun, plan: Plan, settings: SimulationSettings, rollouts: Floats, replayed: RunReplays
+) -> Simulation:  # fmt: skip
+    budget, predicted = plan.budget_usd, predict(made, run)
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -426,16 +516,16 @@ def _simulation(
         seed=settings.seed,
         exact_speed=settings.exact_speed,
         budget_usd=budget,
-        budget_hit_rate=None if budget is None else float(np.mean(usd <= budget * (1.0 + 1e-9))),
+        budget_hit_rate=None if budget is None else float(np.mean(replayed.usd <= budget * (1.0 + 1e-9))),
         predicted=predicted,
-        jobs=(job,),
-        cost_histogram=histogram(usd),
-        hours_histogram=histogram(hours),
-        seconds=seconds,
+        jobs=(_job_replays(made, run, predicted, rollouts, replayed),),
+        cost_histogram=histogram(replayed.usd),
+        hours_histogram=histogram(replayed.hours),
+        seconds=0.0,
         as_of=plan.as_of or datetime.date.today().isoformat(),
-        notes=tuple(_notes(made, on_spot)),
+        notes=tuple(_notes(made, made.engines_pool.named.on_spot)),
         plan=plan,
-        **figures,
+        **_figures(made, run, replayed),
     )
 
 

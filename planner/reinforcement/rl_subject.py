@@ -44,7 +44,9 @@ def _only_job(scenario: Scenario, command: str) -> None:
     """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
     if len(scenario.jobs) > 1:
         what = "not modelled for kind rl with other jobs before or after it"
-        raise ScenarioError([Fault(scenario.name, 0, command, what, "use solve, check, what-if or export")])
+        raise ScenarioError(
+            [Fault(scenario.name, 0, command, what, "use solve, check, frontier, explain, what-if, simulate or export")]
+        )
 
 
 class Reinforcement(Subject):
@@ -57,14 +59,15 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, started: float, explains: bool
     ) -> Plan:
         """Return the plan of the job, with others before or after it."""
-        from planner.reinforcement.rl_chain import solve_chain
+        from planner.reinforcement.rl_chain import ChainSearch, solve_chain
         from planner.reinforcement.rl_questions import diagnose_rl, searched
         from planner.reinforcement.rl_solve import solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:
-            return audited(solve_chain(scenario, library, options, started, explains), scenario, library, options)
+            plan = solve_chain(scenario, ChainSearch(library, options), started, explains)
+            return audited(plan, scenario, library, options)
         plan = solve_rl(scenario, library, options, started, explains)
         if plan.status == "infeasible" and explains:
             return plan.model_copy(update={"infeasible": diagnose_rl(searched(scenario, library))})
@@ -74,11 +77,13 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline."""
+        from planner.reinforcement.rl_chain_questions import frontier_of_chain
         from planner.reinforcement.rl_questions import frontier_of_rl
 
-        _only_job(scenario, "frontier")
-        del points  # of a single job every breakpoint is given
-        return frontier_of_rl(scenario, options, library or _library_of(scenario), by)
+        library = library or _library_of(scenario)
+        if len(scenario.jobs) > 1:
+            return frontier_of_chain(scenario, options, library, by, points)
+        return frontier_of_rl(scenario, options, library, by)  # of a single job every breakpoint
 
     def what_if(
         self,
@@ -101,11 +106,14 @@ class Reinforcement(Subject):
         self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
     ) -> Explanation:
         """Return what binds the plan and what limits are worth, or why not what is asked for."""
+        from planner.reinforcement.rl_chain_questions import explain_chain
         from planner.reinforcement.rl_reasons import explain_rl
+        from planner.scenario.scenario import SolveOptions
 
-        _only_job(scenario, "explain")
-        del options  # no solver runs: every way is priced
-        return explain_rl(scenario, why_not, library or _library_of(scenario))
+        library = library or _library_of(scenario)
+        if len(scenario.jobs) > 1:
+            return explain_chain(scenario, why_not, options or SolveOptions(), library)
+        return explain_rl(scenario, why_not, library)  # no solver runs: every way is priced
 
     def simulate(
         self,
@@ -120,7 +128,6 @@ class Reinforcement(Subject):
         from planner.reinforcement.rl_simulation import simulate_rl
         from planner.scenario.scenario import SolveOptions
 
-        _only_job(scenario, "simulate")
         options = options or SolveOptions()
         scenario = scenario.on_day(options.as_of)
         return simulate_rl(scenario, plan, options, library or _library_of(scenario), progress, arguments)

@@ -330,20 +330,27 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
 
 def describe_job_differences(before: Sequence[Assignment | RlRun], after: Sequence[Assignment | RlRun]) -> str:
     """Return the differences in words; of several jobs the most important of each: `chat, code: other GPU`."""
-    if (run := after[0] if after else None) and isinstance(run, RlRun):
+    if len(after) == 1 and isinstance(run := after[0], RlRun):
         earlier = next((one for one in before if isinstance(one, RlRun)), None)
         return ", ".join(run.differences_from(earlier)[:MAX_DIFFERENCES]) if earlier else ""
-    before, after = ([one for one in side if not isinstance(one, RlRun)] for side in (before, after))
-    if len(after) == 1:
-        if not before:
+    if len(after) == 1 and isinstance(job := after[0], Assignment):
+        old = next((one for one in before if not isinstance(one, RlRun)), None)
+        if old is None:
             return ""
-        parts = _describe_chosen(before[0], after[0]), describe_differences(compare(before[0], after[0]))
-        return ", ".join(filter(None, parts))
+        return ", ".join(filter(None, (_describe_chosen(old, job), describe_differences(compare(old, job)))))
     jobs_by_words: dict[str, list[str]] = {}
     for old, job in zip(before, after, strict=False):
-        if words := describe_differences(compare(old, job), 1):
+        if words := _main_difference(old, job):
             jobs_by_words.setdefault(words, []).append(job.name)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in jobs_by_words.items())
+
+
+def _main_difference(before: Assignment | RlRun, after: Assignment | RlRun) -> str:
+    """Return the most important difference of a job in words."""
+    if isinstance(before, RlRun) or isinstance(after, RlRun):
+        assert isinstance(before, RlRun) and isinstance(after, RlRun)
+        return next(iter(after.differences_from(before)), "")
+    return describe_differences(compare(before, after), 1)
 
 
 def _describe_chosen(before: Assignment, after: Assignment) -> str:

@@ -347,8 +347,8 @@ def plan_figures(
         "jobs": jobs,
         **({"reinforcement": runs} if runs else {}),
         "reservations": reservations,
-        "at_one_time": (together := needed_at_once(jobs)),
-        "most_of_each": () if (each := most_of_each(jobs)) == together else each,
+        "at_one_time": (together := needed_at_once(planned if jobs else ())),
+        "most_of_each": () if (each := most_of_each(planned if jobs else ())) == together else each,
     }
 
 

@@ -13,8 +13,12 @@ from planner.first_use import on_first_use
 if TYPE_CHECKING:
     from planner.timetable.modes import BuiltTimetable as BuiltTimetable
     from planner.timetable.modes import build_timetable as build_timetable
+    from planner.timetable.modes import least_objective as least_objective
     from planner.timetable.modes import screens_of_job as screens_of_job
     from planner.timetable.modes import without_reservations as without_reservations
+    from planner.timetable.timetable_problem import UNITS_PER_USD as UNITS_PER_USD
+    from planner.timetable.timetable_questions import SAME_DEADLINE as SAME_DEADLINE
+    from planner.timetable.timetable_questions import SLOPE_HOURS as SLOPE_HOURS
     from planner.timetable.timetable_questions import ShiftedJob as ShiftedJob
     from planner.timetable.timetable_questions import TurnProgram as TurnProgram
     from planner.timetable.timetable_questions import shift_timetable as shift_timetable
@@ -34,7 +38,14 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_text import timetable_sections as timetable_sections
 
 _NAMES_BY_MODULE = {
-    "planner.timetable.modes": ("BuiltTimetable", "build_timetable", "screens_of_job", "without_reservations"),
+    "planner.timetable.modes": (
+        "BuiltTimetable",
+        "build_timetable",
+        "least_objective",
+        "screens_of_job",
+        "without_reservations",
+    ),
+    "planner.timetable.timetable_problem": ("UNITS_PER_USD",),
     "planner.timetable.timetable_reasons": ("explain_over_time", "explain_timetable", "shared_limit_costs"),
     "planner.timetable.timetable_result": (
         "MOST_JOBS",
@@ -46,7 +57,13 @@ _NAMES_BY_MODULE = {
         "solve_built_schedule",
         "timetable_plan",
     ),
-    "planner.timetable.timetable_questions": ("ShiftedJob", "TurnProgram", "shift_timetable"),
+    "planner.timetable.timetable_questions": (
+        "SAME_DEADLINE",
+        "SLOPE_HOURS",
+        "ShiftedJob",
+        "TurnProgram",
+        "shift_timetable",
+    ),
     "planner.timetable.timetable_text": ("moment_text", "render_timetable", "timetable_sections"),
 }
 

@@ -20,6 +20,7 @@ from planner.arrays import Flags, Floats
 from planner.audit.audited_limits import amount_of, gpus_of, held_by, machines_of, peak
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
+from planner.results.rl_run import RlRun
 from planner.scenario.limits import PeakLimit, given_peaks
 from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
@@ -62,41 +63,44 @@ class _Shared:
 def shift_timetable(
     plan: Plan, scenario: Scenario, library: Library, outcomes: Sequence[JobOutcome]
 ) -> list[ShiftedJob]:
-    """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself."""
+    """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself.
+
+    Next to a run of reinforcement learning, the last of the outcomes, nothing runs: it holds nothing that others need.
+    """
     if not plan.is_timetable:
         never = np.zeros(outcomes[0].hours.size, dtype=bool)
         return [ShiftedJob(outcome, np.zeros(never.size), never) for outcome in outcomes]
     runs = outcomes[0].hours.size
-    places = {job.name: place for place, job in enumerate(plan.jobs)}
+    parts = plan.parts_that_end
+    places = {job.name: place for place, job in enumerate(parts)}
     wanted = {job.name: job for job in scenario.jobs}
     shared = [
         (shared_thing, np.zeros((runs, shared_thing.units))) for shared_thing in _shared_things(plan, scenario, library)
     ]
     found: dict[int, ShiftedJob] = {}
     ends: dict[int, Floats] = {}
-    for place in sorted(range(len(plan.jobs)), key=lambda n: (plan.jobs[n].start_at_hours, n)):
-        job, own = (
-            plan.jobs[place],
-            [(free, shared_thing.held[place]) for shared_thing, free in shared if place in shared_thing.held],
-        )
+    for place in sorted(range(len(parts)), key=lambda n: (parts[n].start_at_hours, n)):
+        job = parts[place]
+        own = [(free, shared_thing.held[place]) for shared_thing, free in shared if place in shared_thing.held]
         start = np.full(runs, job.start_at_hours)
         for other in wanted[job.name].after:
             start = np.maximum(start, ends[places[other.job]] + other.lag_hours)
         for free, count in own:
             start = np.maximum(start, free[:, count - 1])
         end = start + outcomes[place].hours
-        if job.resume_hours:
-            start, end = run_through_windows(start, outcomes[place].hours, _open_hours(scenario, job), job.resume_hours)
+        resume_hours = 0.0 if isinstance(job, RlRun) else job.resume_hours
+        if resume_hours and isinstance(job, Assignment):
+            start, end = run_through_windows(start, outcomes[place].hours, _open_hours(scenario, job), resume_hours)
         for free, count in own:
             free[:, :count] = end[:, None]
             free.sort(axis=1)  # the earliest free units first
         ends[place] = end
-        closes = np.inf if job.resume_hours else _closing_hours(plan, scenario, job)
+        closes = np.inf if resume_hours or isinstance(job, RlRun) else _closing_hours(plan, scenario, job)
         outlasts = (end > closes + SLACK_HOURS) | ~np.isfinite(end)
         end = np.where(np.isfinite(end), end, start + outcomes[place].hours)
         outcome = replace(outcomes[place], hours=end, done=outcomes[place].done & ~outlasts)
         found[place] = ShiftedJob(outcome, start, outlasts)
-    return [found[place] for place in range(len(plan.jobs))]
+    return [found[place] for place in range(len(parts))]
 
 
 def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator[_Shared]:
