@@ -668,7 +668,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
-    quick, slow = (float(factor) for factor in time_factors(spread))
+    quick, slow = map(as_scalar, time_factors(spread))
     rate = job.global_batch * real_units(job, shape) / seconds
     return Estimate(
         architecture=resolved.architecture.name,
