@@ -20,7 +20,7 @@ from planner.documents.validation import meant_name
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
-from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit
+from planner.results.frontier import DEFAULT_POINTS, DOLLARS_PAID, TAKES_FIRST, Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
@@ -269,7 +269,8 @@ def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
-    return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)
+    first = (TAKES_FIRST,) if scenario.objective_kind == "time" else ()
+    return (*first, *(f"{what} left out: {DOLLARS_PAID}" for what, is_set in ignored.items() if is_set))
 
 
 def traces_its_own(scenario: Scenario, job: str | None, by: str | None = None) -> Subject | None:

@@ -15,7 +15,7 @@ from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
 from planner.candidates.spot_candidates import SpotChoice, policy_costs
 from planner.configurations.grid import Machine
-from planner.configurations.recipe import Recipe, is_allowed
+from planner.configurations.recipe import Recipe, excluding_techniques
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
 from planner.results.plan import Inputs, Planned
@@ -211,9 +211,9 @@ def describe_method(recipe: Recipe) -> str:
 
 
 def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
-    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
-    if any(is_allowed(recipe, job) for recipe in recipes):
+    """Return which keys of the job's `techniques` exclude the recipes of one method; empty if one is allowed."""
+    excluding = [excluding_techniques(recipe, job) for recipe in recipes]
+    if not all(excluding):
         return ""
-    methods = job.techniques.method
-    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
-    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
+    keys = dict.fromkeys(key for each in excluding for key in each)
+    return f"excluded by {' and '.join(f'`techniques.{key}`' for key in keys)}"

@@ -130,7 +130,7 @@ def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) 
     lines: list[str] = []
     for miss in nearest:
         job = f"{miss.job}: " if several_jobs and miss.job else ""
-        lines += words.hang("  near: ", words.wrap_lines(f"{job}{format_near_miss(miss)}", words.width() - 8, 2))
+        lines += words.hang("  near: ", words.wrap_lines(f"{job}{format_near_miss(miss)}", words.width() - 8, 4))
     return lines
 
 
@@ -314,6 +314,8 @@ def binding_line(limit: Binding, explanation: Explanation) -> str:
     name = limit_name(limit.limit, job_scope(explanation))
     current = "" if isinstance(limit.current, str) else f" {limit_value(limit.limit, limit.current)}"
     if isinstance(limit.current, str) and limit.current.startswith("default"):
+        current = f" ({limit.current})"
+    if limit.limit.endswith(".techniques") and limit.current != "as given":
         current = f" ({limit.current})"
     usd = None if limit.saving_usd is None else -limit.saving_usd
     gains = format_gain(explanation, limit.saving, usd, -limit.saving_hours)

@@ -24,6 +24,7 @@ from planner.results.plan_parts import (
     BillItem,
     CutSamples,
     HostMemory,
+    Hours,
     Purchase,
     Reservation,
     SpotPlan,
@@ -280,7 +281,7 @@ def is_upper_bound(job: Assignment) -> bool:
 
 def time(job: Assignment) -> list[str]:
     """Return the hours by stage, and the probability to meet the deadline."""
-    interval = f"({words.between(job.hours.low, job.hours.high)})"
+    interval = f"({range_of_hours(job.hours)})"
     late = words.by(job.hours.at_confidence)
     whole = f"{words.likely(job.hours.expected)} in total {interval}, {late}"
     if job.observed_hours is None:
@@ -304,6 +305,12 @@ def time(job: Assignment) -> list[str]:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"switches to on demand at hour {switch} if not done on spot")
     return [words.shorten(line, line_room()) for line in lines]
+
+
+def range_of_hours(hours: Hours) -> str:
+    """Return the 80 % range of hours; where another confidence than 90 % is asked for it does not end at the *by*."""
+    text = words.between(hours.low, hours.high)
+    return text if words.hours(hours.high) == words.hours(hours.at_confidence) else f"{text} with 80 %"
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
@@ -531,6 +538,10 @@ def evidence(job: Assignment) -> list[str]:
     return [*lines, *words.wrap_lines(pick, line_room(), 2)] if pick else lines
 
 
+MUCH_TOO_LOW = 0.1
+"""Share by which the cheapest of many estimates is too low, from which on it is said above the plan."""
+
+
 def pick_text(job: Assignment) -> str:
     """Return what the cheapest of many uncertain estimates costs more on average; empty where it is little."""
     rests = job.evidence
@@ -538,6 +549,16 @@ def pick_text(job: Assignment) -> str:
         return ""
     more = f"{rests.optimizer_curse * 100:.0f} % more on average"
     return f"cheapest of {rests.estimates:,} estimates: such picks cost {more}"
+
+
+def much_too_low_text(job: Assignment) -> str:
+    """Return what the plan will cost on average, as the cheapest of many estimates, where that is much more."""
+    rests = job.evidence
+    if rests is None or (rests.optimizer_curse or 0.0) < MUCH_TOO_LOW:
+        return ""
+    curse = rests.optimizer_curse or 0.0
+    of = f"{rests.estimates:,} uncertain estimates" if rests.estimates is not None else "many uncertain estimates"
+    return f"cheapest of {of}: expect {curse * 100:.0f} % more, {words.usd(job.cost_usd * (1.0 + curse))}"
 
 
 def prices(job: Assignment) -> list[str]:
@@ -602,9 +623,17 @@ def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Se
     rest = rounding(list(paid.values()), cost.expected)
     paid |= {"rounding": rest} if rest and paid else {}
     items = ", ".join(f"{words.usd(usd)} {name}" for name, usd in paid.items()) if len(paid) > 1 else "".join(paid)
-    certain = words.usd(cost.low) == words.usd(cost.high)
-    total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
+    total = f"{words.usd(cost.expected)} in all{_range_text(jobs, cost)}"
     return "; ".join([f"{total}: {items}" if items else total, *_left_out(jobs)])
+
+
+def _range_text(jobs: Sequence[Assignment | RlRun], cost: Spread) -> str:
+    """Return the range of dollars; of an assumed spot market it says that its end is a run without such machines."""
+    if words.usd(cost.low) == words.usd(cost.high):
+        return ""
+    assumed = any(isinstance(job, Assignment) and job.spot is not None and job.spot.basis for job in jobs)
+    least, most = words.usd_between(cost.low, cost.high).split(" to ")
+    return f" ({least} to {most}{', the most without spot capacity' if assumed else ''})"
 
 
 def _left_out(jobs: Sequence[Assignment | RlRun]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -276,6 +277,22 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
     return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
 
 
+def wrap_clauses(text: str, end: str, width: int, most: int) -> list[str]:
+    """Return the text and an end in at most `most` lines; what does not fit is left out from the end of a clause on.
+
+    A clause ends before `;`, `:`, `,` or ` (`, or after a full stop; only a first clause that is too long is cut.
+    """
+    text = sanitise(text)
+    if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= most:
+        return wrap_lines(f"{text}{end}", width, most)
+    ends = [match.start() for match in re.finditer(r"[;:,](?= )| \(|(?<=\w\w)\.(?= )", text)]
+    for place in reversed(ends):
+        clause = text[:place]
+        if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= most:
+            return wrap_lines(clause + end, width, most)
+    return wrap_lines(shorten(text, most * width - len(end) - most * LABEL) + end, width, most)
+
+
 def second_lines(text: str | None) -> list[str]:
     """Return what stands right below the first line of an answer, indented, in at most two lines; none without text."""
     return [f"  {line}" for line in wrap_lines(text, width() - 2, 2)] if text else []
@@ -328,8 +345,9 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
 
 
-LEAST_CELL, LEAST_LAST = 28, 16
-"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column."""
+LEAST_CELL, LEAST_LAST = (28, 20, 14), (16, 12, 10)
+"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column; the further
+figures count where the table is still too wide."""
 CELL_LINES = 3
 """Lines of a cell that is narrowed."""
 
@@ -354,10 +372,11 @@ def table(
     cells = [[sanitise(cell) for cell in row] for row in rows]
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     margin, last = 4 if marked is not None else 2, len(wide) - 1
-    narrowed = [(cut, LEAST_CELL), *([(last, LEAST_LAST)] if last not in (cut, *right) else [])]
-    for column, least in narrowed:
-        over = margin + sum(wide) + 2 * last - width()
-        wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))
+    for least_cell, least_last in zip(LEAST_CELL, LEAST_LAST, strict=True):
+        narrowed = [(cut, least_cell), *([(last, least_last)] if last not in (cut, *right) else [])]
+        for column, least in narrowed:
+            over = margin + sum(wide) + 2 * last - width()
+            wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))
     lines = []
     for number, row in enumerate(cells):
         texts = [
