@@ -345,15 +345,17 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
 
 
-LEAST_CELL, LEAST_LAST = (28, 20, 14), (16, 12, 10)
-"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column; the further
-figures count where the table is still too wide."""
-CELL_LINES = 3
+LEAST_CELL, LEAST_LAST = (28, 20), (16, 12)
+"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column; the second
+figures count where the table is still too wide. Where it is too wide for them, the last column joins that of `cut`."""
+LEAST_JOINED = 16
+"""Columns below which that of `cut` is not narrowed once the last one has joined it."""
+CELL_LINES = 4
 """Lines of a cell that is narrowed."""
 
 
 def table(
-    rows: Sequence[Sequence[str]], right: Sequence[int] = (), cut: int = 0, marked: int | None = None
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), cut: int = 0, marked: int | None = None, margin: int = 2
 ) -> list[str]:
     """Return rows, the head first, in columns as wide as their widest cell.
 
@@ -368,23 +370,33 @@ def table(
         in a second line, so that no row loses what it differs by.
     marked
         The row that has a `>` before it: the plan among others.
+    margin
+        Blanks before each row, at least four where one is marked.
     """
     cells = [[sanitise(cell) for cell in row] for row in rows]
+    margin, last = max(4, margin) if marked is not None else margin, len(cells[0]) - 1
+    texts = (cut, last) if last not in (cut, *right) else (cut,)
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    margin, last = 4 if marked is not None else 2, len(wide) - 1
-    for least_cell, least_last in zip(LEAST_CELL, LEAST_LAST, strict=True):
-        narrowed = [(cut, least_cell), *([(last, least_last)] if last not in (cut, *right) else [])]
-        for column, least in narrowed:
-            over = margin + sum(wide) + 2 * last - width()
-            wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))
+
+    def over() -> int:
+        return max(0, margin + sum(wide) + 2 * (len(wide) - 1) - width())
+
+    for leasts in zip(LEAST_CELL, LEAST_LAST, strict=True):
+        for column, least in zip(texts, leasts, strict=False):
+            wide[column] = max(min(least, wide[column]), wide[column] - over())
+    if over() and last in texts:
+        for row in cells:
+            row[cut] = "; ".join(filter(None, (row[cut], row.pop())))
+        texts, wide = (cut,), wide[:-1]
+        wide[cut] = max(len(row[cut]) for row in cells)
+    wide[cut] = max(min(LEAST_JOINED, wide[cut]), wide[cut] - over())
     lines = []
     for number, row in enumerate(cells):
-        texts = [
-            wrap_lines(cell, wide[column], CELL_LINES) if column in (cut, last) and column not in right else [cell]
-            for column, cell in enumerate(row)
+        wrapped = [
+            wrap_lines(cell, wide[column], CELL_LINES) if column in texts else [cell] for column, cell in enumerate(row)
         ]
-        for part in range(max(map(len, texts))):
-            shown = [text[part] if part < len(text) else "" for text in texts]
+        for part in range(max(map(len, wrapped))):
+            shown = [cell[part] if part < len(cell) else "" for cell in wrapped]
             parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
                      for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
             start = "  > " if number == marked and not part else " " * margin
