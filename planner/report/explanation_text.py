@@ -295,10 +295,7 @@ def _summary(explanation: Explanation) -> str:
     if jobs > 1:
         what = f"{jobs} jobs"
     late, usd = explanation.hours_at_confidence, words.usd(explanation.cost_usd or 0.0)
-    times = (
-        _times_text(explanation.hours, late),
-        words.likely(explanation.hours or 0.0) if late is None else words.by(late),
-    )
+    times = [_times_text(explanation.hours, late), *([words.by(late)] if late is not None else [])]
     # A part of the machines would read as all of them; a place is left out rather than cut.
     whats = dict.fromkeys((what, what.rpartition(", ")[0] or what, what.partition(" on ")[0].partition(" at ")[0]))
     forms = [f"{one}, {time}, {usd}; {binds}" for one in whats for time in times]

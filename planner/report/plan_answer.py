@@ -595,7 +595,7 @@ def _train(job: Assignment) -> list[str]:
     how += f", {job.packing}" if job.unit == "tokens" and job.gpus else ""
     lines = words.wrap_lines(f"{how}; {framework}" if framework else how, line_room(), 2)
     rest = (plan_sections.batch(job), plan_sections.machines(job) if job.gpus > 1 else "", plan_sections.trials(job))
-    return [*lines, *(words.shorten(line, line_room()) for line in rest if line)]
+    return [*lines, *words.wrap_all((line for line in rest if line), line_room(), 1)]
 
 
 def _memory(plan: Plan, job: Assignment) -> list[str]:

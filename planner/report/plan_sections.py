@@ -211,9 +211,7 @@ def train(job: Assignment) -> list[str]:
     if made := generation_of(job):
         return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
-    return words.wrap_lines(techniques(job), line_room(), 2) + [
-        words.shorten(line, line_room()) for line in rest if line
-    ]
+    return words.wrap_lines(techniques(job), line_room(), 2) + words.wrap_all(filter(None, rest), line_room(), 1)
 
 
 def trials(job: Assignment) -> str:
@@ -304,7 +302,7 @@ def time(job: Assignment) -> list[str]:
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"switches to on demand at hour {switch} if not done on spot")
-    return [words.shorten(line, line_room()) for line in lines]
+    return words.wrap_all(lines, line_room(), 1)
 
 
 def range_of_hours(hours: Hours) -> str:
@@ -533,7 +531,7 @@ def evidence(job: Assignment) -> list[str]:
     if rests is None:
         return []
     named = {"speed": rests.speed, "memory": rests.memory, "price": rests.price, "spot market": rests.spot}
-    lines = [", ".join(f"{name} {word}" for name, word in named.items() if word)]
+    lines = words.wrap_lines(", ".join(f"{name} {word}" for name, word in named.items() if word), line_room(), 1)
     pick = pick_text(job)
     return [*lines, *words.wrap_lines(pick, line_room(), 2)] if pick else lines
 
@@ -702,9 +700,10 @@ def quantity(amount: float, unit: str, more: int = 0) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars."""
-    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
-    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"
+    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars; fewer in less than 80 columns."""
+    basis, money = (35, 12) if words.width() >= words.WIDTH else (line_room() - 30, 9)
+    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), basis - 1)
+    return f"{what:<21}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
 
 
 # Notes below a plan: each in full or counted.

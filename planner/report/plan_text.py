@@ -556,8 +556,10 @@ def _joint_bill(plan: Plan) -> list[str]:
         rows += [("rounding", "", words.usd(rest))] if rest else []
         spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
         rows.append(("total", spread, words.usd(plan.cost.expected)))
+    place = min(35, line_room() - 33)
     return [
-        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
+        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, place - 1):<{place}}"
+        f"{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 

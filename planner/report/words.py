@@ -161,6 +161,22 @@ def plain_number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
+def rounded_to_total(amounts: Sequence[float], total: float, decimals: int) -> list[str]:
+    """Return amounts with so many decimals that add up to the total as it is shown; each alone if they do not make it.
+
+    Those whose rounding is coarsest are rounded the other way: 1.24, 1.24 and 1.24 of 3.7 are 1.3, 1.2 and 1.2.
+    """
+    unit = 10.0**-decimals
+    places = [round(amount / unit) for amount in amounts]
+    missing = round(total / unit) - sum(places)
+    if abs(math.fsum(amounts) - total) <= unit * max(1, len(places)) and abs(missing) <= len(places):
+        side = 1 if missing > 0 else -1
+        coarsest = sorted(range(len(places)), key=lambda at: side * (places[at] - amounts[at] / unit))
+        for at in coarsest[: abs(missing)]:
+            places[at] += side
+    return [f"{place * unit:,.{decimals}f}" for place in places]
+
+
 def gib(value: float) -> str:
     """Return GiB with one decimal, without the unit."""
     return f"{value:,.1f}"
@@ -266,8 +282,14 @@ def first_fitting(name: str, *texts: str) -> str:
     return shorten(f"{shorten(name, max(12, width() - len(forms[-1]) - 2))}: {forms[-1]}", width())
 
 
+def lines_for(most: int) -> int:
+    """Return as many lines as hold what `most` hold at 80 columns, where the output is narrower."""
+    return most if width() >= WIDTH else math.ceil(most * (WIDTH - LABEL) / line_room())
+
+
 def wrap_lines(text: str, width: int, most: int) -> list[str]:
-    """Return the text in at most `most` lines, three dots at its end if it was cut."""
+    """Return the text in at most `most` lines (more in less than 80 columns), three dots at its end if it was cut."""
+    most = lines_for(most)
     # A figure and its percent sign stay on one line, and so do an option and its value, to be copied.
     glued = sanitise(text).replace(" %", f"{NO_BREAK}%").replace("--set ", f"--set{NO_BREAK}")
     lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
@@ -315,8 +337,11 @@ def wrap_hanging(text: str, most: int) -> list[str]:
 
 
 def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
-    """Join parts in at most `most` lines, broken only between parts; dots at the end stand for those left out."""
-    lines: list[list[str]] = []
+    """Join parts in at most `most` lines (more in less than 80 columns), broken only between parts.
+
+    Dots at the end are for those left out; a part that is longer than a line goes on in the next.
+    """
+    most, lines = lines_for(most), list[list[str]]()
     for part in map(sanitise, parts):
         if lines and len(gap.join([*lines[-1], part])) <= width:
             lines[-1].append(part)
@@ -327,7 +352,8 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
                 lines[-1].pop()
             lines[-1].append("...")
             break
-    return [shorten(gap.join(line), width) for line in lines]
+    made = map(gap.join, lines)
+    return [part for line in made for part in ([line] if len(line) <= width else wrap_lines(line, width, 1))]
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:
