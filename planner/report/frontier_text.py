@@ -137,14 +137,14 @@ def _table(found: Frontier, every: bool) -> list[str]:
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
     own = _plans_row(found)
     columns = [] if own is None else [_column("", [PLAN_MARK if place == own else "" for place in shown])]
-    columns.append(_column("by, h", [format_hours(point.hours) for point in points], marks))
-    columns.append(_column("likely, h", [format_hours(point.expected_hours) for point in points]))
-    columns.append(_column("cost, $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
+    columns.append(_column("by h", [format_hours(point.hours) for point in points], marks))
+    columns.append(_column("likely h", [format_hours(point.expected_hours) for point in points]))
+    columns.append(_column("cost $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
     if not found.exact:
         # The bound up to the next row is that of the last breakpoint before it, shown or not.
         ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
         floors = [end.cost_usd if end.floor_usd is None else end.floor_usd for end in ends]
-        columns.append(_column("bound, $", [words.usd(usd).replace("$", "") for usd in floors]))
+        columns.append(_column("bound $", [words.usd(usd).replace("$", "") for usd in floors]))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(

@@ -326,7 +326,7 @@ def _bill_text(plan: Plan, cost: Spread) -> str:
     return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
 
-NOTE_LINES = 2
+FIRST_NOTE_LINES = 2
 """Lines of the first note: up to the last clause that fits."""
 
 
@@ -335,7 +335,7 @@ def first_note(notes: tuple[str, ...]) -> list[str]:
     if not notes:
         return []
     more = f" ({len(notes) - 1} more: --details)" if len(notes) > 1 else ""
-    return words.wrap_clauses(notes[0], more, line_room(), NOTE_LINES)
+    return words.wrap_clauses(notes[0], more, line_room(), FIRST_NOTE_LINES)
 
 
 def _models(plan: Plan) -> list[str]:

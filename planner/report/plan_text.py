@@ -432,7 +432,7 @@ def _single(plan: Plan) -> list[str]:
     job = plan.jobs[0]
     headlines = _headlines(job, purchase_price(plan, job))
     summary = [
-        summary_line(plan.scenario, *headlines),
+        summary_line(plan.scenario, *(f"{text}{unproven_text(plan)}" for text in headlines)),
         *plan_sections.outlay(plan),
         *plan_sections.old_prices(plan),
         *plan_sections.on_a_prior(job),
@@ -474,6 +474,12 @@ def _single(plan: Plan) -> list[str]:
     return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
 
 
+def unproven_text(plan: Plan) -> str:
+    """Return how far from the optimum a plan can be, as the end of a first line; empty where it is proven."""
+    proof = format_optimality(plan)
+    return "" if proof == "optimal" else f", {proof}"
+
+
 SHORT_NAME = 24
 """A name up to this length is never cut to show the place."""
 
@@ -493,7 +499,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     figures = [f"{len(plan.jobs)} jobs"]
     times = [words.likely_and_by(plan.hours), words.by(plan.hours.at_confidence)] if plan.hours else [""]
     rest = [words.usd(plan.cost.expected)] if plan.cost else []
-    forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
+    forms = (", ".join([*figures, *([time] if time else []), *rest]) + unproven_text(plan) for time in times)
     lines = [
         summary_line(plan.scenario, *forms),
         *plan_sections.outlay(plan),

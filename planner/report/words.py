@@ -419,7 +419,8 @@ def table(
     lines = []
     for number, row in enumerate(cells):
         wrapped = [
-            wrap_lines(cell, wide[column], CELL_LINES) if column in texts else [cell] for column, cell in enumerate(row)
+            wrap_lines(cell, max(1, wide[column]), CELL_LINES) if column in texts else [cell]
+            for column, cell in enumerate(row)
         ]
         for part in range(max(map(len, wrapped))):
             shown = [cell[part] if part < len(cell) else "" for cell in wrapped]
