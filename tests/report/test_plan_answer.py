@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, render_details, risks_of, ways_of
-from planner.report.words import WIDTH
+from planner.report.words import WIDTH, text_width
 from planner.results.plan_parts import CutSamples, Option, PlanEvidence
+from tests.helpers.costs import plan_of
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -202,3 +203,21 @@ def test_a_note_ends_with_a_clause_and_not_within_one() -> None:
     text = render_answer(make_plan(make_assignment(notes=(long, "another"))))
     assert "  Notes    link between the GPUs unknown: PCIe assumed" in text and "..." not in text
     assert text.endswith("(1 more: --details)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["quickstart", "pretrain-1b", "three-jobs-one-budget", "llama-2-70b-2t"])
+def test_columns_hold_and_nothing_is_cut_at_60_and_at_160(name: str) -> None:
+    """Of shipped scenarios: what does not fit in a column goes on in the next line."""
+    for columns in (60, 160):
+        with text_width(columns):
+            lines = render_answer(plan_of(name)).splitlines()
+        assert not [line for line in lines if len(line) > columns or line.endswith("...")]
+
+
+def test_the_range_ends_at_the_by_and_dollars_say_what_their_end_is() -> None:
+    """On an assumed spot market the most is what a run without spot capacity costs, far above the confident bill."""
+    text = " ".join(render_answer(plan_of("pretrain-1b")).split())
+    job = plan_of("pretrain-1b").jobs[0]
+    assert job.hours.high == pytest.approx(job.hours.at_confidence, rel=1e-3) and "with 80 %" not in text
+    assert job.cost.high > job.cost_at_confidence and "the most without spot capacity)" in text

@@ -135,7 +135,7 @@ def test_an_observed_run_is_told_as_one() -> None:
     assert "fits: observed" in tight and "estimated 11.1 GiB" in tight
     assert "weights 4.3" not in tight
     on_spot = render(make_plan(make_assignment(observed_hours=12.5, spot_share=1.0)))
-    assert "12.5 h observed, on spot likely 21.4 h in total (17.0 to 27.1 h with 80 %), by" in on_spot
+    assert "12.5 h observed, on spot likely 21.4 h in total (17.0 to 27.1 h with 80 %), by" in " ".join(on_spot.split())
 
 
 def test_several_machines_and_their_sharding_are_told() -> None:
