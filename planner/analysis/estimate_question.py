@@ -40,7 +40,7 @@ from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Layout, Network
 from planner.estimates.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.step_time import StepTime, step_time
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import time_factors
 from planner.estimates.work import processed_length
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.model_ladder import held_quant, training_conversion
@@ -693,7 +693,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     kind = unmeasured_sigma(recipe, machine, resolved.architecture.experts, library)
     spread = configuration_sigmas([recipe], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
-    low, high = (float(factor) for factor in display_factors(sigma))
+    quick, slow = map(as_scalar, time_factors(spread))
     rate = job.global_batch * real_units(job, shape) / seconds
     return Estimate(
         architecture=resolved.architecture.name,
@@ -715,8 +715,8 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         vram_gib=capacity,
         host_memory=_host_memory(resolved),
         tokens_per_second=rate,
-        tokens_per_second_low=rate * low,
-        tokens_per_second_high=rate * high,
+        tokens_per_second_low=rate / slow,
+        tokens_per_second_high=rate / quick,
         processed_tokens_per_second=as_scalar(step.tokens_per_second),
         step_seconds=StepSeconds(total=seconds, parts={name: as_scalar(value) for name, value in step.visible.items()}),
         profile=recipe.framework,

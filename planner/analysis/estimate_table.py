@@ -41,7 +41,7 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.step_time import StepTime, step_time
-from planner.estimates.uncertainty import MemorySpread, display_factors
+from planner.estimates.uncertainty import MemorySpread, display_factors, time_factors
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
 from planner.library.reading import read_library
@@ -460,7 +460,7 @@ def _speed_columns(
     )
     tokens = micro * runs[0].possible.job.answers * _processed(runs, every, micro)
     spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)
-    low, high = display_factors(spread.display)
+    quick, slow = time_factors(spread)
     each, ranks = [], []
     for run in runs:
         job, shape = run.possible.job, run.possible.shape
@@ -469,8 +469,8 @@ def _speed_columns(
     rate = micro * rounds * np.asarray(ranks) * np.asarray(each) / step.seconds
     return {
         "tokens_per_second": rate,
-        "tokens_per_second_low": rate * low,
-        "tokens_per_second_high": rate * high,
+        "tokens_per_second_low": rate / slow,
+        "tokens_per_second_high": rate / quick,
         "processed_tokens_per_second": step.tokens_per_second,
         "step_seconds": step.seconds,
         "sigma": spread.display,

@@ -35,7 +35,7 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import budget_probability
 from planner.results.explanation import describe_job_differences
-from planner.results.frontier import Point, Segment, SegmentJob
+from planner.results.frontier import DOLLARS_PAID, TAKES_FIRST, Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
 from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -333,4 +333,5 @@ def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
-    return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)
+    first = (TAKES_FIRST,) if scenario.objective_kind == "time" else ()
+    return (*first, *(f"{what} left out: {DOLLARS_PAID}" for what, is_set in ignored.items() if is_set))

@@ -348,6 +348,7 @@ def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanati
         plan=plan.description,
         cost_usd=plan.cost_usd,
         hours=plan.hours,
+        hours_at_confidence=plan.late_hours,
         notes=_notes(plan),
     )
 

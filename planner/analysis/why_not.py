@@ -29,6 +29,7 @@ from planner.results.explanation import WhyNot
 from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import rent_usd_per_hour
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
@@ -73,6 +74,9 @@ def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: Resolve
     """Return an answer with the price of X, and how it compares with that of the plan."""
     times = found.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None
     figures = {"plan": found.description, "cost_usd": found.cost_usd, "hours": found.hours, "times": times}
+    offer = found.prepared.market.offers[int(found.chosen.offer[query.job])]
+    figures["hours_at_confidence"] = found.late_hours
+    figures["usd_per_hour"] = rent_usd_per_hour(offer, int(found.chosen.gpus[query.job]), found.shares[query.job])
     return WhyNot(asked=query.text, **figures, **answer)
 
 

@@ -414,13 +414,19 @@ def _lossiness(recipe: Recipe) -> int:
 
 def is_allowed(recipe: Recipe, job: Job) -> bool:
     """Whether the job's `techniques` permit the recipe's method and weight bits (all else is not enumerated)."""
-    asked = job.techniques
-    return (asked.method is None or recipe.method in asked.method) and (
-        asked.weight_bits is None
-        or recipe.weight_bits in asked.weight_bits
-        # Full training keeps 16-bit weights whatever was said of a LoRA base.
-        or (recipe.method == "full" and asked.method is not None)
-    )
+    return not excluding_techniques(recipe, job)
+
+
+def excluding_techniques(recipe: Recipe, job: Job) -> tuple[str, ...]:
+    """Return which keys of the job's `techniques` exclude a recipe: `method`, `weight_bits`, both or none."""
+    asked, found = job.techniques, []
+    if asked.method is not None and recipe.method not in asked.method:
+        found.append("method")
+    # Full training keeps 16-bit weights whatever was said of a LoRA base.
+    counts_bits = recipe.method != "full" or asked.method is None
+    if counts_bits and asked.weight_bits is not None and recipe.weight_bits not in asked.weight_bits:
+        found.append("weight_bits")
+    return tuple(found)
 
 
 def allows_full(job: Job) -> bool:

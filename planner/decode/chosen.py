@@ -18,7 +18,7 @@ from planner.candidates.spot_candidates import SpotChoice, policy_costs
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.recipe import Recipe, is_allowed
+from planner.configurations.recipe import Recipe, excluding_techniques
 from planner.estimates.billing import break_even_hours
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory_fit import (
@@ -229,12 +229,12 @@ def describe_method(recipe: Recipe) -> str:
 
 
 def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
-    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
-    if any(is_allowed(recipe, job) for recipe in recipes):
+    """Return which keys of the job's `techniques` exclude the recipes of one method; empty if one is allowed."""
+    excluding = [excluding_techniques(recipe, job) for recipe in recipes]
+    if not all(excluding):
         return ""
-    methods = job.techniques.method
-    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
-    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
+    keys = dict.fromkeys(key for each in excluding for key in each)
+    return f"excluded by {' and '.join(f'`techniques.{key}`' for key in keys)}"
 
 
 MOST_PIXELS, UNET_MULTIPLE = 16_384, 64

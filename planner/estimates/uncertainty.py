@@ -1,7 +1,8 @@
 """The error of estimated speed, as log-normal spreads, and its correction by observed runs.
 
 ln(measured/predicted) of published runs has heavy tails: about a Student t with 2 degrees of freedom.
-So one sigma serves the displayed interval and another, with such tails, the chance of being late.
+So one sigma serves the lower end of an interval of hours, and another, with such tails, its upper end and the chance
+of being late.
 Numbers: models/calibration/uncertainty.yaml.
 """
 
@@ -191,6 +192,19 @@ def interval(
     below = math.hypot(expected * (1.0 - low), _NORMAL_90 * market_sd)
     above = math.hypot(expected * (high - 1.0), _NORMAL_90 * market_sd)
     return max(least * low, expected - below), expected + above
+
+
+RANGE_TOP = 0.9
+"""Probability of staying below the upper end of an 80 % interval."""
+
+
+def time_factors(sigmas: Sigmas) -> tuple[Any, Any]:
+    """Return the factors of the 80 % interval around a median time.
+
+    The upper end is the time that holds with 90 % (`confidence_factor`), so that a range and a time *by* agree; the
+    lower one is that of `display_factors`. A spread of 0.179 with tails of 0.207: 0.80 and 1.25.
+    """
+    return display_factors(sigmas.display)[0], confidence_factor(sigmas.tail, RANGE_TOP)
 
 
 def display_factors(sigma: Numbers) -> tuple[Any, Any]:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from planner import generation
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import managed_tokens_per_second
-from planner.estimates.uncertainty import Sigmas, confidence_factor
+from planner.estimates.uncertainty import Sigmas, confidence_factor, interval, time_factors
 from planner.evaluation.evaluated_bill import FIXED, TermUse, evaluate_bill, evaluate_managed_bill, managed_data_gb
 from planner.evaluation.evaluated_hours import (
     Cases,
     EvaluatedHours,
     EvaluatedPolicyRun,
     Pair,
+    around,
     can_follow_policy,
     evaluate_hours,
     evaluate_policy_run,
@@ -29,7 +30,6 @@ from planner.evaluation.evaluated_hours import (
     fixed_share_figures,
     fixed_share_run,
     market_ends,
-    middle_cases,
     probability_within,
     usd_of_policy,
 )
@@ -149,6 +149,7 @@ class _Run:
         totals, bills = (hours.total(self.share), hours.total(self.share, is_late=True)), (self.bill(), self.bill(True))
         mixed = fixed_share_run(context, stages, physics) if self.may_use_spot and policy is None else None
         odds: tuple[float, Cases, Cases] | None = None
+        middle: tuple[Pair, Pair] | None = None
         if policy is not None:
             fixed = math.fsum(line.usd for line in bills[0] if line.item in FIXED)
             odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
@@ -159,13 +160,14 @@ class _Run:
             switch = stages.start + self.share * hours.wall_spot if self.share < 1 else math.inf
             found = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)
             totals, odds = (totals[0], found.late_hours), (found.late_usd, found.usd, found.hours)
+            middle = found.middle_hours, found.middle_usd
             if self.share == 1:
                 expected = found.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
                 drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
                 totals = found.alone_hours, found.late_hours
                 bills = (evaluate_bill(context, stages, drawn, None, self.term, False, self.resume_hours), bills[1])
         return _Figures(
-            *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds),
+            *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, middle),
             spot=policy.report(context, stages) if policy else None,
             policy_hours=policy.point.finish_hours if policy else 0.0,
             resume_hours=self.resume_hours * hours.late,
@@ -317,6 +319,7 @@ class _Figures:
     hours: Pair
     bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
     odds: tuple[float, Cases, Cases] | None = None  # of a run with luck: dollars at the confidence, cases, hours
+    middle: tuple[Pair, Pair] | None = None  # hours and dollars between which 80 % of drawn runs end
     spot: SpotPlan | None = None
     policy_hours: float = 0.0  # expected, of a run that follows a policy
     resume_hours: float = 0.0  # of each pause, at the confidence
@@ -330,39 +333,39 @@ class _Figures:
 
     def report(self, context: RunContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
-        job, sigma, spot = context.job, self.sigmas.display, self.spot
+        job, spot = context.job, self.spot
         delay = context.named.delay_hours(self.resume_hours)
-        reach = math.exp(1.28 * sigma)
+        quick, slow = (float(factor) for factor in time_factors(self.sigmas))
         (expected, late), (lines, late_lines) = self.hours, self.bills
         luck_hours, hours_sd, luck_usd, usd_sd = (
             (spot.outage_hours, spot.hours_sd, spot.outage_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
-        low, high = _interval(expected, luck_hours, sigma, hours_sd)
+        low, high = interval(expected, expected - luck_hours, (quick, slow), hours_sd)
         if spot and spot.basis:  # from machines at any time to none at all, when the guarantee is needed in full
-            low = min(low, (expected - luck_hours) / reach)
-            high = max(high, (expected + spot.guaranteed_hours - self.policy_hours) * reach)
-        if self.odds and self.odds[2]:
-            low, high = middle_cases(self.odds[2], expected)
+            low = min(low, (expected - luck_hours) * quick)
+            high = max(high, (expected + spot.guaranteed_hours - self.policy_hours) * slow)
+        if self.middle is not None:
+            low, high = around(expected, self.middle[0])
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-        cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
-        least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
-        if self.odds and self.odds[2]:
-            least, most = (usd - fixed for usd in middle_cases(self.odds[1], total))
+        of_dollars = (1.0, 1.0) if context.offer.is_managed else (quick, slow)  # a service is not paid by the hour
+        least, most = interval(total - fixed, total - fixed - luck_usd, of_dollars, usd_sd)
+        if self.middle is not None:
+            least, most = (usd - fixed for usd in around(total, self.middle[1]))
         if self.term is not None:  # hours after a term grow by more than their share
             machines = context.machine.instances
-            least += machines * self.term.added_usd(1 / reach)
-            most += machines * self.term.added_usd(reach)
+            least += machines * self.term.added_usd(quick)
+            most += machines * self.term.added_usd(slow)
         if spot and spot.basis:
-            least = min(least, (total - fixed - luck_usd) / reach)
-            most = max(most, (total - fixed + spot.saving_usd) * reach)
+            least = min(least, (total - fixed - luck_usd) * quick)
+            most = max(most, (total - fixed + spot.saving_usd) * slow)
         return {
             "sequence_length": work.sequence,
             "steps": int(work.steps),
             "tokens_per_second": self.rate,
-            "tokens_per_second_low": self.rate / reach,
-            "tokens_per_second_high": self.rate * reach,
-            "sigma": sigma,
+            "tokens_per_second_low": self.rate / slow,
+            "tokens_per_second_high": self.rate / quick,
+            "sigma": self.sigmas.display,
             "sigma_in_tails": self.sigmas.tail,
             "start_hours": self.start,
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
@@ -386,13 +389,6 @@ def _time_left(context: RunContext, delay_hours: float) -> float | None:
     """Return the hours of a run that keep its deadline: less what it starts later, waits for windows, or is kept."""
     deadline, kept = context.job.deadline_hours, context.job.start_slack_hours
     return None if deadline is None else max(0.0, deadline - kept - delay_hours)
-
-
-def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
-    """Return the 80 % interval: errors of the speed and of the market as squares, never below the luckiest market."""
-    reach = math.exp(1.28 * sigma)
-    low = max((expected - luck) / reach, expected - math.hypot(expected * (1 - 1 / reach), 1.28 * spread))
-    return low, expected + math.hypot(expected * (reach - 1), 1.28 * spread)
 
 
 def _commitment_use(context: RunContext, stages: JobStages, used: TermUse | None) -> CommitmentUse | None:

@@ -23,7 +23,7 @@ from planner.estimates.preemption import (
     wall_quantile_factor,
 )
 from planner.estimates.stage_seconds import checkpoint_bytes, checkpoint_seconds
-from planner.estimates.uncertainty import confidence_factor
+from planner.estimates.uncertainty import RANGE_TOP, confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
 from planner.evaluation.named_run import RunContext, is_same
@@ -398,6 +398,8 @@ class FixedShareFigures:
     late_usd: float
     usd: Cases
     hours: Cases
+    middle_hours: tuple[float, float]  # between which 80 % of the runs end
+    middle_usd: tuple[float, float]
 
 
 def fixed_share_figures(
@@ -436,6 +438,7 @@ def fixed_share_figures(
         _quantile(usd, context.scenario.limits.budget_confidence),
         _cases(usd),
         _cases(hours),
+        *((_quantile(each, 1 - RANGE_TOP), _quantile(each, RANGE_TOP)) for each in (hours, usd)),
     )
 
 
@@ -496,15 +499,9 @@ def budget_odds(
     return late, min(MAX_CONFIDENCE, max(_share_below(every, budget), confidence if late <= budget else 0.0))
 
 
-def middle_cases(cases: Cases, expected: float) -> tuple[float, float]:
-    """Return the ends of the middle 80 % of equally likely cases, which hold what is expected."""
-    ordered = sorted(itertools.chain.from_iterable(cases))
-
-    def at(share: float) -> float:
-        below, between = divmod(share * len(ordered) - 0.5, 1)
-        return ordered[int(below)] + between * (ordered[int(below) + 1] - ordered[int(below)])
-
-    return min(expected, at(0.1)), max(expected, at(0.9))
+def around(expected: float, middle: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval, widened where need be so that it holds what is expected."""
+    return min(expected, middle[0]), max(expected, middle[1])
 
 
 def _share_below(ordered: Sequence[float], limit: float) -> float:

@@ -130,7 +130,7 @@ def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) 
     lines: list[str] = []
     for miss in nearest:
         job = f"{miss.job}: " if several_jobs and miss.job else ""
-        lines += words.hang("  near: ", words.wrap_lines(f"{job}{format_near_miss(miss)}", words.width() - 8, 2))
+        lines += words.hang("  near: ", words.wrap_lines(f"{job}{format_near_miss(miss)}", words.width() - 8, 4))
     return lines
 
 
@@ -239,9 +239,6 @@ SHOWN_USD, SHOWN_HOURS = 0.005, 1 / 60
 SAME_COST = 0.005
 """Largest relative difference from an earlier cost that is called none."""
 
-MACHINES, DIFFERENCE = 25, 14
-"""Columns of machines and of the difference in a table."""
-
 TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
 
 
@@ -293,20 +290,22 @@ def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
     binds = f"{binds} this choice" if explanation.fixed else binds
-    figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
-    name = words.shorten(words.sanitise(explanation.scenario), 30)
     what = words.sanitise(explanation.plan)
     jobs = len({option.job for option in explanation.alternatives})
     if jobs > 1:
         what = f"{jobs} jobs"
-    room = words.width() - len(name) - len(figures) - 4
-    if len(what) > room and " jobs on " in what:
-        what = what.partition(" on ")[0]  # a part of the machines would read as all of them
-    while len(what) > room and ", " in what:
-        what = what.rpartition(", ")[0]
-    if len(what) > room:
-        what = what.partition(" at ")[0]  # omit the place rather than cut it
-    return f"{name}: {words.shorten(what, room)}, {figures}"
+    late, usd = explanation.hours_at_confidence, words.usd(explanation.cost_usd or 0.0)
+    times = [_times_text(explanation.hours, late), *([words.by(late)] if late is not None else [])]
+    # A part of the machines would read as all of them; a place is left out rather than cut.
+    whats = dict.fromkeys((what, what.rpartition(", ")[0] or what, what.partition(" on ")[0].partition(" at ")[0]))
+    forms = [f"{one}, {time}, {usd}; {binds}" for one in whats for time in times]
+    return words.first_fitting(words.shorten(explanation.scenario, 30), *forms, f"{times[-1]}, {usd}; {binds}")
+
+
+def _times_text(hours: float | None, late: float | None) -> str:
+    """Return the likely hours and, where they are known, those at the confidence."""
+    likely = words.likely(hours or 0.0)
+    return likely if late is None else f"{likely}, {words.by(late)}"
 
 
 def binding_line(limit: Binding, explanation: Explanation) -> str:
@@ -314,6 +313,8 @@ def binding_line(limit: Binding, explanation: Explanation) -> str:
     name = limit_name(limit.limit, job_scope(explanation))
     current = "" if isinstance(limit.current, str) else f" {limit_value(limit.limit, limit.current)}"
     if isinstance(limit.current, str) and limit.current.startswith("default"):
+        current = f" ({limit.current})"
+    if limit.limit.endswith(".techniques") and limit.current != "as given":
         current = f" ({limit.current})"
     usd = None if limit.saving_usd is None else -limit.saving_usd
     gains = format_gain(explanation, limit.saving, usd, -limit.saving_hours)
@@ -383,15 +384,18 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
             continue
         if by == "gpu" and any(device_noun(option.gpu) == "chip" for option in rows):
             title = "GPU or TPU"
-        lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'likely':>6}{'cost':>10}")
-        lines += [line for option in rows[: words.most(most)] for line in _row(option)]
+        shown = rows[: words.most(most)]
+        keeps = any(option.hours_at_confidence is not None for option in shown)
+        head = (title, "machine", "$/h", "by" if keeps else "likely", "cost", "")
+        marked = next((place for place, option in enumerate(shown, 1) if option.chosen), None)
+        lines += words.table([head, *map(_cells, shown)], right=(2, 3, 4), cut=1, marked=marked, margin=4)
         if len(rows) > words.most(most):
             lines.append(f"    {len(rows) - most} more: --details")
     return lines
 
 
-def _row(option: Alternative) -> list[str]:
-    """Return option alternative; a second line continues the difference."""
+def _cells(option: Alternative) -> tuple[str, ...]:
+    """Return the cells of one alternative: hours are those at the confidence where they are known."""
     name = words.shorten(words.sanitise(option.name), 17)
     machines, count = words.gpus(option.gpus, option.gpu, option.runs_at_once), _count(option)
     pools = option.plan.rpartition(", ")[0].replace(f" {option.provider}", "")
@@ -402,15 +406,13 @@ def _row(option: Alternative) -> list[str]:
         "gpu": f"{count} at {option.provider}",
         "method": f"{machines} at {option.provider}",
     }[option.by]
-    if len(how) > MACHINES and option.by != "gpu":
-        how = machines  # omit method or place rather than cut them
-    hours = words.hours(option.hours).removesuffix(" h") if option.hours is not None else ""
-    cost = words.usd(option.cost_usd).replace("$", "") if option.cost_usd is not None else ""
+    rent = "-" if option.usd_per_hour is None else words.rate(option.usd_per_hour).removeprefix("$")
+    late = option.hours if option.hours_at_confidence is None else option.hours_at_confidence
+    hours = words.hours(late) if late is not None else ""
+    cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
     difference = option.verdict if option.allowed else "excluded"
     difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
-    row = f"    {name:<18}{words.shorten(words.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
-    lines = words.hang(row, words.wrap_lines(difference, DIFFERENCE, 2))
-    return [words.shorten(line, words.width()) for line in lines]
+    return name, how, rent, hours, cost, difference
 
 
 def _count(option: Alternative) -> str:
@@ -424,8 +426,9 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
     """Return whether the alternative is feasible, and below it why, and what makes it feasible."""
     against = ""
     if explanation.cost_usd and explanation.hours:
-        against = f"; the plan: {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
-    figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
+        own = _times_text(explanation.hours, explanation.hours_at_confidence)
+        against = f"; the plan: {words.usd(explanation.cost_usd)}, {own}"
+    figures = f"{words.usd(found.cost_usd or 0.0)}, {_times_text(found.hours, found.hours_at_confidence)}"
     times = _times(found, explanation)
     head = {
         "chosen": f"this is the plan: {found.plan}, {figures}",
@@ -436,7 +439,8 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
     most = {"beyond": 4, "impossible": 5}.get(found.status, 2)
     lines = []
     if found.status == "possible":
-        lines += words.section("Plan", words.wrap_lines(found.plan, line_room(), 2))
+        rent = "" if found.usd_per_hour is None else f" at {words.rate(found.usd_per_hour)}/h"
+        lines += words.section("Plan", words.wrap_lines(f"{found.plan}{rent}", line_room(), 2))
         lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
     elif found.status == "beyond":
         lines.append("Smallest change, verified by solving:")

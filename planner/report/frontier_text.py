@@ -9,7 +9,17 @@ from planner.report import words
 from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.results.explanation import describe_job_differences
-from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
+from planner.results.frontier import (
+    DOLLARS_PAID,
+    TAKES_FIRST,
+    Curve,
+    Frontier,
+    HiddenByLimit,
+    Point,
+    Segment,
+    describe_assignment,
+    select_points,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +39,9 @@ CURVE_NAME, CURVE_POINT = 20, 20
 
 START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 """Marks after the hours."""
+
+PLAN_MARK = ">"
+"""Before the row that is the plan."""
 
 SLOPE = "falls"
 """First word of a slope in the column of changes."""
@@ -122,14 +135,16 @@ def _table(found: Frontier, every: bool) -> list[str]:
     points = [found.points[i] for i in shown]
     changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
-    columns = [_column("by", [format_hours(point.hours) for point in points], marks)]
-    columns.append(_column("likely", [format_hours(point.expected_hours) for point in points]))
-    columns.append(_column("cost", [words.usd(point.cost_usd) for point in points]))
+    own = _plans_row(found)
+    columns = [] if own is None else [_column("", [PLAN_MARK if place == own else "" for place in shown])]
+    columns.append(_column("by h", [format_hours(point.hours) for point in points], marks))
+    columns.append(_column("likely h", [format_hours(point.expected_hours) for point in points]))
+    columns.append(_column("cost $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
     if not found.exact:
         # The bound up to the next row is that of the last breakpoint before it, shown or not.
         ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
         floors = [end.cost_usd if end.floor_usd is None else end.floor_usd for end in ends]
-        columns.append(_column("bound", [words.usd(usd) for usd in floors]))
+        columns.append(_column("bound $", [words.usd(usd).replace("$", "") for usd in floors]))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(
@@ -144,6 +159,8 @@ def _table(found: Frontier, every: bool) -> list[str]:
         lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
+    if own is not None:
+        lines.append(f"  {PLAN_MARK} the plan, but for near ties (solve.ties)")
     kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(SLOPE in text for text in changes)
     kinds += ["spot: the cost falls along a curve"] * any(job.spot for point in points for job in point.jobs)
     if kinds:
@@ -153,6 +170,13 @@ def _table(found: Frontier, every: bool) -> list[str]:
     if any(point.mostly_start_up for point in points):
         lines.append(f"  {START_UP_MARK} more than half of the hours are machine start")
     return [*lines, ""]
+
+
+def _plans_row(found: Frontier) -> int | None:
+    """Return the row that `solve` plans: the cheapest, or the first; None where it minimises more than dollars paid."""
+    if not found.points or any(DOLLARS_PAID in note for note in found.notes):
+        return None
+    return 0 if TAKES_FIRST in found.notes else len(found.points) - 1
 
 
 def _without_repeats(points: Sequence[Point]) -> list[int]:

@@ -56,6 +56,7 @@ def _texts_of(plan: Plan, job: Assignment) -> list[tuple[str, str]]:
         *_beyond_the_law(job),
         ("an assumed market keeps the budget", plan_sections.assumed_market_text(plan)),
         ("a technique that may lose quality", plan_text.lossy_text(job)),
+        ("the cheapest of many estimates", plan_sections.much_too_low_text(job)),
         ("old prices", _old_prices_text(plan)),
         ("host memory is assumed", _host_text(job)),
     ]
@@ -325,12 +326,16 @@ def _bill_text(plan: Plan, cost: Spread) -> str:
     return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
 
+FIRST_NOTE_LINES = 2
+"""Lines of the first note: up to the last clause that fits."""
+
+
 def first_note(notes: tuple[str, ...]) -> list[str]:
-    """Return the first note as far as a line goes, and how many more there are; none where there are none."""
+    """Return the first note in whole clauses, and how many more there are; none where there are none."""
     if not notes:
         return []
     more = f" ({len(notes) - 1} more: --details)" if len(notes) > 1 else ""
-    return [words.shorten(words.sanitise(notes[0]), line_room() - len(more)) + more]
+    return words.wrap_clauses(notes[0], more, line_room(), FIRST_NOTE_LINES)
 
 
 def _models(plan: Plan) -> list[str]:
@@ -488,7 +493,7 @@ def ways_of(plan: Plan, job: Assignment) -> list[Way]:
     ]
     rows = [own]
     for name, option in named:
-        way = _way(name, option)
+        way = _way(name, option, job, own)
         if way is not None and all(_differs(way, row) for row in rows):
             rows.append(way)
     return sorted(rows[:MOST_WAYS], key=lambda way: way.cost_usd)
@@ -501,12 +506,15 @@ def _rung_name(option: Option, own: Way) -> str:
     return option.label
 
 
-def _way(name: str, option: Option) -> Way | None:
+def _way(name: str, option: Option, job: Assignment, own: Way) -> Way | None:
     """Return another way as a row; None where its figures are unknown."""
     if option.cost_usd is None or option.hours_at_confidence is None:
         return None
     note = "" if option.allowed else option.note.partition(":")[0].replace("fits with", "fits")
     note = "excluded" if note.startswith("excluded") else note
+    is_same = (_machine(option), option.method) == (own.machine, own.method)
+    if is_same and not note:
+        note = plan_text.difference_on_same_machines(job, option)
     return Way(
         name, _machine(option), option.usd_per_hour, option.cost_usd, option.hours_at_confidence, option.method, note
     )
@@ -587,7 +595,7 @@ def _train(job: Assignment) -> list[str]:
     how += f", {job.packing}" if job.unit == "tokens" and job.gpus else ""
     lines = words.wrap_lines(f"{how}; {framework}" if framework else how, line_room(), 2)
     rest = (plan_sections.batch(job), plan_sections.machines(job) if job.gpus > 1 else "", plan_sections.trials(job))
-    return [*lines, *(words.shorten(line, line_room()) for line in rest if line)]
+    return [*lines, *words.wrap_all((line for line in rest if line), line_room(), 1)]
 
 
 def _memory(plan: Plan, job: Assignment) -> list[str]:
@@ -606,7 +614,7 @@ def _memory(plan: Plan, job: Assignment) -> list[str]:
 
 def _time_text(job: Assignment) -> str:
     """Return the likely hours with their range, those at the confidence, and how sure the deadline is kept."""
-    span = words.between(job.hours.low, job.hours.high)
+    span = plan_sections.range_of_hours(job.hours)
     chance = plan_sections.format_job_deadline(job)
     starts = f"; the machine is there at hour {words.plain_number(job.lead_hours)}" if job.lead_hours else ""
     return f"{words.likely(job.hours.expected)} ({span}), {words.by(job.hours.at_confidence)}{starts}" + (
@@ -621,14 +629,10 @@ def _why_text(plan: Plan, job: Assignment) -> str:
     parts += [f"binding: {', '.join(job.binding)}"] if job.binding else ["no limit binds"]
     least = " ".join(plan_text.near_tie(plan))
     parts += [least] if least else []
-    pick = plan_sections.pick_text(job)
+    pick = "" if plan_sections.much_too_low_text(job) else plan_sections.pick_text(job)  # said above the plan
     return "; ".join([*parts, pick] if pick else parts)
 
 
 def _notes(plan: Plan, job: Assignment) -> list[str]:
     """Return how many notes there are, and the first of them as far as a line goes."""
-    notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
-    if not notes:
-        return []
-    more = f" ({len(notes) - 1} more: --details)" if len(notes) > 1 else ""
-    return [words.shorten(words.sanitise(notes[0]), line_room() - len(more)) + more]
+    return first_note(tuple(dict.fromkeys((*job.notes, *plan.warnings))))

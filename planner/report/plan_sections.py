@@ -23,6 +23,7 @@ from planner.results.plan_parts import (
     BillItem,
     CutSamples,
     HostMemory,
+    Hours,
     Purchase,
     Reservation,
     SpotPlan,
@@ -211,9 +212,7 @@ def train(job: Assignment) -> list[str]:
     if made := generation_of(job):
         return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
-    return words.wrap_lines(techniques(job), line_room(), 2) + [
-        words.shorten(line, line_room()) for line in rest if line
-    ]
+    return words.wrap_lines(techniques(job), line_room(), 2) + words.wrap_all(filter(None, rest), line_room(), 1)
 
 
 def trials(job: Assignment) -> str:
@@ -281,7 +280,7 @@ def is_upper_bound(job: Assignment) -> bool:
 
 def time(job: Assignment) -> list[str]:
     """Return the hours by stage, and the probability to meet the deadline."""
-    interval = f"({words.between(job.hours.low, job.hours.high)})"
+    interval = f"({range_of_hours(job.hours)})"
     late = words.by(job.hours.at_confidence)
     whole = f"{words.likely(job.hours.expected)} in total {interval}, {late}"
     if job.observed_hours is None:
@@ -304,7 +303,13 @@ def time(job: Assignment) -> list[str]:
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"switches to on demand at hour {switch} if not done on spot")
-    return [words.shorten(line, line_room()) for line in lines]
+    return words.wrap_all(lines, line_room(), 1)
+
+
+def range_of_hours(hours: Hours) -> str:
+    """Return the 80 % range of hours; where another confidence than 90 % is asked for it does not end at the *by*."""
+    text = words.between(hours.low, hours.high)
+    return text if words.hours(hours.high) == words.hours(hours.at_confidence) else f"{text} with 80 %"
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
@@ -527,9 +532,13 @@ def evidence(job: Assignment) -> list[str]:
     if rests is None:
         return []
     named = {"speed": rests.speed, "memory": rests.memory, "price": rests.price, "spot market": rests.spot}
-    lines = [", ".join(f"{name} {word}" for name, word in named.items() if word)]
+    lines = words.wrap_lines(", ".join(f"{name} {word}" for name, word in named.items() if word), line_room(), 1)
     pick = pick_text(job)
     return [*lines, *words.wrap_lines(pick, line_room(), 2)] if pick else lines
+
+
+MUCH_TOO_LOW = 0.1
+"""Share by which the cheapest of many estimates is too low, from which on it is said above the plan."""
 
 
 def pick_text(job: Assignment) -> str:
@@ -539,6 +548,16 @@ def pick_text(job: Assignment) -> str:
         return ""
     more = f"{rests.optimizer_curse * 100:.0f} % more on average"
     return f"cheapest of {rests.estimates:,} estimates: such picks cost {more}"
+
+
+def much_too_low_text(job: Assignment) -> str:
+    """Return what the plan will cost on average, as the cheapest of many estimates, where that is much more."""
+    rests = job.evidence
+    if rests is None or (rests.optimizer_curse or 0.0) < MUCH_TOO_LOW:
+        return ""
+    curse = rests.optimizer_curse or 0.0
+    of = f"{rests.estimates:,} uncertain estimates" if rests.estimates is not None else "many uncertain estimates"
+    return f"cheapest of {of}: expect {curse * 100:.0f} % more, {words.usd(job.cost_usd * (1.0 + curse))}"
 
 
 def prices(job: Assignment) -> list[str]:
@@ -603,9 +622,17 @@ def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Se
     rest = rounding(list(paid.values()), cost.expected)
     paid |= {"rounding": rest} if rest and paid else {}
     items = ", ".join(f"{words.usd(usd)} {name}" for name, usd in paid.items()) if len(paid) > 1 else "".join(paid)
-    certain = words.usd(cost.low) == words.usd(cost.high)
-    total = f"{words.usd(cost.expected)} in all" + ("" if certain else f" ({words.usd_between(cost.low, cost.high)})")
+    total = f"{words.usd(cost.expected)} in all{_range_text(jobs, cost)}"
     return "; ".join([f"{total}: {items}" if items else total, *_left_out(jobs)])
+
+
+def _range_text(jobs: Sequence[Assignment | RlRun], cost: Spread) -> str:
+    """Return the range of dollars; of an assumed spot market it says that its end is a run without such machines."""
+    if words.usd(cost.low) == words.usd(cost.high):
+        return ""
+    assumed = any(isinstance(job, Assignment) and job.spot is not None and job.spot.basis for job in jobs)
+    least, most = words.usd_between(cost.low, cost.high).split(" to ")
+    return f" ({least} to {most}{', the most without spot capacity' if assumed else ''})"
 
 
 def _left_out(jobs: Sequence[Assignment | RlRun]) -> list[str]:
@@ -674,9 +701,10 @@ def quantity(amount: float, unit: str, more: int = 0) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars."""
-    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
-    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"
+    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars; fewer in less than 80 columns."""
+    basis, money = (35, 12) if words.width() >= words.WIDTH else (line_room() - 30, 9)
+    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), basis - 1)
+    return f"{what:<21}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
 
 
 # Notes below a plan: each in full or counted.

@@ -288,8 +288,22 @@ def faster(plan: Plan) -> list[str]:
         machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
         late = "" if option.hours_at_confidence is None else f", {words.by(option.hours_at_confidence)},"
         trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({more})"
-        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
+        where = f"{machines} at {option.provider}"
+        if where == plan_sections.format_place(plan.jobs[0], with_region=False):
+            where += f", {difference_on_same_machines(plan.jobs[0], option)}"
+        lines += words.wrap_lines(words.sanitise(f"{trade}: {where}"), line_room(), 2)
     return lines
+
+
+def difference_on_same_machines(job: Assignment, option: Option) -> str:
+    """Return what another way does otherwise on the machines and with the method of the plan.
+
+    Of two runs on spot that are as rarely on demand it is the hour from which on they no longer wait for spot.
+    """
+    if option.spot_share <= 0:
+        return "other settings"
+    on_demand = round(100 * (1.0 - option.spot_share))
+    return f"{on_demand} % on demand" if on_demand != round(100 * (1.0 - job.spot_share)) else "waits for spot less"
 
 
 def _more_usd(plan: Plan, usd: float) -> str:
@@ -309,9 +323,10 @@ def scope(plan: Plan) -> list[str]:
     Of a chosen model the candidates are its own; how many models and batches were compared is counted apart.
     """
     counts = plan.candidates
-    best = "optimal" if plan.status == "optimal" else "best found"
     if not counts.offers:  # a plan that was written before offers were counted
         return []
+    best = format_optimality(plan)
+    best = best if best == "optimal" else f"{best}: best found"
     among = f"{best} among {counts.made:,} candidates of {offers_text(counts.offers)}"
     models = [job.model for job in plan.jobs if job.model is not None]
     model = models[0] if models else None
@@ -416,9 +431,8 @@ def _single(plan: Plan) -> list[str]:
     """Return all sections of one job."""
     job = plan.jobs[0]
     headlines = _headlines(job, purchase_price(plan, job))
-    texts = (f"{text}, {plan_sections.format_optimality(plan)}" for text in headlines)
     summary = [
-        summary_line(plan.scenario, *texts),
+        summary_line(plan.scenario, *(f"{text}{unproven_text(plan)}" for text in headlines)),
         *plan_sections.outlay(plan),
         *plan_sections.old_prices(plan),
         *plan_sections.on_a_prior(job),
@@ -460,6 +474,12 @@ def _single(plan: Plan) -> list[str]:
     return [*summary, "", *above, *words.section("Bill", bill(job)), "", *below, *remarks]
 
 
+def unproven_text(plan: Plan) -> str:
+    """Return how far from the optimum a plan can be, as the end of a first line; empty where it is proven."""
+    proof = format_optimality(plan)
+    return "" if proof == "optimal" else f", {proof}"
+
+
 SHORT_NAME = 24
 """A name up to this length is never cut to show the place."""
 
@@ -477,10 +497,9 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
-    times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
+    times = [words.likely_and_by(plan.hours), words.by(plan.hours.at_confidence)] if plan.hours else [""]
     rest = [words.usd(plan.cost.expected)] if plan.cost else []
-    rest = [*rest, plan_sections.format_optimality(plan)]
-    forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
+    forms = (", ".join([*figures, *([time] if time else []), *rest]) + unproven_text(plan) for time in times)
     lines = [
         summary_line(plan.scenario, *forms),
         *plan_sections.outlay(plan),
@@ -543,30 +562,34 @@ def _joint_bill(plan: Plan) -> list[str]:
         rows += [("rounding", "", words.usd(rest))] if rest else []
         spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
         rows.append(("total", spread, words.usd(plan.cost.expected)))
+    place = min(35, line_room() - 33)
     return [
-        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
+        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, place - 1):<{place}}"
+        f"{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 
 
 def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
-    """Return hardware, place, hours and dollars; then without the late hours, the region, the market and the place.
+    """Return hardware, place, hours and dollars; then without the likely hours, the region, the market and the place.
 
     Of a bought machine its price is named too, of which the job carries its share.
     """
     full, figures = (
         f", {time}, {words.usd(job.cost_usd)}"
-        for time in (words.likely_and_by(job.hours), words.likely(job.hours.expected))
+        for time in (words.likely_and_by(job.hours), words.by(job.hours.at_confidence))
     )
     if purchase_usd is not None:
         full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
-    market = f", {plan_sections.format_market(job.spot_share, job.tier)}"
+    paid = plan_sections.format_market(job.spot_share, job.tier)
+    market = "" if paid == "on demand" else f", {paid}"
     rest = f"{market}{figures}"
     short = plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     named = ", bought" if purchase_usd is not None else ""
     place = plan_sections.format_place(job)
-    return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
+    forms = (place + market + full, short + market + full, place + rest, short + rest)
+    return *forms, f"{short}{named}{full}", f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 
 def summary_line(name: str, *texts: str, width: int | None = None) -> str:
@@ -576,7 +599,7 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
     """
     name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.
-    forms = texts if len(name) <= SHORT_NAME else texts[:3]
+    forms = texts if len(name) <= SHORT_NAME else texts[:-2]
     for form in forms:
         if len(name) + len(form) + 2 <= width:
             return f"{name}: {form}"

@@ -412,17 +412,19 @@ def _memory_bars(estimate: Estimate) -> list[str]:
     scale = max(vram.usable, vram.peak)
     chance = words.probability_text(vram.fit_probability)
     device = device_noun(estimate.gpu)
-    lines = [f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per {device}, fits with {chance} probability"]
+    taken = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per {device}"
+    lines = words.wrap_lines(f"{taken}, fits with {chance} probability", line_room(), 1)
     is_gpu = device == "GPU"
     shown = {**vram.parts, **vram.set_aside}
     if not is_gpu:
         shown = {"runtime" if name == "context" else name: size for name, size in shown.items()}
-    lines += _bars(shown, scale, words.gib)
+    lines += _bars(shown, scale, vram.peak, 1)
     free = vram.usable - vram.peak
     if free >= 0.05:
         lines.append(draw_bar("free", free, scale, words.gib, "."))
     shown_there = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
-    return [*lines, f"peak in: {vram.phase}{shown_there}", *plan_sections.host_memory(estimate.host_memory)]
+    peak = words.wrap_lines(f"peak in: {vram.phase}{shown_there}", line_room(), 1)
+    return [*lines, *peak, *plan_sections.host_memory(estimate.host_memory)]
 
 
 def _step_bars(estimate: Estimate) -> list[str]:
@@ -434,10 +436,11 @@ def _step_bars(estimate: Estimate) -> list[str]:
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
         each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    lines = [words.shorten(each, line_room())]
+    lines = words.wrap_lines(each, line_room(), 1)
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
         lines += words.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
-    return [*lines, *_bars(step.parts, step.total, words.significant)]
+    decimals = max(0, 2 - math.floor(math.log10(step.total))) if step.total > 0 else 0
+    return [*lines, *_bars(step.parts, step.total, float(words.significant(step.total).replace(",", "")), decimals)]
 
 
 def _limits(estimate: Estimate) -> list[str]:
@@ -476,13 +479,23 @@ def _basis(estimate: Estimate) -> list[str]:
     ]
 
 
-def _bars(sizes: Mapping[str, float], scale: float, figure: Callable[[float], str]) -> list[str]:
-    """Return the parts above `MIN_SHARE`, largest first."""
-    worth = [(PART_NAMES.get(name, name), size) for name, size in sizes.items() if size >= MIN_SHARE * scale]
-    return [draw_bar(name, size, scale, figure, "#") for name, size in sorted(worth, key=lambda part: -part[1])]
+def _bars(sizes: Mapping[str, float], scale: float, total: float, decimals: int) -> list[str]:
+    """Return the parts above `MIN_SHARE`, largest first, and one of all others; figures add up to the total as shown.
+
+    Where parts do not make up the total (they overlap), each is rounded alone.
+    """
+    worth = {PART_NAMES.get(name, name): size for name, size in sizes.items() if size >= MIN_SHARE * scale}
+    rest = total - math.fsum(worth.values())
+    unit = 10.0**-decimals
+    worth |= {"other": rest} if rest >= unit * max(1, len(worth)) else {}
+    parts = sorted(worth.items(), key=lambda part: -part[1])
+    shown = words.rounded_to_total([size for _, size in parts], total, decimals)
+    texts = dict(zip((name for name, _ in parts), shown, strict=True))
+    return [draw_bar(name, size, scale, lambda _, name=name: texts[name], "#") for name, size in parts]
 
 
 def draw_bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
     """Return one part of a whole as name, figure and bar."""
-    length = max(1, round(size / scale * BAR_WIDTH))
+    room = min(BAR_WIDTH, line_room() - PART_COLUMNS - FIGURE_COLUMNS - 2)
+    length = max(1, round(size / scale * room))
     return f"{name.replace('_', ' '):<{PART_COLUMNS}}{figure(size):>{FIGURE_COLUMNS}}  {mark * length}"

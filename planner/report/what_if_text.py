@@ -46,8 +46,9 @@ def render_what_if(answer: WhatIf) -> str:
         lines = _unchanged(answer)
     else:
         lines = [_summary(answer, *describe_changes(answer)), "", *table_lines(answer)]
-        reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
-        lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
+        label = _columns()[0]
+        reasons = words.wrap_all(describe_reasons(answer), words.width() - label, 3)
+        lines += words.hang(f"{'why':<{label}}", reasons)
     return with_choice(answer, lines)
 
 
@@ -226,7 +227,7 @@ def _bill_line(line: BillDelta, gpu: str) -> list[str]:
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL), f" {old}", f" {new}  ({change})")
+    return _row(item_name(line.item, gpu), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:
@@ -250,8 +251,15 @@ def _in_time(job: Assignment | None) -> str:
 
 def _row(label: str, before: str, after: str) -> list[str]:
     """Return one row; a long cell continues below, in at most three lines."""
-    cells = words.columns(_cell(before, BEFORE - 2), _cell(after, AFTER), BEFORE)
-    return words.hang(f"{label:<{ROW_LABEL}}", cells)
+    name, old, new = _columns()
+    cells = words.columns(_cell(before, old - 2), _cell(after, new), old)
+    return words.hang(f"{words.shorten(label, name - 1):<{name}}", cells)
+
+
+def _columns() -> tuple[int, int, int]:
+    """Return the columns of the label and of either side: narrower in less than 80 columns."""
+    over = max(0, ROW_LABEL + BEFORE + AFTER - words.width())
+    return ROW_LABEL - over // 5, BEFORE - 2 * over // 5, AFTER - over + over // 5 + 2 * over // 5
 
 
 def _cell(text: str, width: int) -> list[str]:
@@ -265,6 +273,9 @@ def _cell(text: str, width: int) -> list[str]:
 BY_COST = (35, 9, 25)
 BY_TIME = (29, 8, 17)
 """Columns of a name, of the figure of an end, and of a bar including its middle."""
+
+LEAST_BAR = 9
+"""Columns of a bar in a narrow text."""
 
 MIN_EFFECT = 0.005
 """Dollars or hours below which a change is not shown."""
@@ -318,9 +329,13 @@ def _bars(answer: Tornado, visible: list[tuple[str, Bar]], share: str) -> list[s
     """Return a head and a line per bar: in dollars, or in hours and dollars if the objective is time."""
     by_time = answer.better == "sooner"
     label, wide, bars = BY_TIME if by_time else BY_COST
+    over = max(0, words.WIDTH - words.width())
+    narrower = min(over, bars - LEAST_BAR) // 2 * 2  # a bar has a middle
+    label, bars = label - over + narrower, bars - narrower
     columns = [f"{unit}{sign}{share}" for unit in (("h ", "$ ") if by_time else ("",)) for sign in "-+"]
     head = f"{'':<{label}}" + "".join(f"{column:>{wide}}" for column in columns)
     left, right = ("earlier", "later") if by_time else ("cheaper", "more expensive")
+    left, right = (left, right) if len(left) + len(right) < bars else ("less", "more")
     lines = [f"{head}  {left}{right:>{bars - len(left)}}"]
     widest = max(answer.effect(bar) for _, bar in visible)
     for name, bar in visible:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -160,6 +161,22 @@ def plain_number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
+def rounded_to_total(amounts: Sequence[float], total: float, decimals: int) -> list[str]:
+    """Return amounts with so many decimals that add up to the total as it is shown; each alone if they do not make it.
+
+    Those whose rounding is coarsest are rounded the other way: 1.24, 1.24 and 1.24 of 3.7 are 1.3, 1.2 and 1.2.
+    """
+    unit = 10.0**-decimals
+    places = [round(amount / unit) for amount in amounts]
+    missing = round(total / unit) - sum(places)
+    if abs(math.fsum(amounts) - total) <= unit * max(1, len(places)) and abs(missing) <= len(places):
+        side = 1 if missing > 0 else -1
+        coarsest = sorted(range(len(places)), key=lambda at: side * (places[at] - amounts[at] / unit))
+        for at in coarsest[: abs(missing)]:
+            places[at] += side
+    return [f"{place * unit:,.{decimals}f}" for place in places]
+
+
 def gib(value: float) -> str:
     """Return GiB with one decimal, without the unit."""
     return f"{value:,.1f}"
@@ -265,8 +282,14 @@ def first_fitting(name: str, *texts: str) -> str:
     return shorten(f"{shorten(name, max(12, width() - len(forms[-1]) - 2))}: {forms[-1]}", width())
 
 
+def lines_for(most: int) -> int:
+    """Return as many lines as hold what `most` hold at 80 columns, where the output is narrower."""
+    return most if width() >= WIDTH else math.ceil(most * (WIDTH - LABEL) / line_room())
+
+
 def wrap_lines(text: str, width: int, most: int) -> list[str]:
-    """Return the text in at most `most` lines, three dots at its end if it was cut."""
+    """Return the text in at most `most` lines (more in less than 80 columns), three dots at its end if it was cut."""
+    most = lines_for(most)
     # A figure and its percent sign stay on one line, and so do an option and its value, to be copied.
     glued = sanitise(text).replace(" %", f"{NO_BREAK}%").replace("--set ", f"--set{NO_BREAK}")
     lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
@@ -274,6 +297,22 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
+
+
+def wrap_clauses(text: str, end: str, width: int, most: int) -> list[str]:
+    """Return the text and an end in at most `most` lines; what does not fit is left out from the end of a clause on.
+
+    A clause ends before `;`, `:`, `,` or ` (`, or after a full stop; only a first clause that is too long is cut.
+    """
+    text = sanitise(text)
+    if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= most:
+        return wrap_lines(f"{text}{end}", width, most)
+    ends = [match.start() for match in re.finditer(r"[;:,](?= )| \(|(?<=\w\w)\.(?= )", text)]
+    for place in reversed(ends):
+        clause = text[:place]
+        if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= most:
+            return wrap_lines(clause + end, width, most)
+    return wrap_lines(shorten(text, most * width - len(end) - most * LABEL) + end, width, most)
 
 
 def second_lines(text: str | None) -> list[str]:
@@ -298,8 +337,11 @@ def wrap_hanging(text: str, most: int) -> list[str]:
 
 
 def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
-    """Join parts in at most `most` lines, broken only between parts; dots at the end stand for those left out."""
-    lines: list[list[str]] = []
+    """Join parts in at most `most` lines (more in less than 80 columns), broken only between parts.
+
+    Dots at the end are for those left out; a part that is longer than a line goes on in the next.
+    """
+    most, lines = lines_for(most), list[list[str]]()
     for part in map(sanitise, parts):
         if lines and len(gap.join([*lines[-1], part])) <= width:
             lines[-1].append(part)
@@ -310,7 +352,8 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
                 lines[-1].pop()
             lines[-1].append("...")
             break
-    return [shorten(gap.join(line), width) for line in lines]
+    made = map(gap.join, lines)
+    return [part for line in made for part in ([line] if len(line) <= width else wrap_lines(line, width, 1))]
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:
@@ -328,15 +371,17 @@ def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
 
 
-LEAST_CELL, LEAST_LAST, LEAST_OF_ALL = 28, 16, 14
-"""Columns below which the cells of a table are not narrowed: those of `cut`, those of the last column; those of `cut`
-where figures would be cut else."""
-CELL_LINES = 3
+LEAST_CELL, LEAST_LAST = (28, 20), (16, 12)
+"""Columns below which the cells of a table are not narrowed: those of `cut`, and those of the last column; the second
+figures count where the table is still too wide. Where it is too wide for them, the last column joins that of `cut`."""
+LEAST_JOINED = 16
+"""Columns below which that of `cut` is not narrowed once the last one has joined it."""
+CELL_LINES = 4
 """Lines of a cell that is narrowed."""
 
 
 def table(
-    rows: Sequence[Sequence[str]], right: Sequence[int] = (), cut: int = 0, marked: int | None = None
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), cut: int = 0, marked: int | None = None, margin: int = 2
 ) -> list[str]:
     """Return rows, the head first, in columns as wide as their widest cell.
 
@@ -351,22 +396,34 @@ def table(
         in a second line, so that no row loses what it differs by.
     marked
         The row that has a `>` before it: the plan among others.
+    margin
+        Blanks before each row, at least four where one is marked.
     """
     cells = [[sanitise(cell) for cell in row] for row in rows]
+    margin, last = max(4, margin) if marked is not None else margin, len(cells[0]) - 1
+    texts = (cut, last) if last not in (cut, *right) else (cut,)
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    margin, last = 4 if marked is not None else 2, len(wide) - 1
-    narrowed = [(cut, LEAST_CELL), *([(last, LEAST_LAST)] if last not in (cut, *right) else []), (cut, LEAST_OF_ALL)]
-    for column, least in narrowed:
-        over = margin + sum(wide) + 2 * last - width()
-        wide[column] = max(min(least, wide[column]), wide[column] - max(0, over))
+
+    def over() -> int:
+        return max(0, margin + sum(wide) + 2 * (len(wide) - 1) - width())
+
+    for leasts in zip(LEAST_CELL, LEAST_LAST, strict=True):
+        for column, least in zip(texts, leasts, strict=False):
+            wide[column] = max(min(least, wide[column]), wide[column] - over())
+    if over() and last in texts:
+        for row in cells:
+            row[cut] = "; ".join(filter(None, (row[cut], row.pop())))
+        texts, wide = (cut,), wide[:-1]
+        wide[cut] = max(len(row[cut]) for row in cells)
+    wide[cut] = max(min(LEAST_JOINED, wide[cut]), wide[cut] - over())
     lines = []
     for number, row in enumerate(cells):
-        texts = [
-            wrap_lines(cell, wide[column], CELL_LINES) if column in (cut, last) and column not in right else [cell]
+        wrapped = [
+            wrap_lines(cell, max(1, wide[column]), CELL_LINES) if column in texts else [cell]
             for column, cell in enumerate(row)
         ]
-        for part in range(max(map(len, texts))):
-            shown = [text[part] if part < len(text) else "" for text in texts]
+        for part in range(max(map(len, wrapped))):
+            shown = [cell[part] if part < len(cell) else "" for cell in wrapped]
             parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
                      for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
             start = "  > " if number == marked and not part else " " * margin

@@ -70,6 +70,10 @@ class Alternative(Part):
     method: str = ""
     cost_usd: float | None = None
     hours: float | None = None
+    hours_at_confidence: float | None = None
+    """Hours that it keeps at the confidence of the job."""
+    usd_per_hour: float | None = None
+    """Rent of all its machines; None where they are not rented by the hour."""
     difference: float | None = None
     """The objective against the plan's (dollars with penalties and the value of time, or hours): 0.63 is 63 % more."""
     verdict: str = ""
@@ -101,6 +105,10 @@ class WhyNot(Part):
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None
+    hours_at_confidence: float | None = None
+    """Hours that it keeps at the confidence of the jobs."""
+    usd_per_hour: float | None = None
+    """Rent of all machines of the job with X; None where they are not rented by the hour."""
     times: float | None = None
     """Cost with X over the cost of the plan."""
     reasons: tuple[str, ...] = ()
@@ -184,6 +192,8 @@ class Explanation(Result):
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None
+    hours_at_confidence: float | None = None
+    """Hours that the plan keeps at the confidence of its jobs."""
     notes: tuple[str, ...] = ()
     """Remarks on the figures of the plan."""
     binding: tuple[Binding, ...] = ()

@@ -34,6 +34,10 @@ GroupBy = Literal["method", "gpu", "provider"]
 DEFAULT_POINTS = 20
 """Most points of a frontier that are solved, but of services, each of whose points is a fleet of its own."""
 
+TAKES_FIRST = "the objective is time: `solve` takes the first of these plans"
+DOLLARS_PAID = "the cost is dollars paid"
+"""Notes on an objective: hours, and dollars that a frontier leaves out (penalties, the value of time)."""
+
 
 class SegmentJob(Part):
     """The configuration of one job along a segment."""

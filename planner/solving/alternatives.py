@@ -111,8 +111,7 @@ def option_at(
     offer = market.offers[int(table.offer[row])]
     return Option(
         label=label,
-        hours_at_confidence=float(table.rows(np.asarray([row])).late_hours(share)[0]),
-        usd_per_hour=_usd_per_hour(offer, int(table.gpus[row]), share),
+        **_keeps_and_rent(at, market),
         tier=offer.tier,
         spot_share=share,
         method=candidates.recipes[int(table.recipe[row])].method_label,
@@ -121,13 +120,23 @@ def option_at(
     )
 
 
+def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, float | None]:
+    """Return the hours that a candidate keeps at the confidence, and the rent of all its machines."""
+    table, row, share = at
+    offer = market.offers[int(table.offer[row])]
+    return {
+        "hours_at_confidence": float(table.rows(np.asarray([row])).late_hours(share)[0]),
+        "usd_per_hour": rent_usd_per_hour(offer, int(table.gpus[row]), share),
+    }
+
+
 def nothing_there(label: str, note: str, allowed: bool = True) -> Option:
     """Return another way that no configuration within the limits gives; the note says why."""
     nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
     return Option(label=label, allowed=allowed, note=note, **nothing)
 
 
-def _usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
+def rent_usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
     """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
     on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
     if not offer.is_by_the_hour or not offer.gpus:
@@ -414,6 +423,7 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
 def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
     candidates, market = plan.prepared.candidates[job], plan.prepared.market
     figures = figures_of(other.table, other.row, other.share, market)
+    figures |= _keeps_and_rent((other.table, other.row, other.share), market)
     return Alternative(
         by="provider",
         job=candidates.job.name,
@@ -433,10 +443,11 @@ def _describe_alternative(
     """Return how much worse an alternative is; if by nothing, what else differs; and its additional penalty."""
     prepared, objective = plan.prepared, CandidateObjective.of(plan.prepared.scenario)
     own = figures_of(current.table, current.row, current.share, prepared.market)
+    own |= _keeps_and_rent((current.table, current.row, current.share), prepared.market)
     sigma = difference_sigma(prepared.library, figures["gpu"] == own["gpu"])
     summary = describe_difference(other.score, current.score, sigma, objective.comparatives)
     if summary == NO_DIFFERENCE:
-        key = "cost_usd" if objective.by_time else "hours"
+        key = "cost_usd" if objective.by_time else "hours_at_confidence"
         more = figures[key] - own[key]
         if abs(more) >= MIN_RELATIVE_DIFFERENCE * max(figures[key], own[key]):
             usd = f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"

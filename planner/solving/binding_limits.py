@@ -21,8 +21,9 @@ from planner import generation
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
-from planner.configurations.recipe import is_allowed
+from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
 from planner.decode.assignment import RENTED, pays_from_months
+from planner.decode.chosen import recipe_of
 from planner.errors import ScenarioError
 from planner.results.explanation import Binding
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
@@ -119,13 +120,21 @@ def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
         if free is not None and free.objective <= goal:
             binding = Binding(
                 limit=lifted.path,
-                current=lifted.current,
+                current=_excluding(plan.prepared.scenario, free, lifted) or lifted.current,
                 saving=plan.objective - free.objective,
                 saving_usd=plan.cost_usd - free.cost_usd,
                 saving_hours=plan.hours - free.hours,
             )
             found.append(binding)
     return tuple(found)
+
+
+def _excluding(scenario: Scenario, free: ResolvedPlan, lifted: LiftedLimit) -> str:
+    """Return which keys of a job's techniques exclude what it runs without them; empty of other limits."""
+    for index, job in enumerate(scenario.jobs):
+        if lifted.path == f"jobs.{job.name}.techniques":
+            return " and ".join(excluding_techniques(recipe_of(free.prepared.candidates[index], free.rows[index]), job))
+    return ""
 
 
 def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, ...]:
@@ -145,9 +154,11 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
         return ()
     found = []
     for lifted in lift_limits(scenario):
-        best = _best_without(prepared, job, promising, lifted, goal)
+        best, recipe = _best_without(prepared, job, promising, lifted, goal)
         if best < goal:
             name = lifted.path.rpartition(".")[2].removesuffix("_usd")
+            if name == "techniques" and recipe is not None:
+                name = " and ".join(excluding_techniques(recipe, candidates.job)) or name
             is_default = name == "max_hours" and scenario.limits.max_hours is None
             default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
             found.append(f"{name} ({default}without it {objective.describe_saving(current - best)})")
@@ -156,8 +167,8 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
 
 def _best_without(
     prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit, goal: float
-) -> float:
-    """Return the best objective below a goal of candidates of a job without a limit.
+) -> tuple[float, Recipe | None]:
+    """Return the best objective below a goal of candidates of a job without a limit, and the recipe that has it.
 
     It is no less than the goal where there is none, and infinite if the limit does not concern the job.
     """
@@ -171,7 +182,7 @@ def _best_without(
     if lifted.path.endswith((".deadline", "limits.max_hours")):
         is_idle |= latest_finish_hours(own, before.limits) == latest_finish_hours(freed, after.limits)
     if is_idle:
-        return math.inf
+        return math.inf, None
     market = prepared.market.without_stock() if lifted.path == STOCK_LIMIT else prepared.market
     if lifted.path == HOURS_LIMIT:
         candidates = candidates.without_hours_limit()
@@ -180,7 +191,11 @@ def _best_without(
     waiting, library = objective.waiting_usd, prepared.library
     scope = replace(LEAST_DOLLARS, below=goal, alone=True)
     table = screen(candidates, market, after.limits, library, screens_method, waiting, scope).table
-    return float(np.min(objective.best(table)[0], initial=np.inf))
+    value = objective.best(table)[0]
+    if not len(value):
+        return math.inf, None
+    best = int(np.argmin(value))
+    return float(value[best]), candidates.recipes[int(table.recipe[best])]
 
 
 # Prices that a plan should not rest on: spot prices far below those of the same instance elsewhere, and old ones.

@@ -715,6 +715,11 @@ class ResolvedPlan:
         return float(np.max(self.chosen.hours(np.asarray(self.shares))))
 
     @property
+    def late_hours(self) -> float:
+        """Hours at the confidence of the jobs, of the one that takes longest."""
+        return float(np.max(self.chosen.late_hours(np.asarray(self.shares))))
+
+    @property
     def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; of several jobs one after the other."""
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)

@@ -19,6 +19,7 @@ from planner.estimates.uncertainty import (
     memory_spread,
     student_2_deviations,
     student_2_quantile,
+    time_factors,
     time_sigmas,
 )
 from tests.helpers.time_cases import golden_values
@@ -114,6 +115,14 @@ def test_display_interval_is_symmetric_in_logs() -> None:
     low, high = display_factors(0.2)
     assert float(low * high) == pytest.approx(1.0)
     assert float(high) == pytest.approx(math.exp(0.256))
+
+
+def test_the_range_of_a_time_ends_where_it_holds_with_90_percent() -> None:
+    """Range and *by* are read next to each other: both are the 90 % quantile of the distribution with heavy tails."""
+    spread = Sigmas(display=0.339, tail=0.287)
+    quick, slow = time_factors(spread)
+    assert float(slow) == pytest.approx(float(confidence_factor(0.287, 0.9)))
+    assert float(quick) == pytest.approx(math.exp(-1.28 * 0.339))
 
 
 def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:

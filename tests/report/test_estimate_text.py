@@ -130,3 +130,15 @@ def test_an_unprofiled_framework_is_marked() -> None:
     """The basis says whether measured peaks stand behind the memory."""
     assert "memory calibrated on measured peaks" in render_estimate(estimated())
     assert "not calibrated" in render_estimate(estimated(profiled=False))
+
+
+def test_parts_add_up_to_the_total_that_is_shown() -> None:
+    """Of memory and of a step: a part is rounded the other way where each alone would miss the total by a digit."""
+    parts = {"weights": 4.34, "stored_activations": 4.34, "gradients": 1.34}
+    text = render_estimate(estimated(peak=10.02, vram_gib=estimated().vram_gib.model_copy(
+        update={"peak": 10.02, "parts": parts, "set_aside": {}}
+    ), step_seconds=StepSeconds(total=1.03, parts={"matmul": 0.514, "attention": 0.514})))  # fmt: skip
+    shown = [line.split()[-2:] for line in text.splitlines() if line.endswith("#")]
+    figures = [float(figure) for figure, _ in shown]
+    assert sum(figures[:3]) == pytest.approx(10.0) and "10.0 of 24.0 GiB" in text
+    assert sum(figures[3:]) == pytest.approx(1.03) and "1.03 s per step" in text

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, render_details, risks_of, ways_of
-from planner.report.words import WIDTH
+from planner.report.words import WIDTH, text_width
 from planner.results.plan_parts import CutSamples, Option, PlanEvidence
+from tests.helpers.costs import plan_of
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -33,8 +34,8 @@ quickstart: 4 x A5000 at vast, private host, QLoRA, $2.82, by 28.0 h
            micro-batch 2 x 8 steps x 4 GPUs = 64 sequences of 2,048 tokens
            1 machine of 4 GPUs (pcie), ddp
   Memory   13.1 of 23.6 GiB, fits with 99 %
-  Time     likely 21.4 h (17.0 to 27.1 h), by 28.0 h; meets the 36 h deadline
-           with 97 % probability
+  Time     likely 21.4 h (17.0 to 27.1 h with 80 %), by 28.0 h; meets the 36 h
+           deadline with 97 % probability
   Bill     $2.82 in all ($2.30 to 3.60): $2.72 GPU on demand, $0.10 storage; not
            included: transfer out
   Why      proven best; no limit binds
@@ -173,3 +174,50 @@ def test_dollars_of_a_run_with_little_spot_capacity_are_said_where_they_are_much
         assert kinds.get("little spot capacity", "").startswith(said)
         assert bool(said) == ("little spot capacity" in kinds)
     assert "little spot capacity" not in {risk.kind for risk in risks_of(private(), private().jobs[0])}
+
+
+def test_a_pick_that_is_much_too_cheap_on_average_is_a_risk_with_its_dollars() -> None:
+    """The cheapest of many uncertain estimates: from 10 % on it stands above the plan, below that with the reasons."""
+    evidence = {"speed": "fitted", "memory": "fitted", "price": "measured", "estimates": 9185}
+    for curse, is_risk in ((0.22, True), (0.09, False)):
+        text = render_answer(make_plan(make_assignment(evidence=evidence | {"optimizer_curse": curse})))
+        risk = f"! cheapest of 9,185 uncertain estimates: expect {100 * curse:.0f} % more"
+        assert (risk in text) is is_risk and ("such picks cost 9 % more" in " ".join(text.split())) is not is_risk
+    assert "expect 22 % more, $3.44" in render_answer(
+        make_plan(make_assignment(evidence=evidence | {"optimizer_curse": 0.22}))
+    )
+
+
+def test_a_row_on_the_machines_of_the_plan_says_what_differs() -> None:
+    """Faster on the same machines and by the same method: less on spot, or a policy that waits less."""
+    own = {"gpu": "A5000", "gpus": 1, "provider": "vast", "spot_share": 1.0, "usd_per_hour": 0.6}
+    less = [option("half", 3.1, 9.0, **own), option("quarter", 3.4, 5.0, **own | {"spot_share": 0.97})]
+    job = make_assignment(gpu="A5000", provider="vast", spot_share=1.0)
+    text = render_answer(make_plan(job, faster=less))
+    assert "QLoRA, waits for spot less" in " ".join(text.split()) and "QLoRA, 3 % on demand" in " ".join(text.split())
+
+
+def test_a_note_ends_with_a_clause_and_not_within_one() -> None:
+    """What does not fit in two lines is left out from a comma, a bracket or a semicolon on."""
+    long = "link between the GPUs unknown: PCIe assumed; " + "if it is NVLink, say so in the offer " * 5
+    text = render_answer(make_plan(make_assignment(notes=(long, "another"))))
+    assert "  Notes    link between the GPUs unknown: PCIe assumed" in text and "..." not in text
+    assert text.endswith("(1 more: --details)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["quickstart", "pretrain-1b", "three-jobs-one-budget", "llama-2-70b-2t"])
+def test_columns_hold_and_nothing_is_cut_at_60_and_at_160(name: str) -> None:
+    """Of shipped scenarios: what does not fit in a column goes on in the next line."""
+    for columns in (60, 160):
+        with text_width(columns):
+            lines = render_answer(plan_of(name)).splitlines()
+        assert not [line for line in lines if len(line) > columns or line.endswith("...")]
+
+
+def test_the_range_ends_at_the_by_and_dollars_say_what_their_end_is() -> None:
+    """On an assumed spot market the most is what a run without spot capacity costs, far above the confident bill."""
+    text = " ".join(render_answer(plan_of("pretrain-1b")).split())
+    job = plan_of("pretrain-1b").jobs[0]
+    assert job.hours.high == pytest.approx(job.hours.at_confidence, rel=1e-3) and "with 80 %" not in text
+    assert job.cost.high > job.cost_at_confidence and "the most without spot capacity)" in text

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from planner.arrays import Floats
+from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_rows import fixed_share_costs, spot_only_costs, spot_only_rows
@@ -21,7 +23,15 @@ from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
 from planner.scenario.job import Job
-from planner.scenario.limits import PEAK_LIMITS, PEAK_TOLERANCE, Limits, given_peaks, latest_finish_hours, max_run_hours
+from planner.scenario.limits import (
+    PEAK_LIMITS,
+    PEAK_TOLERANCE,
+    Limits,
+    PeakLimit,
+    given_peaks,
+    latest_finish_hours,
+    max_run_hours,
+)
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram, RelaxedCandidates
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.optimise_choice import ResolvedPlan, may_share_luck, try_solve
@@ -95,13 +105,14 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
         is_alone = bool(spot_only_rows(one, np.asarray([row]))[0])
         hours, _ = (spot_only_costs(*of_row) if is_alone else fixed_share_costs(*of_row, share)).draw()
         chance = float(np.mean(hours <= latest))
+    in_time = f"on time with {int(chance * 100)} % probability" if chance is not None else ""
     yield NearMiss(
         job=job.name,
         what=describe_candidate(one, row, share, prepared.market),
         reason=f"{_missed(job, limits)} at {job.confidence * 100:.3g} % confidence",
         shortfall=float(screened.lateness[row]),
         unit="h",
-        fix=f"on time with {int(chance * 100)} % probability" if chance is not None else "",
+        fix="; ".join(filter(None, (in_time, _also_over_budget(prepared, table, row, share)))),
     )
 
 
@@ -142,12 +153,25 @@ def _least_over_budget(prepared: PreparedScenario, within: ResolvedPlan | None) 
         yield _over_budget(cheapest, limits.budget_usd)
 
 
+def _budget_percent(prepared: PreparedScenario) -> str:
+    return f"{prepared.scenario.limits.budget_confidence * 100:.3g} %"
+
+
+def _also_over_budget(prepared: PreparedScenario, table: CandidateTable, row: int, share: float) -> str:
+    """Return by how much a candidate that breaks another limit exceeds the budget, too; empty where it does not."""
+    budget = prepared.scenario.limits.budget_usd
+    late = float(table.rows(np.asarray([row])).late_cost_usd(share)[0])
+    if budget is None or late <= budget:
+        return ""
+    return f"it also exceeds the budget at {_budget_percent(prepared)} confidence (${late - budget:,.2f} over)"
+
+
 def _over_budget(plan: ResolvedPlan, budget_usd: float) -> NearMiss:
     jobs = plan.prepared.scenario.jobs
     return NearMiss(
         job=jobs[0].name if len(jobs) == 1 else "",
         what=plan.description,
-        reason="exceeds the budget at the requested confidence",
+        reason=f"exceeds the budget at {_budget_percent(plan.prepared)} confidence",
         shortfall=plan.late_usd - budget_usd,
         unit="usd",
     )
@@ -168,18 +192,34 @@ def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
         return
     unlimited = limits.model_copy(update={**{limit.key: None for limit in asked}, "quota": {}})
     free = screen(one, market, unlimited, prepared.library, scope=MEAN_SHARES)
-    for limit in asked if len(free.table) else ():
-        each = market.use_of(limit)[free.table.offer] * free.table.instances
-        if np.isnan(each).all():
+    over = {limit: _over_limit(prepared, free.table, limit) for limit in asked if len(free.table)}
+    for limit, excess in over.items():
+        if np.isnan(excess).all():
             continue
-        row = int(np.nanargmin(each))
-        used, given = float(each[row]), limit.value(limits)
-        most = used if given is None else min(used, given)
-        if limit.counts_quota:
-            most = min(most, limits.quota.get(free.table.providers[int(free.table.provider[row])], used))
-        if used > most * (1.0 + PEAK_TOLERANCE):
-            what = describe_candidate(one, int(free.rows[row]), float(free.table.share_low[row]), market)
-            yield NearMiss(job=one.job.name, what=what, reason=limit.lacking, shortfall=used - most, unit=limit.unit)
+        row = int(np.nanargmin(excess))
+        if excess[row] > 0:
+            share = float(free.table.share_low[row])
+            also = [f"it also {other.lacking}" for other, more in over.items() if other != limit and more[row] > 0]
+            yield NearMiss(
+                job=one.job.name,
+                what=describe_candidate(one, int(free.rows[row]), share, market),
+                reason=limit.lacking,
+                shortfall=float(excess[row]),
+                unit=limit.unit,
+                fix="; ".join(filter(None, (*also, _also_over_budget(prepared, free.table, row, share)))),
+            )
+
+
+def _over_limit(prepared: PreparedScenario, table: CandidateTable, limit: PeakLimit) -> Floats:
+    """Return by how much each row (n,) exceeds a limit at one time: 0 within it, nan where its use is unknown."""
+    limits = prepared.scenario.limits
+    used = prepared.market.use_of(limit)[table.offer] * table.instances
+    given = limit.value(limits)
+    most = np.full(len(used), np.inf if given is None else given)
+    if limit.counts_quota:
+        quota = [limits.quota.get(provider, np.inf) for provider in table.providers]
+        most = np.minimum(most, np.asarray(quota)[table.provider])
+    return np.where(used > most * (1.0 + PEAK_TOLERANCE), used - most, np.where(np.isnan(used), np.nan, 0.0))
 
 
 def _is_within_peaks(prepared: PreparedScenario, machine: Machine) -> bool:

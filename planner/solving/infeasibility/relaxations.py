@@ -236,10 +236,10 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
 def build_relaxations(plan: timetable.ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
     most = "at most " if timetable.may_cost_less_in_turn(plan) else ""
+    limits = plan.prepared.scenario.limits
     then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"
-    if plan.prepared.scenario.limits.budget_usd is not None:
-        # A budget holds at the requested confidence, so both figures are needed.
-        then += f" expected, ${plan.late_usd:,.2f} at the requested confidence"
+    if limits.budget_usd is not None:  # all dollars of such an answer are those that a budget limits
+        then = f"{plan.description}, {most}${plan.late_usd:,.2f} at {limits.budget_confidence * 100:.3g} %"
     return [
         Relaxation(
             limit=change.limit,

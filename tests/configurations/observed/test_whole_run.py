@@ -202,7 +202,7 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
     _, unseen = solved(*alone)
     _, seen = solved(SEEN, *alone)
     assert 0 < seen.sigma < unseen.sigma and 0 < seen.sigma_in_tails < unseen.sigma_in_tails
-    assert math.log(seen.hours.high / seen.hours.expected) == pytest.approx(1.28 * seen.sigma)
+    assert math.log(seen.hours.expected / seen.hours.low) == pytest.approx(1.28 * seen.sigma)
 
 
 @pytest.mark.long

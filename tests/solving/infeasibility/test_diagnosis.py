@@ -275,7 +275,8 @@ def test_a_relaxation_asks_for_no_more_budget_than_its_plan_needs() -> None:
     budgets = [one for way in ways(plan) for one in way if one.limit == "limits.budget_usd"]
     assert {one.way for one in budgets} == {1, 2}
     for one in budgets:
-        needed = float(one.then.partition(" expected, $")[2].split()[0])
+        needed = float(one.then.rpartition("$")[2].split()[0])
+        assert one.then.endswith(" at 90 %") and " expected" not in one.then
         assert isinstance(one.change_to, float) and needed - 1e-9 <= one.change_to <= needed + 0.011
 
 
@@ -317,3 +318,12 @@ def test_a_batch_that_no_eight_gpus_share_may_grow() -> None:
     assert ["jobs.t.global_batch=24"] in [[one.setting for one in way] for way in ways(plan_of(*few))]
     assert plan_of(*few, "jobs.0.global_batch=24").status == "optimal"
     assert plan_of(*few, "jobs.0.global_batch=12").status == "infeasible"
+
+
+def test_a_near_miss_names_every_limit_that_it_breaks() -> None:
+    """The plan that is least late is over the budget too; the one over the budget keeps the deadline."""
+    nearest = plan_of("jobs.0.deadline=0.5h", "limits.budget_usd=1").infeasible.nearest
+    late = next(miss for miss in nearest if miss.reason.startswith("misses the deadline"))
+    assert "also exceeds the budget at 90 % confidence ($" in late.fix
+    enough = plan_of("jobs.0.deadline=0.5h", "limits.budget_usd=1000").infeasible.nearest
+    assert "budget" not in next(miss for miss in enough if miss.reason.startswith("misses the deadline")).fix

@@ -96,7 +96,9 @@ def test_the_plan_of_a_relaxation_is_what_solve_makes_of_its_settings(name: str)
         assert plan.cost is not None and plan.hours is not None, way
         assert way[0].cost_usd == pytest.approx(plan.cost.expected, rel=1e-4), way
         assert way[0].hours == pytest.approx(plan.hours.expected, rel=1e-4), way
-        assert f"${way[0].cost_usd:,.2f}" in way[0].then
+        has_budget = "budget_usd" in json.loads(text)["limits"]
+        usd = plan.cost_at_confidence if has_budget else plan.cost.expected
+        assert f"${usd:,.2f}{' at 90 %' * has_budget}" in way[0].then
 
 
 @pytest.mark.slow
