@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from planner.report import plan_sections, words
@@ -490,8 +491,14 @@ def _bars(sizes: Mapping[str, float], scale: float, total: float, decimals: int)
     worth |= {"other": rest} if rest >= unit * max(1, len(worth)) else {}
     parts = sorted(worth.items(), key=lambda part: -part[1])
     shown = words.rounded_to_total([size for _, size in parts], total, decimals)
-    texts = dict(zip((name for name, _ in parts), shown, strict=True))
-    return [draw_bar(name, size, scale, lambda _, name=name: texts[name], "#") for name, size in parts]
+    return [
+        draw_bar(name, size, scale, partial(_as_rounded, text), "#")
+        for (name, size), text in zip(parts, shown, strict=True)
+    ]
+
+
+def _as_rounded(text: str, _: float) -> str:
+    return text
 
 
 def draw_bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
