@@ -156,7 +156,7 @@ def check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
 class Replays:
     """All runs of the jobs that the core planned, one after the other."""
 
-    job_runs: list[JobRun]
+    job_runs: Sequence[JobRun]
     sources: list[PathSource | None]
     jobs: list[ReplayedJob]
     ranks: Floats  # (runs,) of the error of the speed, one draw for all jobs

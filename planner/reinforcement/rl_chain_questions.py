@@ -7,8 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner import timetable
-from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives
-from planner.analysis.frontier_trace import with_knee
+from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
 from planner.analysis.joint_frontier import SolverLimitError
 from planner.analysis.limit_sensitivity import UNITS, explain
 from planner.analysis.why_not_query import WhyNotQuery, parse_query

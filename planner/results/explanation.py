@@ -349,9 +349,9 @@ def describe_job_differences(before: Sequence[Assignment | RlRun], after: Sequen
             return ""
         return ", ".join(filter(None, (_describe_chosen(old, job), describe_differences(compare(old, job)))))
     jobs_by_words: dict[str, list[str]] = {}
-    for old, job in zip(before, after, strict=False):
-        if words := _main_difference(old, job):
-            jobs_by_words.setdefault(words, []).append(job.name)
+    for one_before, one_after in zip(before, after, strict=False):
+        if words := _main_difference(one_before, one_after):
+            jobs_by_words.setdefault(words, []).append(one_after.name)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in jobs_by_words.items())
 
 
