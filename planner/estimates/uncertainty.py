@@ -207,6 +207,11 @@ def time_factors(sigmas: Sigmas) -> tuple[Any, Any]:
     return display_factors(sigmas.display)[0], confidence_factor(sigmas.tail, RANGE_TOP)
 
 
+def time_factors_of_68_percent(sigma: Numbers) -> tuple[Any, Any]:
+    """Return `time_factors` of an error that stays within +- `sigma` with 68 %. 0.40: 0.60 and 1.77."""
+    return time_factors(Sigmas(sigma, tail_of_68_percent(sigma)))
+
+
 def display_factors(sigma: Numbers) -> tuple[Any, Any]:
     """Return the factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
     reach = _NORMAL_90 * np.asarray(sigma)

@@ -16,7 +16,7 @@ from planner.errors import ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
-from planner.estimates.uncertainty import confidence_factor, display_factors, tail_of_68_percent
+from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent, time_factors_of_68_percent
 from planner.evaluation.evaluated_bill import bill_line, fee_lines
 from planner.library.names import typical_ram_gb
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -572,7 +572,7 @@ def _machine_lines(pool: EvaluatedPool, run: float, start: float) -> list[BillIt
 def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
     """Return the figures of a run; ways, changes, notes and the bound are those of the search."""
     named, step, phases, limits = made.named, made.step, made.phases, made.scenario.limits
-    low, high = (float(factor) for factor in display_factors(made.sigma))
+    low, high = (float(factor) for factor in time_factors_of_68_percent(made.sigma))
     hours, late = made.start_hours + made.run_hours, made.late(made.job.confidence)
     bill, usd = made.bill(), made.usd()
     idle, share = phases.idle(named.overlapped, named.placement != "colocated")

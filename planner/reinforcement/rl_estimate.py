@@ -15,7 +15,7 @@ from planner.documents.quantities import NotNegative, SequenceLength, Text, Toke
 from planner.documents.validation import Source, find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.device import forward_share
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import time_factors_of_68_percent
 from planner.library.names import split_count
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
@@ -582,7 +582,7 @@ def _build(step: RlStep) -> RlEstimate:
     asked, phases = step.asked, step.phases
     seconds = phases.step_seconds(asked.overlap)
     sigma = step_sigma(step)
-    low, high = (float(factor) for factor in display_factors(sigma))
+    low, high = (float(factor) for factor in time_factors_of_68_percent(sigma))
     price = _price(step)
     idle, share = phases.idle(asked.overlap, asked.rollout_gpus is not None)
 
