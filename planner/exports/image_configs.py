@@ -41,6 +41,7 @@ _NETWORKS = {
 """Script of kohya's tools -> the model that it trains; Wan's is chosen by its task, SD3's by the name of its file."""
 _EDITING = {"edit": "qwen-image-edit", "edit-2509": "qwen-image-edit-2509"}
 """--model_version of Qwen-Image's script -> the model; layered and edit-2511 have networks that no plan knows."""
+_EDITED = "planned as one next to each: work.reference_images says how many"
 _TASKS = {"t2v-1.3B": "wan-2.1-1.3b", "t2v-14B": "wan-2.1-14b"}
 _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "max_train_epochs"}
 """Options of kohya's tools of which the toml of a run has one."""
@@ -304,7 +305,7 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     known = next((one for one in scripts if Path(one).name == Path(script).name), script)
     is_musubi = "musubi" in known or "dit" in fields or model == "flux.1-kontext-dev"
     if model in (*_EDITING.values(), "flux.1-kontext-dev"):
-        found.notes["images that are edited"] = "planned as one next to each: work.reference_images says how many"
+        found.notes["images that are edited"] = _EDITED
     fields["tool"] = "musubi-tuner" if is_musubi else "sd-scripts"
     _count_swapped(found, file)
     named = fields.pop("dataset_config", None)
@@ -494,6 +495,8 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     hosted = isinstance(base, dict) and base.get("layer_offloading")
     if hosted and base.get("layer_offloading_transformer_percent", 1.0) < 1:
         fields["layer_share"] = "part"
+    if any(one.get("control_path") for one in sets):
+        found.notes["images that are edited"] = _EDITED
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
     if run.get("sample"):

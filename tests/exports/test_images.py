@@ -146,6 +146,8 @@ config:
     assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
     assert found["techniques.optimizer"] == ["adamw_8bit"] and found["techniques.latents"] == ["cached"]
+    held(tmp_path, "edit.yaml", text.replace("folder_path: x", "folder_path: x, control_path: y"))
+    assert "images that are edited" in read_tool_file(tmp_path / "edit.yaml").unmodelled
     assert held(tmp_path, "a.yaml", text.replace("cache_text_embeddings: true, ", ""))["techniques.latents"] == [
         "online"
     ]
