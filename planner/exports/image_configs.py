@@ -491,9 +491,8 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
         _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
-    base = fields.get("model")
-    hosted = isinstance(base, dict) and base.get("layer_offloading")
-    if hosted and base.get("layer_offloading_transformer_percent", 1.0) < 1:
+    base = fields["model"] if isinstance(fields.get("model"), dict) else {}
+    if base.get("layer_offloading") and base.get("layer_offloading_transformer_percent", 1.0) < 1:
         fields["layer_share"] = "part"
     if any(one.get("control_path") for one in sets):
         found.notes["images that are edited"] = _EDITED
