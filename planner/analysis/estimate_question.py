@@ -15,7 +15,10 @@ from planner.configurations.coefficients import (
     chip_notes,
     efficiency_notes,
     expert_notes,
+    frameworks_for,
     margin_text,
+    network_refusal,
+    targets_refusal,
     text_faults,
     tower_faults,
 )
@@ -108,6 +111,9 @@ def possible_runs(
     recipes, assumed = _recipes(asked, architecture, card, machine, library)
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
+    if recipes[0].method == "lora":
+        for what in targets_refusal((usual,), asked.lora_targets, library):
+            raise _fault("lora_targets", what, "give all-linear")
     job = _job(asked, architecture, recipes[0].method)
     if asked.image_size is not None and asked.tokens_per_sample is None:
         assumed.append(f"{TEXT_TOKENS} tokens of text a sample")
@@ -153,15 +159,9 @@ def resolve_configuration(
 
 def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architecture, library: Library) -> str:
     """Return the framework that is asked for, else the first that runs on the chip and trains such a network."""
-    images = architecture.image is not None
-    fitting = {
-        name: profile
-        for name, profile in library.techniques.frameworks.items()
-        if profile.takes_network(architecture.family, images)
-    }
+    images, fitting = architecture.image is not None, frameworks_for(architecture, library)
     if "framework" in asked.model_fields_set:
-        if asked.framework not in fitting:
-            what = f"{asked.framework} does not train {architecture.name}"
+        if what := network_refusal(asked.framework, architecture, library):
             fix = f"give {' or '.join(fitting)}" if images else "give one of language models, such as hf"
             raise _fault("framework", what, fix)
         if asked.ema != "none" and images and not fitting[asked.framework].averages:

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from planner.scenario.techniques import Targets
+
 
 MIN_MEMORY_SAVING = 0.02
 """Share of the memory that a change after a run out of memory saves at least: less is no help."""
@@ -181,16 +183,40 @@ def _average_faults(job: Job, architecture: Architecture, library: Library) -> I
             yield Fault(job.name, 0, where, f"{name} averages no weights here", "choose simpletuner, or none")
 
 
+def frameworks_for(architecture: Architecture, library: Library) -> dict[str, FrameworkProfile]:
+    """Return the frameworks, by name, with which training of a network is planned."""
+    network = architecture.name, architecture.family, architecture.image is not None
+    return {name: one for name, one in library.techniques.frameworks.items() if one.takes_network(*network)}
+
+
+def network_refusal(framework: str, architecture: Architecture, library: Library) -> str:
+    """Return why training of a network is not planned with a framework; empty where it is."""
+    profile = framework_of(library, framework)
+    if framework in frameworks_for(architecture, library):
+        return ""
+    if profile.images != (architecture.image is not None):
+        return f"{framework} does not train {architecture.name}"
+    return f"training of {architecture.name} is not planned with {framework}"  # which may have one
+
+
+def targets_refusal(frameworks: Sequence[str], targets: Targets, library: Library) -> Iterator[str]:
+    """Yield why the matrices that adapters extend are those of none of the frameworks, where all have others."""
+    if frameworks and targets != "all-linear" and all(framework_of(library, one).adapts_all for one in frameworks):
+        named = " and ".join(frameworks)
+        yield f"{named} {'has' if len(frameworks) == 1 else 'have'} adapters on all linear layers alone"
+
+
 def image_faults(job: Job, architecture: Architecture, library: Library) -> Iterator[Fault]:
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
     for name in job.framework or ():
-        kind = architecture.family, image is not None
-        if not framework_of(library, name).takes_network(*kind):
-            profiles = library.techniques.frameworks
-            fitting = ", ".join(known for known, profile in profiles.items() if profile.takes_network(*kind))
+        if what := network_refusal(name, architecture, library):
+            fitting = ", ".join(frameworks_for(architecture, library))
             fix = f"choose {fitting}" if image else "choose one of language models, such as hf"
-            yield Fault(job.name, 0, f"{where}.framework", f"{name} does not train {architecture.name}", fix)
+            yield Fault(job.name, 0, f"{where}.framework", what, fix)
+    if "lora" in (job.techniques.method or ("lora",)):
+        for what in targets_refusal(job.framework or (), job.lora.targets, library):
+            yield Fault(job.name, 0, f"{where}.lora.targets", what, "give all-linear")
     if image is not None and job.kind == "pretrain":
         what = f"training {architecture.name} from nothing is not modelled"
         yield Fault(job.name, 0, f"{where}.kind", what, "give finetune, with method full or lora")

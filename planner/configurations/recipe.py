@@ -266,8 +266,9 @@ def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
 
 
 def _trains(profile: FrameworkProfile, job: Job, card: Architecture) -> bool:
-    averages = job.ema == "none" or profile.averages
-    return averages and profile.trains(job.kind, card.family, job.tuning, images=card.image is not None)
+    averages, images = job.ema == "none" or profile.averages, card.image is not None
+    own = profile.takes_network(card.name, card.family, images)
+    return averages and own and profile.trains(job.kind, card.family, job.tuning, images=images)
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:

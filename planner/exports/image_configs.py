@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SCRIPT = re.compile(r"[\w./-]*\btrain\w*\.py\b|[\w./-]*train_(?:network|db)\.py\b|[\w./-]*_train(?:_network)?\.py\b")
 _NETWORKS = {
     "flux_train_network.py": "flux.1-dev",
+    "flux_kontext_train_network.py": "flux.1-kontext-dev",
     "flux_2_train_network.py": "flux.2-dev",
     "sdxl_train_network.py": "stable-diffusion-xl",
     "train_network.py": "stable-diffusion-1.5",
@@ -38,6 +39,9 @@ _NETWORKS = {
     "zimage_train_network.py": "z-image",
 }
 """Script of kohya's tools -> the model that it trains; Wan's is chosen by its task, SD3's by the name of its file."""
+_EDITING = {"edit": "qwen-image-edit", "edit-2509": "qwen-image-edit-2509"}
+"""--model_version of Qwen-Image's script -> the model; layered and edit-2511 have networks that no plan knows."""
+_EDITED = "planned as one next to each: work.reference_images says how many"
 _TASKS = {"t2v-1.3B": "wan-2.1-1.3b", "t2v-14B": "wan-2.1-14b"}
 _OF_RUN = {"network_module", "network_dim", "network_args", "max_train_steps", "max_train_epochs"}
 """Options of kohya's tools of which the toml of a run has one."""
@@ -299,9 +303,11 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
         fields["model"] = model
     scripts = {str(network["script"]) for network in read_maps()["kohya"].networks.values()}
     known = next((one for one in scripts if Path(one).name == Path(script).name), script)
-    is_musubi = "musubi" in known or "dit" in fields
+    is_musubi = "musubi" in known or "dit" in fields or model == "flux.1-kontext-dev"
+    if model in (*_EDITING.values(), "flux.1-kontext-dev"):
+        found.notes["images that are edited"] = _EDITED
     fields["tool"] = "musubi-tuner" if is_musubi else "sd-scripts"
-    _count_swapped(found)
+    _count_swapped(found, file)
     named = fields.pop("dataset_config", None)
     path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
     if named is not None and path is None:
@@ -333,8 +339,11 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     return found
 
 
-def _count_swapped(found: ImageFile) -> None:
-    """Replace a number of swapped blocks by the nearest share of them that a plan may have, and say so."""
+def _count_swapped(found: ImageFile, file: str) -> None:
+    """Replace a number of swapped blocks by the nearest share of them that a plan may have, and say so.
+
+    Raises InputError for more of them than the tool swaps.
+    """
     fields, table = found.fields, read_techniques().values.offload.values
     blocks, given = fields.get("blocks_to_swap"), read_maps()["kohya"].blocks
     if not isinstance(blocks, int) or not fields.get("model"):
@@ -343,10 +352,14 @@ def _count_swapped(found: ImageFile) -> None:
     if not blocks:
         return
     (card,) = read_library([fields["model"]]).architectures.values()
-    counted, _ = given.get(card.name, given.get(card.family, (0, 0)))
+    counted, most = given.get(card.name, given.get(card.family, (0, 0)))
     if not counted:
         fields["blocks_to_swap"] = blocks
         return
+    if blocks > most:
+        line = found.marks.children["blocks_to_swap"].line
+        what = f"{blocks} of {counted} blocks: the tool swaps at most {most} of this network"
+        raise _fault(file, "blocks_to_swap", what, f"give {most} or less in a copy of the file", line)
     share = min((row.swapped for row in table.values() if row.swapped), key=lambda one: abs(one - blocks / counted))
     fields["swapped_percent"] = round(100 * share)
     planned = f"planned as {fields['swapped_percent']} % of the blocks"
@@ -414,7 +427,15 @@ def _kohya_model(fields: Mapping[str, Any], script: str) -> str:
         return "flux.1-schnell"
     if name == "flux_2_train_network.py" and fields.get("model_version", "dev") != "dev":
         return f"FLUX.2 {fields['model_version']}"
+    if name == "qwen_image_train_network.py" and (version := _edited_by(fields)) != "original":
+        return _EDITING.get(version, f"Qwen-Image {version}")
     return _NETWORKS.get(name, "")
+
+
+def _edited_by(fields: Mapping[str, Any]) -> str:
+    """Return the version of Qwen-Image that a run trains (qwen_image_utils.py, resolve_model_version_args)."""
+    older = "edit-2509" if fields.get("edit_plus") else "edit" if fields.get("edit") else "original"
+    return str(fields.get("model_version") or older).casefold()
 
 
 def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
@@ -470,9 +491,11 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
         _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
-    base = fields.get("model")
-    if isinstance(base, dict) and base.get("layer_offloading"):
-        fields["layer_share"] = "all" if base.get("layer_offloading_transformer_percent", 1.0) >= 1 else "part"
+    base = fields["model"] if isinstance(fields.get("model"), dict) else {}
+    if base.get("layer_offloading") and base.get("layer_offloading_transformer_percent", 1.0) < 1:
+        fields["layer_share"] = "part"
+    if any(one.get("control_path") for one in sets):
+        found.notes["images that are edited"] = _EDITED
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
     if run.get("sample"):

@@ -435,6 +435,8 @@ class FrameworkProfile(Row):
     tuning: tuple[str, ...] = ()  # what it does with samples, besides supervised fine-tuning
     tuning_loss: str | None = None  # row of the loss there, where it is not `loss`
     families: tuple[str, ...] | None = None  # of architectures; None: all
+    without: tuple[str, ...] = ()  # networks of these families, by name, that are not planned with it
+    adapts_all: bool = False  # its adapters are on all linear layers, never on some
     images: bool = False  # it trains diffusion networks, and no language models
     averages: bool = False  # it keeps an average of the trained weights where a job asks for one
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
@@ -488,9 +490,10 @@ class FrameworkProfile(Row):
         own = kind in self.kinds and images == self.images and (self.families is None or family in self.families)
         return own and self.tunes(tuning)
 
-    def takes_network(self, family: str, images: bool) -> bool:
-        """Return whether it trains networks of this kind: of `images` those of its families, else any of text."""
-        return images == self.images and (not images or self.families is None or family in self.families)
+    def takes_network(self, name: str, family: str, images: bool) -> bool:
+        """Return whether it trains this network: of `images` those of its families but `without`, else any of text."""
+        own = self.families is None or family in self.families
+        return images == self.images and (not images or (own and name not in self.without))
 
     def tunes(self, tuning: str) -> bool:
         """Return whether it has a method of `tuning` in values.yaml."""

@@ -14,6 +14,7 @@ from planner.errors import InputError
 from planner.exports.export import choose_job, export, probe_files
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
+from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from tests.helpers.costs import plan_of
 from tests.helpers.exported_plans import IMAGE_RUNS, WISHES, image_files, image_run
@@ -67,6 +68,9 @@ def test_swapped_blocks_are_held_as_the_nearest_share_that_a_plan_may_have(tmp_p
     file = read_tool_file(tmp_path / "a.sh")
     assert file.held["techniques", "offload"].value == ["block_swap_70"]
     assert "planned as 70 % of the blocks, with --block_swap_h2d_only" in file.unmodelled["blocks_to_swap 45 of 60"]
+    (tmp_path / "c.sh").write_text(f"{command} --blocks_to_swap 36\n")
+    with pytest.raises(InputError, match="36 of 38 blocks: the tool swaps at most 35"):
+        read_tool_file(tmp_path / "c.sh")
     (tmp_path / "b.sh").write_text(f"{command.replace('flux_', 'sdxl_')} --blocks_to_swap 18\n")
     with pytest.raises(InputError, match="blocks of this network are not counted"):
         read_tool_file(tmp_path / "b.sh")
@@ -137,10 +141,13 @@ config:
     assert found["techniques.quant"] == ["fp8_weights"] and found["framework"] == ["ai-toolkit"]
     found = held(tmp_path, "run.yaml", text.replace("quantize: true", "layer_offloading: true"))
     assert found["techniques.offload"] == ["frozen_weights"] and found["techniques.weight_bits"] == [16]
+    assert not any("layer" in name for name in read_tool_file(tmp_path / "run.yaml").unmodelled)
     found = held(tmp_path, "run.yaml", text.replace("quantize: true", "quantize: true, qtype: int8"))
     assert found["techniques.weight_bits"] == [8] and "techniques.quant" not in found
     assert found["work.resolution"] == 1024 and found["work.steps"] == 2000 and found["lora.rank"] == 16
     assert found["techniques.optimizer"] == ["adamw_8bit"] and found["techniques.latents"] == ["cached"]
+    held(tmp_path, "edit.yaml", text.replace("folder_path: x", "folder_path: x, control_path: y"))
+    assert "images that are edited" in read_tool_file(tmp_path / "edit.yaml").unmodelled
     assert held(tmp_path, "a.yaml", text.replace("cache_text_embeddings: true, ", ""))["techniques.latents"] == [
         "online"
     ]
@@ -461,10 +468,58 @@ def test_a_probe_of_images_says_how_to_measure_instead() -> None:
         probe_files(image_run("flux.2-dev", "simpletuner"), "plan")
 
 
-@pytest.mark.parametrize("tool", ["simpletuner", "diffusers"])
-def test_images_that_are_edited_are_not_written_as_plain_ones(tool: str) -> None:
-    with pytest.raises(InputError, match="reference_images to 0"):
-        export(image_run("flux.1-kontext-dev", tool), [tool], WISHES, "plan")
+@pytest.mark.parametrize(
+    ("network", "framework", "tool", "said"),
+    [
+        ("flux.1-kontext-dev", "simpletuner", "simpletuner", "reference_images to 0"),
+        ("flux.1-kontext-dev", "diffusers", "diffusers", "reference_images to 0"),
+        ("flux.1-kontext-dev", "ai-toolkit", "ai-toolkit", "control_path"),
+        ("qwen-image-edit", "musubi-tuner", "kohya", "control_directory"),
+    ],
+)
+def test_images_that_are_edited_are_not_written_as_plain_ones(
+    network: str, framework: str, tool: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        export(image_run(network, framework), [tool], WISHES, "plan")
+
+
+@pytest.mark.parametrize(
+    ("options", "network"),
+    [
+        ("--model_version edit", "qwen-image-edit"),
+        ("--edit_plus", "qwen-image-edit-2509"),
+        ("--model_version original --edit", "qwen-image"),
+        ("--model_version layered", "Qwen-Image layered"),
+    ],
+)
+def test_the_version_of_qwen_image_says_which_network_is_trained(tmp_path: Path, options: str, network: str) -> None:
+    """No plan knows that of layers, so that it is refused by this name; a note says how many images are edited."""
+    script = "accelerate launch src/musubi_tuner/qwen_image_train_network.py --network_dim 16 --max_train_steps 100"
+    found = held(tmp_path, "train.sh", f"{script} {options}\n")
+    assert found["architecture"] == network
+    said = read_tool_file(tmp_path / "train.sh").unmodelled
+    assert ("images that are edited" in said) == network.startswith("qwen-image-edit")
+    assert not any(option in name for name in said for option in ("edit_plus", "model_version"))
+
+
+def test_wan_2_2_has_an_architecture_of_its_own_in_ai_toolkit() -> None:
+    text = export(image_run("wan-2.2-ti2v-5b", "ai-toolkit"), ["ai-toolkit"], WISHES, "plan")["ai-toolkit.yaml"]
+    assert "arch: wan22_5b" in text
+
+
+def test_a_network_that_is_planned_with_a_tool_has_a_training_in_its_export() -> None:
+    """Of kohya's tools and ai-toolkit, which have an own training for each network."""
+    networks = [card for card in read_library().architectures.values() if card.image is not None]
+    tools = {"kohya": "kohya", "musubi-tuner": "kohya", "ai-toolkit": "ai-toolkit"}
+    for framework, tool in tools.items():
+        taken, known = read_techniques().frameworks[framework], field_maps()[tool].networks
+        missing = [
+            card.name
+            for card in networks
+            if taken.takes_network(card.name, card.family, True) and not {card.name, card.family} & known.keys()
+        ]
+        assert not missing, framework
 
 
 def test_the_single_blocks_of_flux_2_are_named_one_by_one() -> None:

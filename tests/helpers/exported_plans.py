@@ -152,7 +152,7 @@ def image_files(tool: str, *networks: str, runs: Iterable[str] = IMAGE_RUNS) -> 
     named = {card.family: name for name, card in cards.items()}
     for network in networks or dict.fromkeys(named.get(name, name) for name in field_maps()[tool].networks):
         able = field_maps()[tool].frameworks
-        framework = next(name for name in able if profiles[name].takes_network(cards[network].family, True))
+        framework = next(name for name in able if profiles[name].takes_network(network, cards[network].family, True))
         for run, asked in ((name, IMAGE_RUNS[name]) for name in runs):
             try:
                 found[f"{network} {run}"] = export(image_run(network, framework, **asked), [tool], WISHES, "plan")

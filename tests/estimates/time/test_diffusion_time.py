@@ -196,6 +196,19 @@ def test_a_job_of_images_takes_no_keys_of_text(change: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["architecture=flux.1-kontext-dev", "framework=kohya"], "kontext-dev is not planned with kohya"),
+        (["architecture=wan-2.2-ti2v-5b", "framework=musubi-tuner"], "ti2v-5b is not planned with musubi-tuner"),
+        (["lora.targets=attention", "framework=[kohya, ai-toolkit]"], "targets: kohya and ai-toolkit have adapters"),
+    ],
+)
+def test_a_job_that_no_export_of_its_tools_could_run_is_refused(changes: list[str], told: str) -> None:
+    with pytest.raises(PlannerError, match=re.escape(told)):
+        planner.solve(planner.read_scenario("images-flux-lora", [f"jobs.flux-style.{change}" for change in changes]))
+
+
+@pytest.mark.parametrize(
     "settings", [{"packing": "padded"}, {"length_cv": 0.5}, {"tokens_per_sample": 300}, {"experts_16_bit": True}]
 )
 def test_an_estimate_of_images_takes_no_settings_of_text(settings: dict[str, object]) -> None:
@@ -474,7 +487,10 @@ def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[s
         ("flux.1-dev", {"activation_checkpointing": "none"}, "blocks that leave the GPU have to run again"),
         ("flux.1-dev", {"method": "full", "weight_bits": 16, "quant": None}, "weights that are trained"),
         ("stable-diffusion-xl", {"framework": "kohya"}, "a U-Net has no equal blocks"),
-        ("qwen-image", {"framework": "kohya"}, "kohya does not train qwen-image; give simpletuner or diffusers or"),
+        ("qwen-image", {"framework": "kohya"}, "is not planned with kohya; give simpletuner or diffusers or"),
+        ("flux.1-kontext-dev", {"framework": "musubi-tuner"}, "not planned with musubi-tuner; .* or ai-toolkit"),
+        ("kolors", {"framework": "kohya"}, "training of kolors is not planned with kohya"),
+        ("flux.1-dev", {"lora_targets": "attention"}, "kohya has adapters on all linear layers alone"),
         ("qwen-image", {"latents": "online"}, "trains from latents and text encoder outputs"),
         ("qwen-image", {"quant": None}, "write quant fp8_weights"),
     ],
