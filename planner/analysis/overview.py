@@ -113,18 +113,21 @@ def overview(
     return Overview(plan=plan, of_file=given, **found)
 
 
+TORNADO = "planner what-if --tornado"
+
+
 def run_tasks(
-    tasks: Iterable[Task], wanted: Collection[Section] | None, left_to_what_if: Mapping[Section, str]
+    tasks: Iterable[Task], wanted: Collection[Section] | None, left_out: Mapping[Section, str]
 ) -> dict[str, Any]:
-    """Return the answers of analyses by their fields, and why others are skipped, such as those left to `what-if`."""
+    """Return the answers of analyses by their fields, and why others are skipped, such as those left to a command."""
     found: dict[str, Any] = {}
     skipped: dict[Section, str] = {}
     for name, field, run in tasks:
         if wanted is not None and name not in wanted:
             skipped[name] = "not asked for"
             continue
-        if why := left_to_what_if.get(name):
-            skipped[name] = f"{why}: planner what-if --tornado"
+        if why := left_out.get(name):
+            skipped[name] = why
             continue
         try:
             found[field] = run()
@@ -134,9 +137,9 @@ def run_tasks(
 
 
 def left_to_what_if(plan: Plan) -> str:
-    """Return why a report has no tornado; empty where it has one."""
+    """Return why a report has no tornado, and the command that has it; empty where the report has one."""
     if plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
-        return "takes minutes where jobs take turns on so many candidates"
+        return f"takes minutes where jobs take turns on so many candidates: {TORNADO}"
     return ""
 
 

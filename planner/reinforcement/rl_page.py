@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.overview import job_tasks, run_tasks
+from planner.analysis.overview import TORNADO, job_tasks, run_tasks
 from planner.drawing.bars import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
 from planner.drawing.scene import Caption, Scene, headed
 from planner.library.reading import read_library
 from planner.reinforcement.rl_answer import risk_lines, rl_sections
+from planner.reinforcement.rl_chain_questions import frontier_of_chain
 from planner.reinforcement.rl_questions import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
 from planner.reinforcement.rl_text import waiting_words
@@ -17,10 +18,12 @@ from planner.report import report_page, words
 from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_figure
 from planner.report.plan_figures import PICTURE, Figure, Table, bill_figure
+from planner.report.plan_sections import format_place
 from planner.report.report_page import SECTION_NAMES, Group, analysis_groups, deadline_of
 from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.report_data import Overview
-from planner.results.rl_run import RL_PHASE_NAMES
+from planner.results.rl_run import RL_PHASE_NAMES, RlRun
+from planner.scenario.scenario import architectures_of
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.results.plan import Plan
     from planner.results.report_data import Section
-    from planner.results.rl_run import RlRun
     from planner.scenario.scenario import Scenario, SolveOptions
 
 Row = tuple[str, ...]
@@ -108,6 +110,27 @@ def _name(run: RlRun) -> str:
 
 
 # Other figures of a run.
+
+
+def turns_figure(plan: Plan) -> Figure:
+    """Return the jobs of a chain, each from its start to its end at its confidence, on a line of hours."""
+    jobs = sorted([*plan.jobs, *plan.reinforcement], key=lambda job: job.start_at_hours)
+    rows, table = list[Lane](), list[Row]()
+    for job in jobs:
+        role = PHASE_ROLES["training"] if job in plan.jobs else PHASE_ROLES["rollout"]
+        took = f"{words.plain_number(job.start_at_hours)} to {words.plain_number(job.finish_hours)} h"
+        due = () if job.deadline_hours is None else (job.deadline_hours,)
+        stretch = Stretch(job.start_at_hours, job.finish_hours, role, "", f"{_name(job)}: {took}")
+        rows.append(Lane(_name(job), (stretch,), due))
+        machines = words.sanitise(job.described if isinstance(job, RlRun) else format_place(job))
+        table.append((_name(job), machines, took, words.usd(job.cost_usd)))
+    lead = (
+        f"{len(jobs)} jobs one after the other; the last one ends by hour {words.plain_number(jobs[-1].finish_hours)}"
+    )
+    legend = [("training", PHASE_ROLES["training"]), ("reinforcement learning", PHASE_ROLES["rollout"])]
+    caption = Caption("Timetable", lead, "at the confidence of each job, hours")
+    draw = functools.partial(lanes, rows, (), legend, caption)
+    return Figure("turns", "Timetable", f"{lead}.", draw, Table(("job", "machines", "hours", "cost"), tuple(table)))
 
 
 def ways_figure(run: RlRun, key: str = "ways") -> Figure | None:
@@ -210,6 +233,9 @@ def assumptions(plan: Plan) -> Table:
     return Table(("assumption", "value", "source"), tuple(found))
 
 
+POINTS_OF_CHAIN = 8
+"""Points of the curve of several jobs in a report: each is a search of about a second."""
+
 # The report: its analyses, figures under their headings, key figures, reasons.
 
 
@@ -224,19 +250,26 @@ def overview_of_rl(
 ) -> Overview:
     """Return the plan and the analyses around it, without the tornado, whose searches take longer than all others."""
     given = plan is not None
-    library = library or read_library([job.architecture for job in scenario.jobs])
+    library = library or read_library([name for job in scenario.jobs for name in architectures_of(job)])
+    in_chain = len(scenario.jobs) > 1
     plan = solve(scenario, options, library) if plan is None else plan
     if not plan.planned:
         return Overview(plan=plan, of_file=given)
     search = functools.cache(lambda: searched(scenario, library))  # one for both questions
     own: dict[str, Callable[[], object]] = {
-        "frontier": lambda: frontier_of_rl(scenario, options, library, None, search()),
+        "frontier": lambda: (
+            frontier_of_chain(scenario, options, library, None, POINTS_OF_CHAIN)
+            if in_chain
+            else frontier_of_rl(scenario, options, library, None, search())
+        ),
         "reasons": lambda: explain_rl(scenario, None, library, search()),
     }
     tasks = job_tasks(scenario, plan, options, library, runs, seed)
     tasks = [(name, field, own.get(name, ask)) for name, field, ask in tasks]
-    left = "takes a search for every change"
-    return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, {"tornado": left}))
+    left_out: dict[Section, str] = {"tornado": f"takes a search for every change: {TORNADO}"}
+    if in_chain:
+        left_out["reasons"] = "takes a search for every limit: planner explain"
+    return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, left_out))
 
 
 def groups_of_rl(found: Overview) -> list[Group]:
@@ -245,6 +278,9 @@ def groups_of_rl(found: Overview) -> list[Group]:
     if not plan.reinforcement:
         return []
     groups: list[Group] = []
+    if plan.jobs:
+        turns = turns_figure(plan)
+        groups.append(Group(turns.key, turns.title, (turns,)))
     for number, run in enumerate(plan.reinforcement):
         suffix, of = (f"-{number}", f" of {_name(run)}") if several else ("", "")
         own = (step_figure(run, f"step{suffix}"), ways_figure(run, f"ways{suffix}"))
@@ -304,7 +340,8 @@ def reasons(found: Overview) -> list[tuple[str, str]]:
     if not found.plan.reinforcement:
         return []
     others = report_page.reasons(found.plan, found.explanation)
-    return [("Proof", proof_of(found.plan)), *(one for one in others if one[0] != "Proof")]
+    own = {"Proof", "Simple rule"} if found.plan.jobs else {"Proof"}  # the rule is one of the jobs around the run
+    return [("Proof", proof_of(found.plan)), *(one for one in others if one[0] not in own)]
 
 
 def proof_of(plan: Plan) -> str:

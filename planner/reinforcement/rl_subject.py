@@ -44,9 +44,8 @@ def _only_job(scenario: Scenario, command: str) -> None:
     """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
     if len(scenario.jobs) > 1:
         what = "not modelled for kind rl with other jobs before or after it"
-        raise ScenarioError(
-            [Fault(scenario.name, 0, command, what, "use solve, check, frontier, explain, what-if, simulate or export")]
-        )
+        fix = "use solve, check, frontier, explain, what-if, simulate, report or export"
+        raise ScenarioError([Fault(scenario.name, 0, command, what, fix)])
 
 
 class Reinforcement(Subject):
@@ -145,7 +144,6 @@ class Reinforcement(Subject):
         """Return the plan and the analyses around it."""
         from planner.reinforcement.rl_page import overview_of_rl
 
-        _only_job(scenario, "report")
         return overview_of_rl(scenario, plan, options, library, wanted, runs, seed)
 
     def audit(self, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:

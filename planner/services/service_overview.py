@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from planner.analysis.overview import job_tasks, left_to_what_if, price_series, run_tasks, tornado_of
+from planner.analysis.overview import TORNADO, job_tasks, left_to_what_if, price_series, run_tasks, tornado_of
 from planner.library.schema import Library
 from planner.report import report_page
 from planner.report.analysis_figures import alternative_figures
@@ -75,7 +75,7 @@ def _overview(
     tasks = job_tasks(scenario, plan, options, library, runs, seed) if plan.jobs else []
     if plan.services:
         tasks += _service_tasks(scenario, plan, options, library, runs, seed)
-    left = "takes a minute or more for so many kinds of machines"
+    left = f"takes a minute or more for so many kinds of machines: {TORNADO}"
     has_many = any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services)
     found = run_tasks(tasks, wanted, {"tornado": left if has_many else left_to_what_if(plan)})
     return Overview(plan=plan, of_file=given, bases=kind_bases(scenario, plan, library), **found)

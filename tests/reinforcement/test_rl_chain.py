@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 import planner
+from planner.analysis.overview import overview
 from planner.cli import main
 from planner.errors import ScenarioError
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
 from planner.reinforcement.rl_chain import undominated
+from planner.report.report_page import groups_of, reasons_of
 from planner.results.frontier import Frontier
 from planner.results.plan import plan_text
 from planner.scenario.rl_job import RlJob
@@ -208,6 +210,19 @@ def test_what_if_of_a_chain_shows_every_job() -> None:
     assert "3 jobs" in answer and "Step" in answer
 
 
+@pytest.mark.slow
+def test_the_report_of_a_chain_has_every_job_its_curve_and_its_replays() -> None:
+    """What takes a search for every limit is left to its command, and no rule of a part is shown as one of all jobs."""
+    found = overview(chain(deadline="14h"), library=LIBRARY, runs=50)
+    assert set(found.skipped) == {"tornado", "reasons"} and found.skipped["reasons"].endswith("planner explain")
+    assert found.frontier is not None and found.frontier.points and found.simulation is not None
+    figures = {figure.key: figure for group in groups_of(found) for figure in group.figures}
+    assert {"turns", "step", "frontier", "bill", "cost-runs"} <= set(figures)
+    turns = figures["turns"].table
+    assert turns is not None and [row[0] for row in turns.rows] == list(ORDERS["last"])
+    assert [name for name, _ in reasons_of(found)] == ["Proof"]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -313,12 +328,6 @@ def ways_on(name: str, gpu: str) -> Ways:
     columns = table.cost_usd(0.0), table.late_hours(0.0), table.late_cost_usd(0.0)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     return [row for row, offer in zip(rows, table.offer, strict=True) if prepared.market.gpus[offer] == gpu]
-
-
-def test_a_report_of_a_chain_is_refused_by_name(tmp_path: Path) -> None:
-    """Never silently that of the run alone."""
-    said = CliRunner().invoke(main, ["report", "rl-chain-8b", "-o", str(tmp_path / "r.html")])
-    assert said.exit_code == 2 and "report: not modelled for kind rl with other jobs" in said.stderr
 
 
 @cache
