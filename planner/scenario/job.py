@@ -36,7 +36,7 @@ from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, R
 from planner.units import GB
 
 ASSUMED_PASSES = 20
-"""How often each image is trained on where the work names steps alone: a prior, the epochs of most shipped scenarios."""
+"""How often each image is trained on where the work names steps alone: a prior, as in most shipped scenarios."""
 
 _AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Tokens = Annotated[_AnyLength, BeforeValidator(read_amount, json_schema_input_type=_AnyLength | str)]

@@ -468,6 +468,31 @@ def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[s
 
 
 @pytest.mark.parametrize(
+    ("framework", "offload", "smaller"),
+    [("kohya", "block_swap_40", "block_swap_30"), ("ai-toolkit", "frozen_weights", "none")],
+)
+def test_a_card_that_is_too_small_is_offered_the_least_weights_in_host_memory(
+    framework: str, offload: str, smaller: str
+) -> None:
+    """FLUX.1 in fp8 on 12 GB: the change fits with the peak that is said, and one step less does not."""
+    asked: dict[str, Any] = {"framework": framework, "weight_bits": 8, "latents": "cached", "micro_batch": 1}
+    run, there, less = (
+        planner.estimate("flux.1-dev", "RTX3060-12GB", offload=how, **asked) for how in ("none", offload, smaller)
+    )
+    (peak,) = (one.peak for one in run.remedies if f"(offload {offload})" in one.change)
+    assert there.vram_gib.fits and peak == pytest.approx(there.vram_gib.peak) and not less.vram_gib.fits
+    online = planner.estimate("flux.1-dev", "RTX3060-12GB", **{**asked, "latents": "online"}).remedies
+    assert [one.change.startswith("cached latents and ") for one in online] == [True]
+
+
+@pytest.mark.parametrize("framework", ["kohya", "musubi-tuner"])
+def test_8_bits_of_kohyas_tools_are_fp8(framework: str) -> None:
+    network = "flux.1-dev" if framework == "kohya" else "qwen-image"
+    run = seconds(network, framework=framework, weight_bits=8, latents="cached")
+    assert run.techniques.quant == "fp8_weights"
+
+
+@pytest.mark.parametrize(
     ("network", "asked", "told"),
     [
         ("flux.1-dev", {"framework": "simpletuner"}, "this framework swaps no blocks here"),
@@ -476,7 +501,6 @@ def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[s
         ("stable-diffusion-xl", {"framework": "kohya"}, "a U-Net has no equal blocks"),
         ("qwen-image", {"framework": "kohya"}, "kohya does not train qwen-image; give simpletuner or diffusers or"),
         ("qwen-image", {"latents": "online"}, "trains from latents and text encoder outputs"),
-        ("qwen-image", {"quant": None}, "write quant fp8_weights"),
     ],
 )
 def test_block_swap_is_refused_by_name_where_no_tool_has_it(network: str, asked: dict[str, Any], told: str) -> None:
