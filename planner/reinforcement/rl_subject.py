@@ -44,9 +44,11 @@ def _only_job(scenario: Scenario, command: str) -> None:
     """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
     if len(scenario.jobs) > 1:
         what = "not modelled for kind rl with other jobs before or after it"
-        raise ScenarioError(
-            [Fault(scenario.name, 0, command, what, "use solve, check, frontier, explain, what-if, simulate or export")]
-        )
+        others = " or ".join(f"--job {job.name}" for job in scenario.jobs if job.subject is None)
+        fix = "use solve, check, frontier, explain, what-if, simulate or export"
+        if command in ("track", "calibrate"):
+            fix = f"name another job, {others}, or {fix}"
+        raise ScenarioError([Fault(scenario.name, 0, command, what, fix)])
 
 
 class Reinforcement(Subject):

@@ -449,22 +449,25 @@ def test_more_swapped_blocks_never_take_more_memory_or_less_time(network: str) -
 
 # kohya-ss/sd-scripts, docs/flux_train_network.md (16, 22 and 28 of 38 blocks, 8-bit AdamW); kohya-ss/musubi-tuner,
 # docs/qwen_image.md (16 and 45 of 60, 1,024 pixels): cards that are enough, so the estimate must stay below them, but
-# not far.
+# not far. The fit rule adds a margin, which three of the seven cards do not have; docs/images.md shows both figures.
 @pytest.mark.parametrize(
-    ("network", "asked", "card_gib"),
+    ("network", "asked", "card_gib", "shown_gib", "peak_gib"),
     [
-        ("flux.1-dev", {"percent": 40}, 12),
-        ("flux.1-dev", {"percent": 60}, 10),
-        ("flux.1-dev", {"percent": 70}, 8),
-        ("qwen-image", {"percent": 0, "weight_bits": 16, "quant": None}, 42),
-        ("qwen-image", {"percent": 0}, 30),
-        ("qwen-image", {"percent": 30}, 24),
-        ("qwen-image", {"percent": 70}, 12),
+        ("flux.1-dev", {"percent": 40}, 12, 10.6, 11.1),
+        ("flux.1-dev", {"percent": 60}, 10, 8.4, 8.8),
+        ("flux.1-dev", {"percent": 70}, 8, 7.3, 7.7),
+        ("qwen-image", {"percent": 0, "weight_bits": 16, "quant": None}, 42, 41.8, 43.4),
+        ("qwen-image", {"percent": 0}, 30, 23.5, 24.4),
+        ("qwen-image", {"percent": 30}, 24, 19.1, 19.8),
+        ("qwen-image", {"percent": 70}, 12, 11.5, 11.9),
     ],
 )
-def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[str, Any], card_gib: int) -> None:
+def test_cards_that_the_tools_call_enough_are_enough(
+    network: str, asked: dict[str, Any], card_gib: int, shown_gib: float, peak_gib: float
+) -> None:
     run = swapped(network, gpu="A100", optimizer="adamw_8bit", **asked)
     assert 0.75 * card_gib < run.vram_gib.device_used < card_gib
+    assert (run.vram_gib.device_used, run.vram_gib.peak) == pytest.approx((shown_gib, peak_gib), abs=0.06)
 
 
 @pytest.mark.parametrize(
