@@ -58,7 +58,7 @@ from planner.scenario.techniques import WHERE, Configuration, LoraSettings
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 # Resolution of a requested configuration to job, machine, recipe and batch, with defaults for what is not given.
@@ -273,7 +273,7 @@ def _recipes(
     checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
     attention = asked.attention or best_attention(kind, precision, library)
     quant = asked.quant or (held if held and table.bytes.quantised[held].bits == bits else None)
-    quant = quantisations(bits, (quant,) if quant else None, library)[0]
+    quant = quantisations(bits, (quant,) if quant else None, asked.framework, library)[0]
     assumed = [
         parts
         for value, parts in (
@@ -564,6 +564,7 @@ def find_fit_remedies(
     found = list(_smaller_batches(resolved))
     for change, settings in memory_saving_changes(resolved.recipe, card, resolved.machine.gpus, library):
         found += attempt(change, settings)
+    found += _frozen_offloads(resolved.recipe, library, attempt, is_only=not found)
     if not found:
         found += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
     more = more_gpus("", {})
@@ -595,10 +596,8 @@ def memory_saving_changes(
     """
     if recipe.activation_checkpointing != "full":
         yield "full checkpointing", {"activation_checkpointing": "full"}
-    if framework_of(library, recipe.framework).images and not recipe.caches_latents:
-        yield "cached latents, so that the encoders leave the card", {"latents": "cached"}
-        if recipe.weight_bits == 16 and recipe.method == "lora":
-            yield "cached latents and a 4-bit base", {"latents": "cached", "weight_bits": 4}
+    if framework_of(library, recipe.framework).images:
+        yield from _image_changes(recipe)
     if recipe.attention == "eager" and best_attention(GpuClass.of(card), recipe.precision, library) != "eager":
         yield "fused attention", {"attention": None}
     if recipe.framework == "hf":
@@ -612,6 +611,44 @@ def memory_saving_changes(
         yield "lora instead of full", {"method": "lora"}
     if recipe.weight_bits == 16:
         yield "lora on a 4-bit base", {"method": "lora", "weight_bits": 4, "optimizer": "adamw"}
+
+
+def _image_changes(recipe: Recipe) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield cached latents, and fewer bits of a frozen base: 8 of tools that have no 4."""
+    adapts_16_bit = recipe.weight_bits == 16 and recipe.method == "lora"
+    if not recipe.caches_latents:
+        yield "cached latents, so that the encoders leave the card", {"latents": "cached"}
+        if adapts_16_bit:
+            yield "cached latents and a 4-bit base", {"latents": "cached", "weight_bits": 4}
+    if adapts_16_bit:
+        yield "lora on an 8-bit base", {"weight_bits": 8}
+
+
+def _frozen_offloads(
+    recipe: Recipe, library: Library, attempt: Callable[[str, dict[str, Any]], list[tuple[str, float]]], is_only: bool
+) -> list[tuple[str, float]]:
+    """Return the fewest swapped blocks of an image network that fit, and all frozen weights in host memory if these do.
+
+    Which of them a framework has is for the rules. `is_only`: without another remedy, latents are cached, too, if that
+    is needed.
+    """
+    offloads = library.techniques.values.offload.values
+    held = offloads[recipe.offload]
+    if not framework_of(library, recipe.framework).images or held.frozen:
+        return []
+    swapped = [name for name in offloads if offloads[name].swapped > held.swapped]
+    swapped.sort(key=lambda name: offloads[name].swapped)
+    frozen = [name for name in offloads if offloads[name].frozen]
+
+    def least(names: list[str], also: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
+        tried = (attempt(f"{also}{offloads[one].words} (offload {one})", {**settings, "offload": one}) for one in names)
+        return next(filter(None, tried), [])
+
+    found = [*least(swapped, "", {}), *least(frozen, "", {})]
+    if is_only and not found and not recipe.caches_latents:
+        also, settings = "cached latents and ", {"latents": "cached"}
+        found = [*least(swapped, also, settings), *least(frozen, also, settings)]
+    return found
 
 
 # Estimate of one configuration: memory and speed by part.

@@ -118,7 +118,7 @@ def latent_cache(job: Job, architecture: Architecture) -> LatentCache | None:
     if image is None:
         return None
     size = image.size(*job.work.image_size)
-    images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
+    images = float(job.dataset_images)
     share = 1.0 - image.encoder_tokens(size) / image.tokens(size)
     return LatentCache(images, share, image.cached_bytes(size), images / job.global_batch)
 

@@ -316,7 +316,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                     adapt_head=method == "lora" and job.lora.adapt_head,
                     experts_16_bit=method == "lora" and bits < 16 and job.lora.experts_16_bit,
                 )
-                for quant in quantisations(bits, named, library)
+                for quant in quantisations(bits, named, framework, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
             ]
     return found
@@ -527,12 +527,11 @@ def technique_notes(recipe: Recipe, experts: int, library: Library) -> list[str]
     return notes
 
 
-def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
-    """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
-    values = library.techniques.values
-    usual, kinds = values.weight_bits.values[bits].quant, library.techniques.bytes.quantised
+def quantisations(bits: int, asked: Sequence[str] | None, framework: str, library: Library) -> tuple[str, ...]:
+    """Return how a framework quantises weights of so many bits: as asked where there is a choice, else as usual."""
+    row, kinds = library.techniques.values.weight_bits.values[bits], library.techniques.bytes.quantised
     named = tuple(quant for quant in asked or () if kinds[quant].bits == bits)
-    return named or (usual,)
+    return named or (row.quant_of.get(framework, row.quant),)
 
 
 def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:

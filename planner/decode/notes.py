@@ -38,7 +38,7 @@ from planner.results.plan_parts import (
     Vram,
 )
 from planner.scenario.fees import fees_that_count
-from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
+from planner.scenario.job import ASSUMED_PASSES, DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
@@ -303,9 +303,23 @@ def _on_stages(chosen: ChosenCandidate) -> list[str]:
         notes.append("RAM of the machine unknown: check that it holds the weights while adapters are merged")
     if job.early_stopping < 1:
         notes.append(FULL_RUN_NOTE)
+    if chosen.recipe.caches_latents and job.work.images is None:
+        notes.append(_describe_assumed_images(chosen))
     if job.stages == Stages():
         notes.append("excludes evaluation and checkpoints: add `stages:` to include them")
     return notes
+
+
+def _describe_assumed_images(chosen: ChosenCandidate) -> str:
+    """Return how many images are encoded once where the work names steps alone, and the settings that state them."""
+    job = chosen.job
+    unit, work = chosen.candidates.architecture.trained_unit(job.work.frames), f"--set jobs.{job.name}.work"
+    count = job.dataset_images
+    return (
+        f"the work does not say how many different {unit} it has: {count:,} are assumed, each trained on "
+        f"{ASSUMED_PASSES} times, whose latents are cached before the first step; your own: {work}.steps=null "
+        f"{work}.images={count} {work}.epochs={ASSUMED_PASSES}"
+    )
 
 
 def is_fed_by_storage(chosen: ChosenCandidate) -> bool:

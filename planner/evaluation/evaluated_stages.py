@@ -165,7 +165,7 @@ def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[floa
     if image is None or not context.recipe.caches_latents:
         return 0.0, 0.0
     size = image.size(*job.work.image_size)
-    images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
+    images = float(job.dataset_images)
     each = image.cached_bytes(size)
     read = images * _stored_image(context, size.side)
     step = physics.computed_seconds * image.encoder_ratio(size)

@@ -67,9 +67,10 @@ class Value(Row):
 
 
 class WeightBits(Value):
-    """Bits of a weight, and the quantisation where a job asks for none."""
+    """Bits of a weight, and the quantisation where a job asks for none; `quant_of`: of frameworks that lack it."""
 
     quant: str
+    quant_of: dict[str, str] = Field(default_factory=dict)
 
 
 class Precision(Value):

@@ -44,7 +44,8 @@ def _only_job(scenario: Scenario, command: str) -> None:
     """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
     if len(scenario.jobs) > 1:
         what = "not modelled for kind rl with other jobs before or after it"
-        fix = "use solve, check, frontier, explain, what-if, simulate, report or export"
+        others = " or ".join(f"--job {job.name}" for job in scenario.jobs if job.subject is None)
+        fix = f"name another job, {others}, or use solve, check, frontier, explain, what-if, simulate, report or export"
         raise ScenarioError([Fault(scenario.name, 0, command, what, fix)])
 
 

@@ -1,5 +1,6 @@
 """What a user wants trained: architecture, work, deadline, what may be done to it, and what was observed of it."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -33,6 +34,9 @@ from planner.scenario.offer import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, RunSettings, Techniques, Tuning
 from planner.units import GB
+
+ASSUMED_PASSES = 20
+"""How often each image is trained on where the work names steps alone: a prior, as in most shipped scenarios."""
 
 _AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Tokens = Annotated[_AnyLength, BeforeValidator(read_amount, json_schema_input_type=_AnyLength | str)]
@@ -328,6 +332,15 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
     def image_bytes(self) -> float:
         """Bytes of one image or video as it is stored: its part of `data_gb`; 0 where that is not stated."""
         return self.data_gb * GB / self.work.images if self.work.images else 0.0
+
+    @property
+    def dataset_images(self) -> int:
+        """Different images or videos that are trained on: as stated, else the samples of all steps over assumed passes.
+
+        The steps that a run which goes on has done count, too: it encodes the same images again.
+        """
+        samples = ((self.work.steps or 0) + self.work.steps_before) * self.global_batch
+        return self.work.images or math.ceil(samples / ASSUMED_PASSES)
 
     @property
     def answers(self) -> int:

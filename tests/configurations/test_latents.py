@@ -27,7 +27,8 @@ def run(epochs: int, latents: list[str], *offers: dict[str, Any], batch: int = 6
     """10,000 images, so often, in full training on one A100."""
     work = {"images": 10_000, "epochs": epochs, "resolution": 512}
     techniques = {"method": "full", "activation_checkpointing": "none", "optimizer": "adamw", "latents": latents}
-    return planned(*offers, architecture=CARD, work=work, global_batch=batch, techniques=techniques, **job)
+    asked_for = {"work": work, **job}
+    return planned(*offers, architecture=CARD, global_batch=batch, techniques=techniques, **asked_for)
 
 
 def test_the_card_agrees_with_what_was_published() -> None:
@@ -73,6 +74,15 @@ def test_the_pass_is_on_the_bill() -> None:
     hours = told.stage_hours["prepare data"]
     assert hours == pytest.approx(10_000 / 64 * told.step_seconds * 1116.7 / (3 * 803.3) / 3600, rel=1e-6)
     assert line(told, "prepare data") == pytest.approx((hours, hours * 2))
+
+
+def test_work_in_steps_caches_each_image_once() -> None:
+    """3,125 steps of 64 are 10,000 images 20 times: dollars, hours and the audit agree, and a note says so."""
+    named, in_steps = run(20, ["cached"], STORED), run(20, ["cached"], STORED, work={"steps": 3125, "resolution": 512})
+    assert in_steps.stage_hours == named.stage_hours and in_steps.cost_usd == named.cost_usd
+    assert "assumed, each trained on 20 times" not in " ".join(named.notes)
+    (note,) = (note for note in in_steps.notes if "assumed, each trained on 20 times" in note)
+    assert "10,000 are" in note and "--set jobs.job.work.images=10000" in note
 
 
 def test_encoders_leave_the_gpu() -> None:

@@ -338,14 +338,18 @@ def saved_chain() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["track", "PLAN", "LOG"], ["calibrate", "LOG", "--plan", "PLAN"]])
-def test_a_log_of_no_named_job_of_a_chain_is_refused_with_the_names_of_all(words: list[str], tmp_path: Path) -> None:
+def test_a_log_of_a_chain_is_refused_with_the_names_of_its_jobs_of_training(words: list[str], tmp_path: Path) -> None:
+    """The run itself is none of them: who names it is refused with the same names."""
     plan, log = tmp_path / "plan.json", tmp_path / "run.log"
     plan.write_text(saved_chain())
     log.write_text("step:1 - timing_s/step:130.0\n")
     paths = {"PLAN": str(plan), "LOG": str(log)}
-    said = CliRunner().invoke(main, [paths.get(word, word) for word in words])
+    said, of_run = (
+        CliRunner().invoke(main, [paths.get(word, word) for word in (*words, *job)]) for job in ((), ("--job", "math"))
+    )
     (line,) = said.stderr.strip().splitlines()
-    assert said.exit_code == 2 and line == "--job: 3 jobs; name one, such as sft or dpo or math"
+    assert said.exit_code == 2 and line == "--job: 3 jobs; name one of training, such as sft or dpo"
+    assert of_run.exit_code == 2 and "; name another job, --job sft or --job dpo, or use solve" in of_run.stderr
 
 
 @pytest.mark.slow

@@ -157,7 +157,9 @@ def _technique_filters(recipe: Recipe, job: Job, index: int, library: Library) -
         keeps_weights = name == "weight_bits" and recipe.method == "full" and given.method is not None
         if not keeps_weights:
             excluded[name] = getattr(recipe, name)
-    if given.quant is not None and recipe.quant not in quantisations(recipe.weight_bits, given.quant, library):
+    if given.quant is not None and recipe.quant not in quantisations(
+        recipe.weight_bits, given.quant, recipe.framework, library
+    ):
         excluded["quant"] = recipe.quant
     together = given.tensor_parallel or given.pipeline_parallel
     for name in DEGREES:

@@ -462,22 +462,50 @@ def test_more_swapped_blocks_never_take_more_memory_or_less_time(network: str) -
 
 # kohya-ss/sd-scripts, docs/flux_train_network.md (16, 22 and 28 of 38 blocks, 8-bit AdamW); kohya-ss/musubi-tuner,
 # docs/qwen_image.md (16 and 45 of 60, 1,024 pixels): cards that are enough, so the estimate must stay below them, but
-# not far.
+# not far. The fit rule adds a margin, which three of the seven cards do not have; docs/images.md shows both figures.
 @pytest.mark.parametrize(
-    ("network", "asked", "card_gib"),
+    ("network", "asked", "card_gib", "shown_gib", "peak_gib"),
     [
-        ("flux.1-dev", {"percent": 40}, 12),
-        ("flux.1-dev", {"percent": 60}, 10),
-        ("flux.1-dev", {"percent": 70}, 8),
-        ("qwen-image", {"percent": 0, "weight_bits": 16, "quant": None}, 42),
-        ("qwen-image", {"percent": 0}, 30),
-        ("qwen-image", {"percent": 30}, 24),
-        ("qwen-image", {"percent": 70}, 12),
+        ("flux.1-dev", {"percent": 40}, 12, 10.6, 11.1),
+        ("flux.1-dev", {"percent": 60}, 10, 8.4, 8.8),
+        ("flux.1-dev", {"percent": 70}, 8, 7.3, 7.7),
+        ("qwen-image", {"percent": 0, "weight_bits": 16, "quant": None}, 42, 41.8, 43.4),
+        ("qwen-image", {"percent": 0}, 30, 23.5, 24.4),
+        ("qwen-image", {"percent": 30}, 24, 19.1, 19.8),
+        ("qwen-image", {"percent": 70}, 12, 11.5, 11.9),
     ],
 )
-def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[str, Any], card_gib: int) -> None:
-    run = swapped(network, gpu="A100", optimizer="adamw_8bit", **asked)
+def test_cards_that_the_tools_call_enough_are_enough(
+    network: str, asked: dict[str, Any], card_gib: int, shown_gib: float, peak_gib: float
+) -> None:
+    run = swapped(network, gpu="A100-80GB", optimizer="adamw_8bit", **asked)
     assert 0.75 * card_gib < run.vram_gib.device_used < card_gib
+    assert (run.vram_gib.device_used, run.vram_gib.peak) == pytest.approx((shown_gib, peak_gib), abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("framework", "offload", "smaller"),
+    [("kohya", "block_swap_40", "block_swap_30"), ("ai-toolkit", "frozen_weights", "none")],
+)
+def test_a_card_that_is_too_small_is_offered_the_least_weights_in_host_memory(
+    framework: str, offload: str, smaller: str
+) -> None:
+    """FLUX.1 in fp8 on 12 GB: the change fits with the peak that is said, and one step less does not."""
+    asked: dict[str, Any] = {"framework": framework, "weight_bits": 8, "latents": "cached", "micro_batch": 1}
+    run, there, less = (
+        planner.estimate("flux.1-dev", "RTX3060-12GB", offload=how, **asked) for how in ("none", offload, smaller)
+    )
+    (peak,) = (one.peak for one in run.remedies if f"(offload {offload})" in one.change)
+    assert there.vram_gib.fits and peak == pytest.approx(there.vram_gib.peak) and not less.vram_gib.fits
+    online = planner.estimate("flux.1-dev", "RTX3060-12GB", **{**asked, "latents": "online"}).remedies
+    assert [one.change.startswith("cached latents and ") for one in online] == [True]
+
+
+@pytest.mark.parametrize("framework", ["kohya", "musubi-tuner"])
+def test_8_bits_of_kohyas_tools_are_fp8(framework: str) -> None:
+    network = "flux.1-dev" if framework == "kohya" else "qwen-image"
+    run = seconds(network, framework=framework, weight_bits=8, latents="cached")
+    assert run.techniques.quant == "fp8_weights"
 
 
 @pytest.mark.parametrize(
@@ -492,7 +520,6 @@ def test_cards_that_the_tools_call_enough_are_enough(network: str, asked: dict[s
         ("kolors", {"framework": "kohya"}, "training of kolors is not planned with kohya"),
         ("flux.1-dev", {"lora_targets": "attention"}, "kohya has adapters on all linear layers alone"),
         ("qwen-image", {"latents": "online"}, "trains from latents and text encoder outputs"),
-        ("qwen-image", {"quant": None}, "write quant fp8_weights"),
     ],
 )
 def test_block_swap_is_refused_by_name_where_no_tool_has_it(network: str, asked: dict[str, Any], told: str) -> None:
