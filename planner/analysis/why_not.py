@@ -11,7 +11,6 @@ import numpy as np
 
 from planner import timetable
 from planner.analysis.why_not_query import (
-    SPOT_MAJORITY,
     WhyNotQuery,
     find_blockers,
     find_remedies,
@@ -84,15 +83,18 @@ def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan 
     """Return the best plan that runs the job as the query asks, within all limits; None if there is none."""
     pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
     screened = list(pinned.screened)
-    one = _require_spot_majority(pinned, query.job) if query.given.get("market") == "spot" else screened[query.job]
-    one = one.select(match_rows(pinned.candidates[query.job], one.table, named_offers(pinned, query), query))
-    screened[query.job] = replace(one, table=in_market(one.table, query))
+    screened[query.job] = _screen_matches(pinned, query)
     return try_solve(replace(pinned, screened=tuple(screened)))
 
 
 def solve_pinned(prepared: PreparedScenario, query: WhyNotQuery, options: SolveOptions) -> Plan:
     """Return the plan whose one job runs as the query asks, of all ways to run it where jobs take turns."""
     pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
+
+    if not pinned.scenario.needs_timetable:
+        screened = list(pinned.screened)
+        screened[query.job] = _screen_matches(pinned, query)
+        return solve_prepared(replace(pinned, screened=tuple(screened)), options, explains=False)
 
     def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
         if index != query.job:
@@ -101,21 +103,25 @@ def solve_pinned(prepared: PreparedScenario, query: WhyNotQuery, options: SolveO
         one = screened.select(rows)
         return replace(one, table=in_market(one.table, query))
 
-    if pinned.scenario.needs_timetable:
-        built = timetable.build_timetable(pinned, keep)
-        return solve_built(pinned, built, options, perf_counter(), explains=False)
-    screened = tuple(keep(index, one) for index, one in enumerate(pinned.screened))
-    return solve_prepared(replace(pinned, screened=screened), options, explains=False)
+    built = timetable.build_timetable(pinned, keep)
+    return solve_built(pinned, built, options, perf_counter(), explains=False)
 
 
-def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCandidates:
-    """Screen a job again for candidates that do most of their work on spot: other policies may be best there."""
-    scenario = prepared.scenario
+def _screen_matches(prepared: PreparedScenario, query: WhyNotQuery) -> ScreenedCandidates:
+    """Screen the candidates that run the job as the query asks, and no others.
+
+    Screened with all others, most of them have no policy on spot: only what may be the best of its method has one.
+    """
+    one, scenario, (floor, cap) = prepared.candidates[query.job], prepared.scenario, query.spot_bounds
+    rows = np.flatnonzero(match_rows(one, one.table, named_offers(prepared, query), query))
     share = scenario.limits.spot_share
-    floor = share.model_copy(update={"min": max(share.min, SPOT_MAJORITY)})
-    limits = scenario.limits.model_copy(update={"spot_share": floor})
+    bounds = share.model_copy(update={"min": max(share.min, floor), "max": min(share.max, cap)})
+    limits = scenario.limits.model_copy(update={"spot_share": bounds})
     waiting = CandidateObjective.of(scenario).waiting_usd
-    return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
+    found = screen(one.rows(rows), prepared.market, limits, prepared.library, waiting_usd=waiting)
+    lateness = np.zeros(len(one.table))
+    lateness[rows] = found.lateness
+    return replace(found, rows=rows[found.rows], lateness=lateness)
 
 
 def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
