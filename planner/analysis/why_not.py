@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from planner.solving.infeasibility.relaxations import LimitChange, build_relaxat
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.solve import solve_built, solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""
@@ -82,46 +85,47 @@ def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: Resolve
 def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan | None:
     """Return the best plan that runs the job as the query asks, within all limits; None if there is none."""
     pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
-    screened = list(pinned.screened)
-    screened[query.job] = _screen_matches(pinned, query)
-    return try_solve(replace(pinned, screened=tuple(screened)))
+    return try_solve(keep_matches(pinned, query))
 
 
 def solve_pinned(prepared: PreparedScenario, query: WhyNotQuery, options: SolveOptions) -> Plan:
     """Return the plan whose one job runs as the query asks, of all ways to run it where jobs take turns."""
-    pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
-
+    pinned = keep_matches(prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared), query)
     if not pinned.scenario.needs_timetable:
-        screened = list(pinned.screened)
-        screened[query.job] = _screen_matches(pinned, query)
-        return solve_prepared(replace(pinned, screened=tuple(screened)), options, explains=False)
-
-    def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
-        if index != query.job:
-            return screened
-        rows = match_rows(pinned.candidates[index], screened.table, named_offers(pinned, query), query)
-        one = screened.select(rows)
-        return replace(one, table=in_market(one.table, query))
-
-    built = timetable.build_timetable(pinned, keep)
+        return solve_prepared(pinned, options, explains=False)
+    built = timetable.build_timetable(pinned, rows_in_market(query))
     return solve_built(pinned, built, options, perf_counter(), explains=False)
 
 
-def _screen_matches(prepared: PreparedScenario, query: WhyNotQuery) -> ScreenedCandidates:
-    """Screen the candidates that run the job as the query asks, and no others.
+def keep_matches(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
+    """Return the scenario with those candidates of the job alone that the query asks for, screened again.
 
     Screened with all others, most of them have no policy on spot: only what may be the best of its method has one.
     """
-    one, scenario, (floor, cap) = prepared.candidates[query.job], prepared.scenario, query.spot_bounds
-    rows = np.flatnonzero(match_rows(one, one.table, named_offers(prepared, query), query))
+    scenario, (floor, cap) = prepared.scenario, query.spot_bounds
+    candidates, screened = list(prepared.candidates), list(prepared.screened)
+    one = candidates[query.job]
+    one = one.rows(match_rows(one, one.table, named_offers(prepared, query), query))
     share = scenario.limits.spot_share
     bounds = share.model_copy(update={"min": max(share.min, floor), "max": min(share.max, cap)})
     limits = scenario.limits.model_copy(update={"spot_share": bounds})
     waiting = CandidateObjective.of(scenario).waiting_usd
-    found = screen(one.rows(rows), prepared.market, limits, prepared.library, waiting_usd=waiting)
-    lateness = np.zeros(len(one.table))
-    lateness[rows] = found.lateness
-    return replace(found, rows=rows[found.rows], lateness=lateness)
+    candidates[query.job] = one
+    screened[query.job] = screen(one, prepared.market, limits, prepared.library, waiting_usd=waiting)
+    return replace(prepared, candidates=tuple(candidates), screened=tuple(screened))
+
+
+def rows_in_market(query: WhyNotQuery) -> Callable[[int, ScreenedCandidates], ScreenedCandidates]:
+    """Return what keeps the rows of the job that may run in the market of the query, within its spot shares."""
+    floor, cap = query.spot_bounds
+
+    def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
+        if index != query.job:
+            return screened
+        one = screened.select((screened.table.share_low <= cap) & (screened.table.share_high >= floor))
+        return replace(one, table=in_market(one.table, query))
+
+    return keep
 
 
 def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
