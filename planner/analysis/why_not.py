@@ -205,20 +205,27 @@ def _kind(plan: ResolvedPlan, job: int) -> tuple[object, ...]:
 
 
 def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str, ...]:
-    """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first."""
+    """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first.
+
+    What speaks for X comes last. Dollars per hour are those of the bill: on spot a run also waits, for nothing.
+    """
     (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(found, job)
     gpus, gpus_x = int(plan.chosen.gpus[job]), int(found.chosen.gpus[job])
-    reasons = []
+    hour = "an hour with waiting" if max(plan.shares[job], found.shares[job]) > 0 else "an hour"
+    reasons, although = [], []
     for with_x, usual, words in (
-        (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
+        (price_x, price, f"{hour} costs ${price_x:,.2f} against ${price:,.2f}"),
         (hours_x, hours, f"it likely takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
         if words.startswith("an hour") and not (gpus and gpus_x):
             continue  # a service charges for tokens and runs, whatever their hours
         if min(with_x, usual) <= 0:  # nothing is a multiple of what is free
-            reasons += [(math.inf, words)] if with_x != usual else []
-        elif max(with_x, usual) > MIN_FACTOR * min(with_x, usual):
-            reasons.append((abs(math.log(with_x / usual)), f"{words} ({_format_factor(with_x / usual)})"))
+            reasons += [(math.inf, words)] if with_x > usual else []
+            although += [f"although {words}"] if with_x < usual else []
+        elif with_x > MIN_FACTOR * usual:
+            reasons.append((math.log(with_x / usual), f"{words} ({_format_factor(with_x / usual)})"))
+        elif usual > MIN_FACTOR * with_x:
+            although.append(f"although {words} ({_format_factor(with_x / usual)})")
     described = [words for _, words in sorted(reasons, reverse=True)]
     market, place = found.prepared.market, int(found.chosen.offer[job])
     if break_even := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
@@ -230,7 +237,7 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     penalty = float(found.chosen.penalty_usd[job] - plan.chosen.penalty_usd[job])
     if abs(penalty) >= 0.01:
         described.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
-    return tuple(described)
+    return (*described, *although)
 
 
 def _near_tie(found: ResolvedPlan) -> tuple[str, ...]:
