@@ -22,7 +22,15 @@ from planner.library.engines import published_techniques
 from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
 from planner.loading.question import Asked, as_scenario
-from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
+from planner.results.explanation import (
+    LEAST_DOLLARS_NOTE,
+    Binding,
+    Explanation,
+    Finding,
+    LimitSensitivity,
+    PastCost,
+    TechniqueAnswer,
+)
 from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -351,10 +359,6 @@ def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanati
         hours_at_confidence=plan.late_hours,
         notes=_notes(plan),
     )
-
-
-LEAST_DOLLARS_NOTE = "all plans here follow the spot policies of least dollars; solve waits less for at most 1 % more"
-"""A note where the plan that `solve` recommends has another policy than the plans that are compared here."""
 
 
 def _notes(plan: ResolvedPlan) -> tuple[str, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner import timetable
 from planner.analysis.why_not_query import (
-    SPOT_MAJORITY,
     WhyNotQuery,
     find_blockers,
     find_remedies,
@@ -37,6 +36,9 @@ from planner.solving.infeasibility.relaxations import LimitChange, build_relaxat
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.solve import solve_built, solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""
@@ -83,39 +85,47 @@ def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: Resolve
 def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan | None:
     """Return the best plan that runs the job as the query asks, within all limits; None if there is none."""
     pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
-    screened = list(pinned.screened)
-    one = _require_spot_majority(pinned, query.job) if query.given.get("market") == "spot" else screened[query.job]
-    one = one.select(match_rows(pinned.candidates[query.job], one.table, named_offers(pinned, query), query))
-    screened[query.job] = replace(one, table=in_market(one.table, query))
-    return try_solve(replace(pinned, screened=tuple(screened)))
+    return try_solve(keep_matches(pinned, query))
 
 
 def solve_pinned(prepared: PreparedScenario, query: WhyNotQuery, options: SolveOptions) -> Plan:
     """Return the plan whose one job runs as the query asks, of all ways to run it where jobs take turns."""
-    pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
+    pinned = keep_matches(prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared), query)
+    if not pinned.scenario.needs_timetable:
+        return solve_prepared(pinned, options, explains=False)
+    built = timetable.build_timetable(pinned, rows_in_market(query))
+    return solve_built(pinned, built, options, perf_counter(), explains=False)
+
+
+def keep_matches(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
+    """Return the scenario with those candidates of the job alone that the query asks for, screened again.
+
+    Screened with all others, most of them have no policy on spot: only what may be the best of its method has one.
+    """
+    scenario, (floor, cap) = prepared.scenario, query.spot_bounds
+    candidates, screened = list(prepared.candidates), list(prepared.screened)
+    one = candidates[query.job]
+    one = one.rows(match_rows(one, one.table, named_offers(prepared, query), query))
+    share = scenario.limits.spot_share
+    bounds = share.model_copy(update={"min": max(share.min, floor), "max": min(share.max, cap)})
+    limits = scenario.limits.model_copy(update={"spot_share": bounds})
+    waiting = CandidateObjective.of(scenario).waiting_usd
+    candidates[query.job] = one
+    screened[query.job] = screen(one, prepared.market, limits, prepared.library, waiting_usd=waiting)
+    return replace(prepared, candidates=tuple(candidates), screened=tuple(screened))
+
+
+def rows_in_market(query: WhyNotQuery) -> Callable[[int, ScreenedCandidates], ScreenedCandidates]:
+    """Return what keeps the rows of the job that may run in the market of the query, within its spot shares."""
+    floor, cap = query.spot_bounds
 
     def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
         if index != query.job:
             return screened
-        rows = match_rows(pinned.candidates[index], screened.table, named_offers(pinned, query), query)
-        one = screened.select(rows)
+        one = screened.select((screened.table.share_low <= cap) & (screened.table.share_high >= floor))
         return replace(one, table=in_market(one.table, query))
 
-    if pinned.scenario.needs_timetable:
-        built = timetable.build_timetable(pinned, keep)
-        return solve_built(pinned, built, options, perf_counter(), explains=False)
-    screened = tuple(keep(index, one) for index, one in enumerate(pinned.screened))
-    return solve_prepared(replace(pinned, screened=screened), options, explains=False)
-
-
-def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCandidates:
-    """Screen a job again for candidates that do most of their work on spot: other policies may be best there."""
-    scenario = prepared.scenario
-    share = scenario.limits.spot_share
-    floor = share.model_copy(update={"min": max(share.min, SPOT_MAJORITY)})
-    limits = scenario.limits.model_copy(update={"spot_share": floor})
-    waiting = CandidateObjective.of(scenario).waiting_usd
-    return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
+    return keep
 
 
 def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
@@ -195,20 +205,27 @@ def _kind(plan: ResolvedPlan, job: int) -> tuple[object, ...]:
 
 
 def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str, ...]:
-    """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first."""
+    """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first.
+
+    What speaks for X comes last. Dollars per hour are those of the bill: on spot a run also waits, for nothing.
+    """
     (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(found, job)
     gpus, gpus_x = int(plan.chosen.gpus[job]), int(found.chosen.gpus[job])
-    reasons = []
+    hour = "an hour with waiting" if max(plan.shares[job], found.shares[job]) > 0 else "an hour"
+    reasons, although = [], []
     for with_x, usual, words in (
-        (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
+        (price_x, price, f"{hour} costs ${price_x:,.2f} against ${price:,.2f}"),
         (hours_x, hours, f"it likely takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
         if words.startswith("an hour") and not (gpus and gpus_x):
             continue  # a service charges for tokens and runs, whatever their hours
         if min(with_x, usual) <= 0:  # nothing is a multiple of what is free
-            reasons += [(math.inf, words)] if with_x != usual else []
-        elif max(with_x, usual) > MIN_FACTOR * min(with_x, usual):
-            reasons.append((abs(math.log(with_x / usual)), f"{words} ({_format_factor(with_x / usual)})"))
+            reasons += [(math.inf, words)] if with_x > usual else []
+            although += [f"although {words}"] if with_x < usual else []
+        elif with_x > MIN_FACTOR * usual:
+            reasons.append((math.log(with_x / usual), f"{words} ({_format_factor(with_x / usual)})"))
+        elif usual > MIN_FACTOR * with_x:
+            although.append(f"although {words} ({_format_factor(with_x / usual)})")
     described = [words for _, words in sorted(reasons, reverse=True)]
     market, place = found.prepared.market, int(found.chosen.offer[job])
     if break_even := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
@@ -220,7 +237,7 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     penalty = float(found.chosen.penalty_usd[job] - plan.chosen.penalty_usd[job])
     if abs(penalty) >= 0.01:
         described.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
-    return tuple(described)
+    return (*described, *although)
 
 
 def _near_tie(found: ResolvedPlan) -> tuple[str, ...]:

@@ -300,9 +300,8 @@ class _Best(_Search):
             enough = (self.tried[place, method] >= most) & may_be_enough
             matters |= (bound < np.minimum(self.next_best, self.of_place[place])) & ~enough
         if self.best_of == "names":
-            untried = self.is_listed[rows] & ((self.tried[place, method] < 1) | (not may_be_enough))
             for names, least in self.of_names:
-                matters |= (bound < least[names[rows]] + KEPT_USD) & untried
+                matters |= (bound < least[names[rows]] + KEPT_USD) & self.is_listed[rows]
         if self.work.target.shared:
             matters |= bound < self._least_within(rows)
         return matters

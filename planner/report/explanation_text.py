@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.plan_sections import cut_lines
+from planner.report.plan_sections import cut_lines, payment_words
 from planner.report.words import line_room
 from planner.results.explanation import (
+    LEAST_DOLLARS_NOTE,
     Alternative,
     Binding,
     Explanation,
@@ -407,6 +408,8 @@ def _cells(option: Alternative) -> tuple[str, ...]:
         "method": f"{machines} at {option.provider}",
     }[option.by]
     rent = "-" if option.usd_per_hour is None else words.rate(option.usd_per_hour).removeprefix("$")
+    paid = payment_words(option.tier, option.spot_share)
+    how = f"{how}, {paid}" if paid else how
     late = option.hours if option.hours_at_confidence is None else option.hours_at_confidence
     hours = words.hours(late) if late is not None else ""
     cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
@@ -449,6 +452,8 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
         lines += words.hang(" " * 5, price)
     elif found.status == "impossible":
         lines += [*_memory(found), *_remedies(found)]
+    if against and found.status != "impossible" and LEAST_DOLLARS_NOTE in explanation.notes:
+        lines += words.section("Notes", words.wrap_lines(LEAST_DOLLARS_NOTE, line_room(), 2))
     return words.wrap_lines(f"{words.sanitise(found.asked)}: {head}", words.width(), most), lines
 
 

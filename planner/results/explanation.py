@@ -18,6 +18,9 @@ from planner.results.result_tables import Result
 from planner.results.rl_run import RlRun
 from planner.units import count_text
 
+LEAST_DOLLARS_NOTE = "all plans here follow the spot policies of least dollars; solve waits less for at most 1 % more"
+"""A note where the plan that `solve` recommends has another policy than the plans that are compared."""
+
 
 class Binding(Part):
     """A limit without which the plan would be better; each is lifted alone, all others kept."""
@@ -74,6 +77,8 @@ class Alternative(Part):
     """Hours that it keeps at the confidence of the job."""
     usd_per_hour: float | None = None
     """Rent of all its machines; None where they are not rented by the hour."""
+    tier: str = ""
+    spot_share: float = 0.0
     difference: float | None = None
     """The objective against the plan's (dollars with penalties and the value of time, or hours): 0.63 is 63 % more."""
     verdict: str = ""

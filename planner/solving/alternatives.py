@@ -108,25 +108,24 @@ def option_at(
     confidence are the deadline that the policy keeps.
     """
     table, row, share = at
-    offer = market.offers[int(table.offer[row])]
     return Option(
         label=label,
         **_keeps_and_rent(at, market),
-        tier=offer.tier,
-        spot_share=share,
         method=candidates.recipes[int(table.recipe[row])].method_label,
         **marks,
         **figures_of(table, row, share, market),
     )
 
 
-def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, float | None]:
-    """Return the hours that a candidate keeps at the confidence, and the rent of all its machines."""
+def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, Any]:
+    """Return the hours that a candidate keeps at the confidence, the rent of all its machines, and how it is paid."""
     table, row, share = at
     offer = market.offers[int(table.offer[row])]
     return {
         "hours_at_confidence": float(table.rows(np.asarray([row])).late_hours(share)[0]),
         "usd_per_hour": rent_usd_per_hour(offer, int(table.gpus[row]), share),
+        "tier": offer.tier,
+        "spot_share": share,
     }
 
 
@@ -450,8 +449,14 @@ def _describe_alternative(
         key = "cost_usd" if objective.by_time else "hours_at_confidence"
         more = figures[key] - own[key]
         if abs(more) >= MIN_RELATIVE_DIFFERENCE * max(figures[key], own[key]):
-            usd = f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"
-            summary += f", {usd}" if objective.by_time else f", {abs(more):,.1f} h {'later' if more > 0 else 'earlier'}"
+            # "No difference" would deny the one that follows.
+            less_or_later = (
+                f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"
+                if objective.by_time
+                else f"{abs(more):,.1f} h {'later' if more > 0 else 'earlier'}"
+            )
+            same = objective.comparatives[2].removeprefix("the ")
+            summary = f"same {same} within error, {less_or_later}"
     penalty_usd = float(other.table.penalty_usd[other.row] - current.table.penalty_usd[current.row])
     return f"{summary}, penalty ${penalty_usd:,.0f}" if penalty_usd >= 1 and not objective.by_time else summary
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from planner.analysis.why_not import in_market, match_rows
-from planner.analysis.why_not_query import WhyNotQuery, named_offers
-from planner.candidates.screening import ScreenedCandidates
+from planner.analysis.why_not import keep_matches, rows_in_market
+from planner.analysis.why_not_query import WhyNotQuery
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
@@ -403,17 +402,9 @@ def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -
 
 def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:
     """Return what the timetable costs where one job runs as the query asks; the others are free to move."""
-    offers = named_offers(prepared, query)
-
-    def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
-        if index != query.job:
-            return screened
-        rows = match_rows(prepared.candidates[index], screened.table, offers, query)
-        one = screened.select(rows)
-        return replace(one, table=in_market(one.table, query))
-
+    prepared = keep_matches(prepared, query)
     options = SolveOptions(time_limit_seconds=QUESTION_SECONDS)
-    built = build_timetable(prepared, keep).changed(lambda problem: _by(problem, query))
+    built = build_timetable(prepared, rows_in_market(query)).changed(lambda problem: _by(problem, query))
     forced = solve_built(prepared, built, options, perf_counter(), explains=False)
     if forced.cost is None or forced.hours is None:
         reason = "no timetable within the limits runs the job so"

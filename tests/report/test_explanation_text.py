@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.report.explanation_text import render
 from planner.report.words import WIDTH
-from planner.results.explanation import Explanation
+from planner.results.explanation import LEAST_DOLLARS_NOTE, Explanation
 
 PLAN: dict[str, Any] = {
     "scenario": "small",
@@ -200,9 +200,21 @@ def test_a_long_place_is_left_out_and_not_cut() -> None:
 
 def test_a_verdict_that_says_more_takes_a_second_line() -> None:
     """Hours that differ and penalties stand under the verdict, in its column."""
-    other = {**PLAN["alternatives"][1], "verdict": "no real difference, 9.6 h later"}
+    other = {**PLAN["alternatives"][1], "verdict": "same cost within error, 9.6 h later"}
     lines = told(alternatives=[other]).splitlines()
-    assert any(line.endswith("no difference, 9.6 h later") for line in lines)
+    assert " ".join(" ".join(lines[-2:]).split()).endswith("same cost within error, 9.6 h later")
+
+
+def test_each_table_says_which_machines_are_on_spot() -> None:
+    """A spot price without that word would read as one on demand."""
+    rows = [{**PLAN["alternatives"][1], "by": by, "spot_share": 0.97} for by in ("provider", "gpu", "method")]
+    shown = told(alternatives=rows)
+    assert shown.count("spot") == 3 and "spot" not in told(alternatives=[{**row, "spot_share": 0.0} for row in rows])
+
+
+def test_why_not_says_that_solve_may_wait_less_than_what_it_compares() -> None:
+    """Else its figures of the plan would contradict those that `solve` gives."""
+    assert told(why_not=WHY, notes=[LEAST_DOLLARS_NOTE]).partition("  Notes    ")[2].startswith("all plans here follow")
 
 
 WORDS = st.text(max_size=90)

@@ -320,7 +320,7 @@ def test_a_way_that_costs_the_same_and_takes_twice_as_long_says_so() -> None:
     plan = next(one for one in rows if one.chosen)
     assert other.hours is not None and plan.hours is not None
     later = other.hours - plan.hours
-    assert other.verdict == f"no real difference, {abs(later):.1f} h {'later' if later > 0 else 'earlier'}"
+    assert other.verdict == f"same cost within error, {abs(later):.1f} h {'later' if later > 0 else 'earlier'}"
 
 
 def test_a_multiple_of_the_cost_is_a_factor() -> None:

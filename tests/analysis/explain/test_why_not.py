@@ -89,11 +89,36 @@ def test_what_can_be_costs_what_solving_with_it_finds(case: tuple[str, list[str]
     assert found.cost_usd == pytest.approx(cost(scenario, *settings_), abs=0.006)
 
 
+@pytest.mark.slow
+def test_why_not_costs_what_the_table_of_explain_and_a_solve_with_x_alone_say() -> None:
+    """On spot, too: no other candidate keeps X from its best policy, nor its region of least bound from another."""
+
+    def offer(gpu: str, usd: float, spot: float | None, provider: str, region: str = "east") -> dict[str, object]:
+        prices = {"usd_per_hour": usd, "spot_usd_per_hour": spot}
+        return {"provider": provider, "region": region, "gpu": gpu, "gpus": 1, **prices}
+
+    a100 = "A100-PCIe-80GB"
+    market = [
+        *(offer("RTX4090", 0.4, 0.2, "a"), offer("RTX4090", 0.4, None, "b"), offer("RTX3090", 0.3, None, "e")),
+        *(offer(a100, 9.0, 0.9, "c"), offer(a100, 9.0, 0.91, "c", "north"), offer(a100, 2.0, 1.0, "c", "west")),
+    ]
+    job = {"name": "t", "architecture": BASE, "work": {"tokens": 1e8}, "deadline": "8h"}
+    scenario = parse_scenario(json.dumps({"name": "t", "offers": market, "jobs": [job], "solve": {"ties": 0}}))
+    table = explain(scenario, library=library()).alternatives
+    for by, name, alone in (
+        ("gpu", a100, f"limits.gpus.allow=[{a100}]"),
+        ("provider", "c", "limits.providers.allow=[c]"),
+    ):
+        row = next(option for option in table if (option.by, option.name) == (by, name))
+        assert row.cost_usd == pytest.approx(cost(scenario, alone), abs=0.006)
+        assert answer(f"{by}={name}", scenario).cost_usd == pytest.approx(row.cost_usd, abs=0.006)
+
+
 def test_the_largest_factor_of_the_difference_comes_first() -> None:
-    """Two A100s cost more an hour and take fewer hours; both are told with their factors."""
-    first, second = answer("gpu=A100-PCIe-80GB").reasons[:2]
-    assert first.startswith("an hour costs $2.2") and "x)" in first
-    assert second.startswith("it likely takes ") and "less)" in second
+    """Two A100s cost more an hour and take fewer hours, which is no reason; both are told with their factors."""
+    first, *_, last = answer("gpu=A100-PCIe-80GB").reasons
+    assert first.startswith("an hour with waiting costs $2.2") and "x)" in first
+    assert last.startswith("although it likely takes ") and "less)" in last
 
 
 @pytest.mark.slow
