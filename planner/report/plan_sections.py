@@ -365,7 +365,7 @@ def spot(job: Assignment) -> list[str]:
     times += " of each machine" if job.inference and job.instances > 1 else ""
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
     rule = words.wrap_all([waiting_rule(policy)], line_room(), 2)
-    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + rule + _zones(policy)
+    return words.wrap_lines(f"{saved}; {times}; {lost}", line_room(), 3) + rule + _zones(policy)
 
 
 def _saved_on_spot(job: Assignment, policy: SpotPlan) -> str:
@@ -374,14 +374,13 @@ def _saved_on_spot(job: Assignment, policy: SpotPlan) -> str:
     The machines that are best on spot are often not those that one would rent on demand.
     """
     on_demand = next((option.cost_usd for option in job.safer if option.label == "on demand"), None)
-    guess = "; assumed market" if policy.basis else ""
     if on_demand is not None and on_demand > job.cost_usd:
-        verb = "may save" if policy.basis else "saves"
-        return f"{verb} {words.usd(on_demand - job.cost_usd)} against {words.usd(on_demand)} on demand{guess}"
+        usd, against = words.usd(on_demand - job.cost_usd), f"against {words.usd(on_demand)} on demand"
+        return f"may save {usd} (assumed market) {against}" if policy.basis else f"saves {usd} {against}"
     against = "against these machines on demand"
     if policy.basis:  # a guess: from no machines at all to machines at any time
         most = words.usd(policy.saving_usd + policy.outage_usd)
-        return f"may save {words.usd(policy.saving_usd)} (0 to {most}{guess}) {against}"
+        return f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) {against}"
     return f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} {against}"
 
 
@@ -531,7 +530,8 @@ def prior_text(job: Assignment) -> str:
     if known is None or known.cost_usd is None or known.hours is None:
         return f"{text}: no plan within the limits has a measured speed"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
-    return f"{text}; best with a measured speed: {machines}, {words.usd(known.cost_usd)}, likely {words.hours(known.hours)}"
+    figures = f"{words.usd(known.cost_usd)}, {words.likely(known.hours)}"
+    return f"{text}; best with a measured speed: {machines}, {figures}"
 
 
 def assumed_market_text(plan: Plan) -> str:

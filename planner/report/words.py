@@ -423,8 +423,13 @@ def table(
     texts = (cut, last) if last not in (cut, *right) else (cut,)
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
 
+    gap = 2
+
     def over() -> int:
-        return max(0, margin + sum(wide) + 2 * (len(wide) - 1) - width())
+        return max(0, margin + sum(wide) + gap * (len(wide) - 1) - width())
+
+    if 0 < over() < len(wide):  # one blank between columns is better than a second line in the rows
+        gap = 1
 
     for leasts in zip(LEAST_CELL, LEAST_LAST, strict=True):
         for column, least in zip(texts, leasts, strict=False):
@@ -446,7 +451,7 @@ def table(
             parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
                      for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
             start = "  > " if number == marked and not part else " " * margin
-            lines.append(shorten((start + "  ".join(parts)).rstrip(), width()))
+            lines.append(shorten((start + (" " * gap).join(parts)).rstrip(), width()))
     return lines
 
 
