@@ -23,6 +23,12 @@ MONTH_HOURS = 730.0
 """Hours in a billing month of clouds (365 * 24 / 12)."""
 
 
+def round_up(value: float, decimals: int) -> float:
+    """Round up to so many decimals: what holds by a figure also holds by the one that is shown."""
+    unit = 10.0**decimals
+    return math.ceil(value * unit - 1e-6) / unit
+
+
 def round_digits(value: float, digits: int = 4) -> float:
     """Round to `digits` digits, so that a figure that is pasted is the one that is used."""
     return float(f"{value:.{digits}g}")

@@ -37,7 +37,7 @@ from planner.exports.script_parts import (
 from planner.library.reading import read_library
 from planner.results.rl_run import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
-from planner.units import GB, GIB
+from planner.units import GB, GIB, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -416,7 +416,7 @@ def _head(given: GivenRl, target: str, run: str, remarks: Sequence[str]) -> str:
         written_by(given.plan),
         f"Machines: {pools}.",
         f"Expected: {made.steps:,} steps of {made.step_seconds:.3g} s ({phases}), likely {made.hours.expected:.1f} h, "
-        f"by {made.hours.at_confidence:.1f} h, ${made.cost_usd:,.2f}.",
+        f"by {round_up(made.hours.at_confidence, 1):.1f} h, ${made.cost_usd:,.2f}.",
         *([f"Run: {run}"] if run else []),
     ]
     return commented(wrapped([*lines, *(f"Note: {remark}" for remark in remarks)]))

@@ -18,6 +18,7 @@ from planner.library.schema import GpuSpec
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
+from planner.units import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +67,7 @@ def header(
         written_by(plan),
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
         f"Expected: likely {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
-        f"by {hours.at_confidence:.1f} h, "
+        f"by {round_up(hours.at_confidence, 1):.1f} h, "
         f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
         f"{vram.peak:.1f} of {vram.usable:.1f} GiB on each GPU.",
     ]

@@ -108,7 +108,7 @@ def render_chain_details(plan: Plan) -> str:
 
 def _row(plan: Plan, run: RlRun) -> plan_answer.JobRow:
     """Return the run as a row of the table of jobs."""
-    late = timetable.moment_text(plan, run.finish_hours)
+    late = timetable.end_text(plan, run.finish_hours)
     how = f"{run.algorithm}, {run.placement}"
     machines = " + ".join(map(_pool_words, run.pools))
     return plan_answer.JobRow([run.name], machines, run.start_at_hours, late, run.cost_usd, how, is_reserved=False)
@@ -136,9 +136,8 @@ def _chain_time(plan: Plan, run: RlRun) -> str:
     """Return when the last job ends, and the steps and the deadline of the run."""
     ends = ""
     if plan.hours is not None:
-        ends = "last end likely {}, by {}".format(
-            *(timetable.moment_text(plan, hours) for hours in (plan.hours.expected, plan.hours.at_confidence))
-        )
+        likely = timetable.moment_text(plan, plan.hours.expected)
+        ends = f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}"
     by = f", deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
     steps = f"{run.steps:,} steps in {words.hours(run.hours.low)} to {words.hours(run.hours.high)}"
     return f"{ends}; {words.sanitise(run.name)}: {steps}{by}"
@@ -203,7 +202,7 @@ def _ways(run: RlRun) -> list[str]:
             way.machines,
             f"{way.usd_per_hour:,.2f}",
             words.usd(way.cost_usd),
-            f"{way.hours_at_confidence:,.1f} h",
+            words.hours_by(way.hours_at_confidence),
             f"{words.significant(way.step_seconds)} s",
         )
         for way in run.ways
@@ -323,7 +322,7 @@ def _figures(plan: Plan) -> dict[str, str]:
         + (", fp8" if run.rollout_weight_bits < 16 else ""),
         "step": f"{words.significant(run.step_seconds)} s",
         "cost": words.usd(run.cost_usd),
-        "by": f"{run.hours.at_confidence:,.1f} h",
+        "by": words.hours_by(run.hours.at_confidence),
         "per 100": words.usd(run.usd_per_100_steps),
     }
 
@@ -335,5 +334,7 @@ def _chain_figures(plan: Plan) -> dict[str, str]:
     found = {}
     for part in plan.parts_that_end:
         machines = " + ".join(f"{gpus} x {gpu}" for _, gpu, gpus in part.held)
-        found[words.sanitise(part.name)] = f"{machines}, {words.usd(part.cost_usd)}, {part.finish_hours:,.1f} h"
-    return found | {"all jobs": f"{words.usd(plan.cost.expected)}, {plan.hours.at_confidence:,.1f} h"}
+        found[words.sanitise(part.name)] = (
+            f"{machines}, {words.usd(part.cost_usd)}, {words.hours_by(part.finish_hours)}"
+        )
+    return found | {"all jobs": f"{words.usd(plan.cost.expected)}, {words.hours_by(plan.hours.at_confidence)}"}

@@ -149,7 +149,7 @@ def ways_figure(run: RlRun, key: str = "ways") -> Figure | None:
     rows = [
         (
             way.label, words.sanitise(way.machines), f"${way.usd_per_hour:,.2f}", words.usd(way.cost_usd),
-            words.hours(way.hours_at_confidence), _seconds(way.step_seconds), words.sanitise(way.how),
+            words.hours_by(way.hours_at_confidence), _seconds(way.step_seconds), words.sanitise(way.how),
         )
         for way in run.ways
     ]  # fmt: skip

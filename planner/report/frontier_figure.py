@@ -32,7 +32,7 @@ from planner.report.analysis_figures import tornado_figure
 from planner.report.frontier_text import (
     BEST_VALUE,
     best_value,
-    format_hours,
+    format_late,
     format_notes,
     format_optimality,
     format_summary,
@@ -79,7 +79,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
             if above is not None
             else ""
         )
-        rows.append((f"{format_hours(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
+        rows.append((f"{format_late(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
     every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
@@ -118,7 +118,7 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
             point.hours,
             point.cost_usd,
             texts[index] if index in named and index not in repeated else "",
-            f"by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
+            f"by {format_late(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
             point.spot_only,
             index == found.knee,
         )
@@ -154,7 +154,7 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
     points = tuple(
         Breakpoint(
             point.hours, point.cost_usd, "",
-            f"{found_curve.label}: by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
+            f"{found_curve.label}: by {format_late(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
         )
         for point in found_curve.points
     )  # fmt: skip

@@ -20,6 +20,7 @@ from planner.results.frontier import (
     describe_assignment,
     select_points,
 )
+from planner.units import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,12 +86,17 @@ def _mark_spot_only(point: Point) -> str:
 
 def format_point(point: Point) -> str:
     """Return cost and hours at the confidence, such as `$39.32 by 7.2 h`."""
-    return f"{words.usd(point.cost_usd)} by {format_hours(point.hours)} h"
+    return f"{words.usd(point.cost_usd)} by {format_late(point.hours)} h"
 
 
 def format_hours(hours: float) -> str:
     """Return hours with one decimal; with two below an hour, to distinguish breakpoints."""
     return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
+
+
+def format_late(hours: float) -> str:
+    """Return hours at the confidence as `format_hours` does, rounded up: as a deadline, they keep the same plan."""
+    return format_hours(round_up(hours, 2 if hours < 1 else 0 if hours >= 1000 else 1))
 
 
 def describe_hardware(point: Point, room: int | None = None) -> list[str]:
@@ -125,8 +131,8 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
 
 def _format_slope(along: Segment, above: Point) -> str:
     rate = words.usd(along.saved_per_hour)
-    start = format_hours(along.hours_from)
-    begins = "" if start == format_hours(above.hours) else f" from {start} h on"
+    start = format_late(along.hours_from)
+    begins = "" if start == format_late(above.hours) else f" from {start} h on"
     return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
 
 
@@ -137,7 +143,7 @@ def _table(found: Frontier, every: bool) -> list[str]:
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
     own = _plans_row(found)
     columns = [] if own is None else [_column("", [PLAN_MARK if place == own else "" for place in shown])]
-    columns.append(_column("by h", [format_hours(point.hours) for point in points], marks))
+    columns.append(_column("by h", [format_late(point.hours) for point in points], marks))
     columns.append(_column("likely h", [format_hours(point.expected_hours) for point in points]))
     columns.append(_column("cost $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
     if not found.exact:
@@ -183,7 +189,7 @@ def _without_repeats(points: Sequence[Point]) -> list[int]:
     """Return the breakpoints of a table; of several in a row that read alike the last, unless one is of best value."""
 
     def reads(one: Point) -> tuple[object, ...]:
-        times = format_hours(one.hours), format_hours(one.expected_hours)
+        times = format_late(one.hours), format_hours(one.expected_hours)
         return *times, words.usd(one.cost_usd), describe_hardware(one)
 
     found: list[int] = []
@@ -224,7 +230,7 @@ def _ends(curve: Curve) -> str:
 
 
 def _short(point: Point) -> str:
-    return f"{format_hours(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
+    return f"{format_late(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
 
 
 def format_notes(found: Frontier) -> list[str]:
@@ -245,7 +251,7 @@ def format_hidden(hidden: HiddenByLimit) -> str:
     limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
     of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
-    cost = f"{words.usd(hidden.cost_usd)} by {format_hours(hidden.hours)} h"
+    cost = f"{words.usd(hidden.cost_usd)} by {format_late(hidden.hours)} h"
     return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
 
 

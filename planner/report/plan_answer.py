@@ -148,7 +148,7 @@ def _no_fallback_text(job: Assignment) -> str:
         return text
     if on_demand.cost_usd is None:
         return f"{text}; none on demand is within the limits"
-    return f"{text}; on demand from {words.usd(on_demand.cost_usd)} (--set {shlex.quote(on_demand.note)})"
+    return f"{text}; on demand from {_safer_words(on_demand, on_demand.cost_usd)}"
 
 
 MUCH_MORE = 1.5
@@ -163,7 +163,13 @@ def _dear_spot_text(job: Assignment) -> str:
     on_demand = _safer(job, "on demand")
     if on_demand is None or on_demand.cost_usd is None or on_demand.cost_usd >= job.cost.high:
         return text
-    return f"{text}; on demand {words.usd(on_demand.cost_usd)} (--set {shlex.quote(on_demand.note)})"
+    return f"{text}; on demand {_safer_words(on_demand, on_demand.cost_usd)}"
+
+
+def _safer_words(option: Option, usd: float) -> str:
+    """Return the dollars of a safer way, whether it is on a private person's host, and the setting that asks for it."""
+    paid = plan_sections.market_words(option)
+    return f"{words.usd(usd)}{paid and f', {paid}'} (--set {shlex.quote(option.note)})"
 
 
 def _safer(job: Assignment, label: str) -> Option | None:
@@ -199,7 +205,7 @@ def render_jobs_answer(plan: Plan) -> str:
 def first_line_of_jobs(plan: Plan) -> str:
     """Return how many jobs on what, dollars, and when the last one ends at the confidence; less of the machines."""
     named = jobs_text(len(plan.planned)) if len(plan.planned) > 1 else ""
-    late = f", by {timetable.moment_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
+    late = f", by {timetable.end_text(plan, plan.hours.at_confidence)}" if plan.hours else ""
     figures = f"{words.usd(plan.cost.expected)}{late}" if plan.cost else late.removeprefix(", ")
     forms = [f"{named} on {machines}".strip() if named else machines for machines in machine_forms(plan)]
     return plan_text.summary_line(plan.scenario, *(f"{form}, {figures}" for form in [*forms, named] if form))
@@ -242,7 +248,7 @@ def rows_of(plan: Plan) -> list[JobRow]:
     """Return a row for each kind of alike jobs, in order of start, else in that of the scenario."""
 
     def reads(job: Assignment) -> tuple[str, ...]:
-        times = (timetable.moment_text(plan, hours) for hours in (job.start_at_hours, job.finish_hours))
+        times = timetable.moment_text(plan, job.start_at_hours), timetable.end_text(plan, job.finish_hours)
         return _place(job), *times, words.usd(job.cost_usd), plan_sections.method_words(job)
 
     found: dict[tuple[str, ...], list[Assignment]] = {}
@@ -293,9 +299,9 @@ def _names(names: list[str]) -> str:
 
 def _place(job: Assignment) -> str:
     """Return the machines of a job and how they are paid where that is not by the hour on demand."""
-    how = "private host" if job.tier == "community" else plan_sections.payment_words(job.tier, job.spot_share)
+    how = "reserved" if job.is_reserved else plan_sections.market_words(job)
     place = plan_sections.format_place(job, with_region=False)
-    return ", ".join(part for part in (place, "reserved" if job.is_reserved else how) if part)
+    return f"{place}, {how}" if how else place
 
 
 # What holds for all jobs, in as few lines as can be.
@@ -372,8 +378,8 @@ def _time_text_of_jobs(plan: Plan) -> str:
     """Return when the last job ends, and the job that is least sure of its deadline."""
     parts = []
     if plan.hours is not None:
-        ends = (timetable.moment_text(plan, hours) for hours in (plan.hours.expected, plan.hours.at_confidence))
-        parts.append("last end likely {}, by {}".format(*ends))
+        likely = timetable.moment_text(plan, plan.hours.expected)
+        parts.append(f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}")
     with_deadline = [job for job in plan.jobs if job.deadline_probability is not None]
     if with_deadline:
         least = min(with_deadline, key=lambda job: job.deadline_probability or 0.0)
@@ -440,19 +446,22 @@ def render_details(plan: Plan) -> str:
 
 
 def _first_line(plan: Plan, job: Assignment) -> str:
-    """Return machine, place, method, dollars and the hours at the confidence; the place is shortened where it must."""
+    """Return machine, place, market, method, dollars and the hours at the confidence.
+
+    Where the line is short, the region goes first, then the method, then the place: never the market.
+    """
     bought = plan_text.purchase_price(plan, job)
     price = f" for ${bought:,.0f}" if bought is not None else ""
-    hosts = ["private host"] if job.tier == "community" else []
-    market = "".join(f", {word}" for word in (*hosts, plan_sections.payment_words(job.tier, job.spot_share)) if word)
+    paid = plan_sections.market_words(job)
+    market = f", {paid}" if paid else ""
     figures = f"{words.usd(job.cost_usd)}{' for this job' if price else ''}, {words.by(job.hours.at_confidence)}"
     method = f", {plan_sections.method_words(job)}"
     full, short = plan_sections.format_place(job), plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     forms = [
         *(f"{place}{market}{price}{method}, {figures}" for place in (full, short)),
-        f"{short}{price}{method}, {figures}",
-        *(f"{place}{price}, {figures}" for place in (short, least)),
+        f"{short}{market}{price}, {figures}",
+        *(f"{least}{market}{price}{how}, {figures}" for how in (method, "")),
     ]
     return plan_text.summary_line(plan.scenario, *forms)
 
@@ -526,8 +535,8 @@ def _differs(way: Way, row: Way) -> bool:
 
 
 def _machine(run: Assignment | Option) -> str:
-    """Return machines, place and market, such as `4 x A5000 at runpod, spot`."""
-    paid = plan_sections.payment_words(run.tier, run.spot_share)
+    """Return machines, place and market, such as `4 x A5000 at runpod, private, spot`."""
+    paid = plan_sections.market_words(run, "private")
     place = f"{words.gpus(run.gpus, run.gpu, run.runs_at_once)} at {run.provider}"
     return words.sanitise(f"{place}, {paid}" if paid else place)
 
@@ -556,7 +565,7 @@ def _cells(way: Way) -> tuple[str, str, str, str, str, str]:
     rent = "-" if way.usd_per_hour is None else words.rate(way.usd_per_hour).removeprefix("$")
     named = way.method if way.name != way.method else ""
     how = ", ".join(part for part in (named, way.note) if part)
-    return way.name, way.machine, rent, words.usd(way.cost_usd), words.hours(way.late_hours), how
+    return way.name, way.machine, rent, words.usd(way.cost_usd), words.hours_by(way.late_hours), how
 
 
 # What the plan is, in as few lines as can be.

@@ -17,6 +17,7 @@ from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
 from planner.results.rl_run import RlRun
+from planner.units import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -199,7 +200,7 @@ def timetable_figure(plan: Plan) -> Figure:
         for name, jobs in found[:MAX_BARS_OF_JOBS]
     ]
     table = [
-        (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{job.finish_hours:.1f} h",
+        (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{round_up(job.finish_hours, 1):.1f} h",
          words.usd(job.cost_usd),
          "" if job.deadline_hours is None else f"{words.plain_number(job.deadline_hours)} h")
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
@@ -305,7 +306,8 @@ def _stages(job: Assignment) -> Figure:
         at += hours
     moments = [Moment(job.hours.expected, f"likely end, {words.hours(job.hours.expected)}", "ink")]
     if job.hours.at_confidence > job.hours.expected * 1.001:
-        moments.append(Moment(job.hours.at_confidence, f"ends by, {words.hours(job.hours.at_confidence)}", "ink"))
+        late = words.shown_by(job.hours.at_confidence)
+        moments.append(Moment(late, f"ends by, {words.hours(late)}", "ink"))
     guard = job.spot.latest_on_demand_hours if job.spot else None
     guard = job.switch_to_on_demand_at_hours if guard is None and 0 < job.spot_share < 1 else guard
     if guard is not None:

@@ -24,6 +24,7 @@ from planner.results.plan_parts import (
     CutSamples,
     HostMemory,
     Hours,
+    Option,
     Purchase,
     Reservation,
     SpotPlan,
@@ -105,6 +106,15 @@ def payment_words(tier: str, spot_share: float) -> str:
         return "spot"
     paid = format_market(spot_share, tier)
     return "" if paid == "on demand" else paid
+
+
+def market_words(run: Assignment | Option, private: str = "private host") -> str:
+    """Return whose machines are rented and how they are paid, such as `private host, spot`; empty for plain on demand.
+
+    `private` are the words for the host of a private person.
+    """
+    hosts = [private] if run.tier == "community" else []
+    return ", ".join(part for part in (*hosts, payment_words(run.tier, run.spot_share)) if part)
 
 
 def method_words(job: Assignment) -> str:
@@ -308,7 +318,7 @@ def time(job: Assignment) -> list[str]:
 
 def range_of_hours(hours: Hours) -> str:
     """Return the 80 % range of hours; where another confidence than 90 % is asked for it does not end at the *by*."""
-    text = words.between(hours.low, hours.high)
+    text = words.hours_between(hours)
     return text if words.hours(hours.high) == words.hours(hours.at_confidence) else f"{text} with 80 %"
 
 
@@ -350,16 +360,28 @@ def spot(job: Assignment) -> list[str]:
     policy = job.spot
     if policy is None:
         return []
-    if policy.basis:  # a guess: from no machines at all to machines at any time
-        most = words.usd(policy.saving_usd + policy.outage_usd)
-        saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
-    else:
-        saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
+    saved = _saved_on_spot(job, policy)
     times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
     times += " of each machine" if job.inference and job.instances > 1 else ""
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
     rule = words.wrap_all([waiting_rule(policy)], line_room(), 2)
-    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + rule + _zones(policy)
+    return words.wrap_lines(f"{saved}; {times}; {lost}", line_room(), 3) + rule + _zones(policy)
+
+
+def _saved_on_spot(job: Assignment, policy: SpotPlan) -> str:
+    """Return what spot saves against the best plan on demand, where it is known and costs more, else on these machines.
+
+    The machines that are best on spot are often not those that one would rent on demand.
+    """
+    on_demand = next((option.cost_usd for option in job.safer if option.label == "on demand"), None)
+    if on_demand is not None and on_demand > job.cost_usd:
+        usd, against = words.usd(on_demand - job.cost_usd), f"against {words.usd(on_demand)} on demand"
+        return f"may save {usd} (assumed market) {against}" if policy.basis else f"saves {usd} {against}"
+    against = "against these machines on demand"
+    if policy.basis:  # a guess: from no machines at all to machines at any time
+        most = words.usd(policy.saving_usd + policy.outage_usd)
+        return f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) {against}"
+    return f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} {against}"
 
 
 def _zones(policy: SpotPlan) -> list[str]:
@@ -506,9 +528,10 @@ def prior_text(job: Assignment) -> str:
         return ""
     text, known = "the speed is a prior, not from measurements", rests.known
     if known is None or known.cost_usd is None or known.hours is None:
-        return f"{text}: no plan within the limits rests on any"
+        return f"{text}: no plan within the limits has a measured speed"
     machines = f"{words.gpus(known.gpus, known.gpu, known.runs_at_once)} at {words.sanitise(known.provider)}"
-    return f"{text}; best without: {machines}, {words.usd(known.cost_usd)}, likely {words.hours(known.hours)}"
+    figures = f"{words.usd(known.cost_usd)}, {words.likely(known.hours)}"
+    return f"{text}; best with a measured speed: {machines}, {figures}"
 
 
 def assumed_market_text(plan: Plan) -> str:

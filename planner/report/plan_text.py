@@ -298,12 +298,20 @@ def faster(plan: Plan) -> list[str]:
 def difference_on_same_machines(job: Assignment, option: Option) -> str:
     """Return what another way does otherwise on the machines and with the method of the plan.
 
-    Of two runs on spot that are as rarely on demand it is the hour from which on they no longer wait for spot.
+    Two runs on spot that are as rarely on demand differ in the hour from which on they are on demand at the latest,
+    which decides the hours at the confidence, or in how long they wait for spot, which decides the likely ones.
     """
     if option.spot_share <= 0:
         return "other settings"
     on_demand = round(100 * (1.0 - option.spot_share))
-    return f"{on_demand} % on demand" if on_demand != round(100 * (1.0 - job.spot_share)) else "waits for spot less"
+    if on_demand != round(100 * (1.0 - job.spot_share)):
+        return f"{on_demand} % on demand"
+    late, own_late = option.hours_at_confidence, job.hours.at_confidence
+    if late is not None and words.shown_by(late) != words.shown_by(own_late):
+        return f"on demand {'earlier' if late < own_late else 'later'}"
+    if option.hours is None or option.hours == job.hours.expected:
+        return "other settings"
+    return "waits for spot longer" if option.hours > job.hours.expected else "waits for spot less"
 
 
 def _more_usd(plan: Plan, usd: float) -> str:
@@ -537,7 +545,7 @@ def _block(job: Assignment) -> list[str]:
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := plan_sections.format_job_deadline(job)) else ""
-    time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
+    time = f"{words.hours_between(job.hours)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
         *(
             words.shorten(line.strip(), line_room())

@@ -67,7 +67,7 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     found = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
-        ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
+        ("ends by", words.hours_by(hours.at_confidence), "at the confidence asked for"),
     ]
     if plan.outlay_usd:
         found.insert(1, ("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))

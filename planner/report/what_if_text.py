@@ -201,11 +201,11 @@ def _cost_and_hours(
     times = [_hours_text(duration) if duration else "" for duration in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
-    late = [words.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
+    late = [words.hours_by(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
-        change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)
-        late[1] += f"  ({format_hours_difference(change)})"
+        shown = (words.shown_by(each.at_confidence) for each in (hours, new_hours))
+        late[1] += f"  ({format_hours_difference(shown_hours_difference(*shown))})"
     return _row("cost", *dollars) + _row("likely", *times) + _row("by", *late)
 
 
@@ -239,7 +239,7 @@ def _machines(job: Assignment | None) -> str:
 
 
 def _hours_text(hours: Hours) -> str:
-    return f"{words.hours(hours.expected)} ({words.between(hours.low, hours.high).removesuffix(' h')})"
+    return f"{words.hours(hours.expected)} ({words.hours_between(hours).removesuffix(' h')})"
 
 
 def _in_time(job: Assignment | None) -> str:

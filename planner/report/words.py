@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from planner.errors import printable
 from planner.results.plan_parts import Hours, Option, describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, round_up
 from planner.units import significant as significant
 
 if TYPE_CHECKING:
@@ -122,7 +122,19 @@ def likely(value: float) -> str:
 
 def by(value: float) -> str:
     """Return the hours that hold at the confidence asked for: the other time of a plan."""
-    return f"by {hours(value)}"
+    return f"by {hours_by(value)}"
+
+
+def hours_by(value: float) -> str:
+    """Return the hours at the confidence as `hours` does, but rounded up: as a deadline, they keep the same plan."""
+    return hours(shown_by(value))
+
+
+def shown_by(value: float) -> float:
+    """Return hours at the confidence rounded up to the last digit, or the minute, that is shown of them."""
+    if 0 < value < 0.1:
+        return max(1.0, round_up(value * 60, 0)) / 60
+    return round_up(value, 0 if value >= 1000 else 1)
 
 
 def likely_and_by(both: Hours) -> str:
@@ -149,6 +161,12 @@ def between(low: float, high: float) -> str:
         least, most = (max(1, round(value * 60)) if value > 0 else 0 for value in (low, high))
         return f"{least} to {most} min"
     return f"{_hours(low)} to {_hours(high)} h"
+
+
+def hours_between(found: Hours) -> str:
+    """Return the range of the hours of a plan; an end that is the *by* is rounded up as that is."""
+    is_late = hours(found.high) == hours(found.at_confidence)
+    return between(found.low, shown_by(found.high) if is_late else found.high)
 
 
 def usd_between(low: float, high: float) -> str:
@@ -302,13 +320,14 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
 def wrap_clauses(text: str, end: str, width: int, most: int) -> list[str]:
     """Return the text and an end in at most `most` lines; what does not fit is left out from the end of a clause on.
 
-    A clause ends before `;`, `:`, `,` or ` (`, or after a full stop; only a first clause that is too long is cut.
+    A clause ends before `;`, `:` or ` (`, or after a full stop; at a `,` only where none of these fits: what follows
+    a comma may be the main clause. Only a first clause that is too long is cut.
     """
     text = sanitise(text)
     if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= most:
         return wrap_lines(f"{text}{end}", width, most)
     ends = [match.start() for match in re.finditer(r"[;:,](?= )| \(|(?<=\w\w)\.(?= )", text)]
-    for place in reversed(ends):
+    for place in sorted(ends, key=lambda place: (text[place] != ",", place), reverse=True):
         clause = text[:place]
         if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= most:
             return wrap_lines(clause + end, width, most)
@@ -404,8 +423,13 @@ def table(
     texts = (cut, last) if last not in (cut, *right) else (cut,)
     wide = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
 
+    gap = 2
+
     def over() -> int:
-        return max(0, margin + sum(wide) + 2 * (len(wide) - 1) - width())
+        return max(0, margin + sum(wide) + gap * (len(wide) - 1) - width())
+
+    if 0 < over() < len(wide):  # one blank between columns is better than a second line in the rows
+        gap = 1
 
     for leasts in zip(LEAST_CELL, LEAST_LAST, strict=True):
         for column, least in zip(texts, leasts, strict=False):
@@ -427,7 +451,7 @@ def table(
             parts = [f"{cell:>{size}}" if column in right else f"{cell:<{size}}"
                      for column, (cell, size) in enumerate(zip(shown, wide, strict=True))]  # fmt: skip
             start = "  > " if number == marked and not part else " " * margin
-            lines.append(shorten((start + "  ".join(parts)).rstrip(), width()))
+            lines.append(shorten((start + (" " * gap).join(parts)).rstrip(), width()))
     return lines
 
 

@@ -26,6 +26,7 @@ from planner.results.plan_parts import (
 )
 from planner.results.result_tables import Row, Table, TabledResult, infeasible_html
 from planner.results.rl_run import RlRun, rollout_words
+from planner.units import round_up
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -228,7 +229,7 @@ class Frontier(TabledResult):
         header = ("by", "likely", "cost", "plan", "change", "best value")
         rows = [
             (
-                f"{point.hours:.1f}",
+                f"{round_up(point.hours, 1):.1f}",
                 f"{point.expected_hours:.1f}",
                 f"${point.cost_usd:,.2f}",
                 "; ".join(map(describe_assignment, point.planned)) + (_NO_GUARANTEE if point.spot_only else ""),

@@ -51,6 +51,7 @@ from planner.results.plan_parts import (
 )
 from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
 from planner.results.rl_run import RlRun
+from planner.units import round_up
 
 if TYPE_CHECKING:
     from planner.results.result_tables import DataFrame
@@ -580,7 +581,7 @@ class Plan(TabledResult):
             return infeasible_html(self.scenario, self.status, self.infeasible)
         cost, hours = self.cost, self.hours
         figures = (
-            f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"
+            f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {round_up(hours.at_confidence, 1):.1f} h"
             if cost and hours
             else ""
         )
@@ -593,7 +594,7 @@ class Plan(TabledResult):
                 f"{job.techniques.method}, {job.techniques.weight_bits} bit",
                 f"{job.spot_share:.0%}",
                 f"{job.hours.expected:.1f} h",
-                f"{job.hours.at_confidence:.1f} h",
+                f"{round_up(job.hours.at_confidence, 1):.1f} h",
                 f"${job.cost_usd:,.2f}",
             )
             for job in self.jobs

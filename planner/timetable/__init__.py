@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_result import solve_as_asked as solve_as_asked
     from planner.timetable.timetable_result import solve_built_schedule as solve_built_schedule
     from planner.timetable.timetable_result import timetable_plan as timetable_plan
+    from planner.timetable.timetable_text import end_text as end_text
     from planner.timetable.timetable_text import moment_text as moment_text
     from planner.timetable.timetable_text import render_timetable as render_timetable
     from planner.timetable.timetable_text import timetable_sections as timetable_sections
@@ -64,7 +65,7 @@ _NAMES_BY_MODULE = {
         "TurnProgram",
         "shift_timetable",
     ),
-    "planner.timetable.timetable_text": ("moment_text", "render_timetable", "timetable_sections"),
+    "planner.timetable.timetable_text": ("end_text", "moment_text", "render_timetable", "timetable_sections"),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

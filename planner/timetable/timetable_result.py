@@ -62,6 +62,7 @@ from planner.timetable.timetable_search import (
     further_guarantees,
     without_spare,
 )
+from planner.units import round_up
 from planner.watch import finishing, keep_going, seconds_left
 
 if TYPE_CHECKING:
@@ -630,6 +631,6 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if plan.cost is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
-    description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {plan.hours.at_confidence:,.1f} h"
+    description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {round_up(plan.hours.at_confidence, 1):,.1f} h"
     late = plan.cost.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
     return TimetablePlan(prepared, description, plan.cost.expected, late, plan.hours.expected, plan.objective)

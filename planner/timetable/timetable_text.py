@@ -20,6 +20,7 @@ from planner.report.plan_text import further_ways_of_all, near_tie
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Reservation, jobs_text
+from planner.units import round_up
 
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--details` shows them all."""
@@ -68,7 +69,7 @@ def _timetable_headlines(plan: Plan) -> list[str]:
     rest = [*rest, format_optimality(plan)]
     if plan.hours is None:
         return [", ".join((jobs, *rest))]
-    late = f"last finish by {moment_text(plan, plan.hours.at_confidence)}"
+    late = f"last finish by {end_text(plan, plan.hours.at_confidence)}"
     both = f"{late} (likely {moment_text(plan, plan.hours.expected)})"
     return [", ".join((jobs, time, *rest)) for time in (both, late)]
 
@@ -77,7 +78,7 @@ def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
     name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
-    times = [(moment_text(plan, job.start_at_hours), moment_text(plan, job.finish_hours)) for job in jobs]
+    times = [(moment_text(plan, job.start_at_hours), end_text(plan, job.finish_hours)) for job in jobs]
     width = max(6, *(len(text) for pair in times for text in pair))
     method = max(7, *(len(_method(job)) for job in jobs))
     room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
@@ -115,6 +116,11 @@ def moment_text(plan: Plan, hours: float) -> str:
         return words.hours(hours) if hours else "0.0 h"
     moment = moment_after(plan.now, hours, plan.zone)
     return moment.strftime("%a %d %b %H:%M")
+
+
+def end_text(plan: Plan, hours: float) -> str:
+    """Return an end at the confidence as `moment_text` does, but rounded up: to the minute, or as `words.hours_by`."""
+    return moment_text(plan, round_up(hours * 60, 0) / 60 if plan.now else words.shown_by(hours))
 
 
 def _reserved(plan: Plan, one: Reservation) -> list[str]:
@@ -172,7 +178,7 @@ def _baseline(plan: Plan) -> list[str]:
     word = ("later" if other > own else "earlier") if by_time else "more" if other > own else "less"
     same = own <= 0 or abs(other - own) <= 0.0005 * own
     more = "the same" if same else f"{words.percent(abs(other / own - 1))} {word}"
-    figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
+    figures = f"last finish by {words.hours_by(hours)} ({more}), {words.usd(usd)}"
     rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
     name = rule.get(plan.baseline.name, plan.baseline.name)
     text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"

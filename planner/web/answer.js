@@ -1,5 +1,5 @@
 // The answer: the bar that stays, what the last change did, what else could be rented, and what one change would bring.
-import { folded, figure, make, money, table, time } from "./draw.js";
+import { folded, figure, make, money, table, time, timeUp } from "./draw.js";
 import { configNames, fields, valueOf } from "./fields.js";
 import { byId, post, state } from "./state.js";
 
@@ -89,7 +89,7 @@ export function showOthers(found) {
     bar.append(length);
     const why = make("td", one.plan ? "the plan" : one.why);
     row.append(make("td", one.machine), make("td", one.place), make("td", one.rent === null ? "-" : one.rent.toFixed(2), "n"),
-      make("td", money(one.usd), "n"), bar, make("td", one.by === null ? "-" : time(one.by), "n"), make("td", one.how), why);
+      make("td", money(one.usd), "n"), bar, make("td", one.by === null ? "-" : timeUp(one.by), "n"), make("td", one.how), why);
     region.querySelector("tbody").append(row);
   }
   byId("others-table").append(region);

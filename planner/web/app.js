@@ -1,7 +1,7 @@
 // The page: a change of a field is a step in the history; each step is solved, and its plan and curve are shown.
 import { allOthers, askWhy, curvePicture, showChanges, showChips, showFacts, showFigures, showOthers, showStrip, showTiles, showWarnings } from "./answer.js";
 import { curve, noCurve, places, readCurve, showCurve, slider, staleCurve } from "./curve.js";
-import { make, money, table, time } from "./draw.js";
+import { make, money, table, time, timeUp } from "./draw.js";
 import { buildFields, configNames, fields, refuseFields, showFields, valueOf } from "./fields.js";
 import { ask, axis, banner, byId, data, isSame, later, post, state, stopAll, width, withoutAxis } from "./state.js";
 import { readStep, showSteps, stepTo } from "./steps.js";
@@ -240,7 +240,7 @@ function moveTo(hours, isExact) {
   if (!axis) return;
   if (best) {
     const finish = best.e !== undefined ? [["likely", time(best.e), ""]] : [];
-    showTiles([["cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence asked for"]], true);
+    showTiles([["cost", money(best.u), "read off the curve"], ...finish, ["ends by", timeUp(best.h), "at the confidence asked for"]], true);
     const jobs = curve.found.plans[best.plan].jobs;
     if (jobs.length === 1) byId("headline").textContent = jobs[0].facts[0][1] + ", " + money(best.u);
   }

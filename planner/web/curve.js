@@ -1,5 +1,5 @@
 // The curve and its slider: exact in the page, because the least cost within any hours follows from the data.
-import { folded, draw, make, money, space, time } from "./draw.js";
+import { folded, draw, make, money, space, time, timeUp } from "./draw.js";
 import { leastCost } from "./least_cost.js";
 import { byId, state } from "./state.js";
 
@@ -81,7 +81,7 @@ function showCard(point, mark, svg) {
   const jobs = curve.found.plans[point.p].jobs, facts = jobs.length === 1 ? jobs[0].facts.slice(0, 2).map(([, text]) => text) : [jobs.length + " jobs"];
   const more = plan && plan.usd !== null ? point.u - plan.usd : 0;
   const against = Math.abs(more) < 0.005 ? "" : " (" + (more > 0 ? "+" : "-") + money(Math.abs(more)) + ")";
-  card.replaceChildren(make("b", facts[0]), make("span", money(point.u) + against + ", by " + time(point.h)), ...facts.slice(1).map((one) => make("span", one)), make("span", "click: take this one", "muted"));
+  card.replaceChildren(make("b", facts[0]), make("span", money(point.u) + against + ", by " + timeUp(point.h)), ...facts.slice(1).map((one) => make("span", one)), make("span", "click: take this one", "muted"));
   card.hidden = false;
   const place = mark.top(point.h, point.u), scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
   const left = Math.min(place.left * scale + 12, svg.getBoundingClientRect().width - card.offsetWidth - 4);
@@ -125,11 +125,11 @@ export function readCurve(hours, isMove, tieText = () => "") {
   if (!isMove) slider.value = Math.round(curve.shareOf(hours) * places);
   const said = byId("said");
   if (!best) {
-    said.textContent = "Within " + time(hours) + ": no plan ends that early. The earliest needs " + time(curve.found.points[0].h) + ".";
+    said.textContent = "Within " + time(hours) + ": no plan ends that early. The earliest needs " + timeUp(curve.found.points[0].h) + ".";
     delete said.dataset.usd;
   } else {
     const jobs = curve.found.plans[best.plan].jobs;
-    said.textContent = "Least cost within " + time(hours) + ": " + money(best.u) + ", ends by " + time(best.h) + (jobs.length === 1 ? ", " + jobs[0].facts[0][1] : "") + "." + (isMove ? "" : tieText(best));
+    said.textContent = "Least cost within " + time(hours) + ": " + money(best.u) + ", ends by " + timeUp(best.h) + (jobs.length === 1 ? ", " + jobs[0].facts[0][1] : "") + "." + (isMove ? "" : tieText(best));
     said.dataset.usd = best.u;
   }
   slider.setAttribute("aria-valuetext", best ? time(hours) + ", " + money(best.u) : time(hours) + ", no plan");

@@ -2,6 +2,7 @@
 export const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
 export const money = (usd) => (usd < -0.005 ? "-" : "") + "$" + Math.abs(usd).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 export const time = (h) => (h < 1 ? h.toFixed(2) : h.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })) + " h";
+export const timeUp = (h) => time(h < 1 ? Math.ceil(h * 100 - 1e-6) / 100 : Math.ceil(h * 10 - 1e-6) / 10);
 
 export function table(caption, header, rows, isPlain) {
   const region = make("div", undefined, "scroll"), t = make("table");

@@ -188,7 +188,7 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
         if option.cost_usd is not None and option.hours_at_confidence is not None:
             hours = option.hours_at_confidence
             setting = f"{where}.deadline={math.ceil(hours * 100) / 100:.10g}h"
-            found.append((f"end by {words.hours(hours)}", option.cost_usd, setting))
+            found.append((f"end by {words.hours_by(hours)}", option.cost_usd, setting))
     for way in plan_answer.ways_of(plan, job):
         if way.name in METHOD_SETTINGS and way.method != own.method:
             found.append(
@@ -219,7 +219,7 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
     return [
         ("cost", words.usd(plan.cost.expected)),
         ("likely finish", words.hours(hours.expected)),
-        ("ends by", words.hours(hours.at_confidence)),
+        ("ends by", words.hours_by(hours.at_confidence)),
         ("machines", machines),
     ]
 
@@ -244,6 +244,8 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
 def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
+    if which == "at_confidence":
+        old, new = (None if hours is None else words.shown_by(hours) for hours in (old, new))
     change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
     return (label, *("" if hours is None else words.hours(hours) for hours in (old, new)), change)
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.report import plan_sections
 from planner.report.plan_answer import MOST_RISKS, MOST_WAYS, render_answer, render_details, risks_of, ways_of
+from planner.report.plan_text import difference_on_same_machines
 from planner.report.words import WIDTH, text_width
-from planner.results.plan_parts import CutSamples, Option, PlanEvidence
+from planner.results.plan_parts import CutSamples, Option, PlanEvidence, SpotPlan
 from tests.helpers.costs import plan_of
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
@@ -18,16 +20,16 @@ GOLDEN = """\
 quickstart: 4 x A5000 at vast, private host, QLoRA, $2.82, by 28.0 h
 ! a private person's machine: secure ones from $3.92
   (--set 'limits.tiers.forbid=[community]')
-! the speed is a prior, not from measurements; best without: 1 x H100-80GB at
-  nebius, $3.66, likely 8.1 h
+! the speed is a prior, not from measurements; best with a measured speed: 1 x
+  H100-80GB at nebius, $3.66, likely 8.1 h
 ! prices 90 days old: planner prices update
 
-    way       machine                     $/h   cost      by  how
-  > plan      4 x A5000 at vast          0.50  $2.82  28.0 h  QLoRA
-    faster    8 x A5000 at vast          1.28  $3.49   3.2 h  QLoRA
-    measured  1 x H100-80GB at nebius    1.45  $3.66   9.0 h  QLoRA
-    secure    4 x A5000 at runpod        0.92  $3.92  29.0 h  QLoRA
-    full      8 x H100-80GB at a, spot  12.00  $5.21   4.0 h  excluded
+    way       machine                       $/h   cost      by  how
+  > plan      4 x A5000 at vast, private   0.50  $2.82  28.0 h  QLoRA
+    faster    8 x A5000 at vast            1.28  $3.49   3.2 h  QLoRA
+    measured  1 x H100-80GB at nebius      1.45  $3.66   9.0 h  QLoRA
+    secure    4 x A5000 at runpod          0.92  $3.92  29.0 h  QLoRA
+    full      8 x H100-80GB at a, spot    12.00  $5.21   4.0 h  excluded
 
   Train    LoRA r16 on a 4-bit base (nf4), bf16 mixed, full checkpointing,
            packed
@@ -74,7 +76,7 @@ def private(**changes: Any) -> Any:
         bill=bill,
         evidence=evidence,
         safer=[SECURE],
-        methods=[option("QLoRA", 2.82, 28.0, gpus=4, usd_per_hour=0.5), FULL],
+        methods=[option("QLoRA", 2.82, 28.0, gpus=4, usd_per_hour=0.5, tier="community"), FULL],
         next_best=[],
         notes=["link assumed", "stock unknown"],
     )
@@ -189,12 +191,15 @@ def test_a_pick_that_is_much_too_cheap_on_average_is_a_risk_with_its_dollars() -
 
 
 def test_a_row_on_the_machines_of_the_plan_says_what_differs() -> None:
-    """Faster on the same machines and by the same method: less on spot, or a policy that waits less."""
+    """On the same machines and by the same method: less on spot, earlier on demand, or another wait for spot."""
     own = {"gpu": "A5000", "gpus": 1, "provider": "vast", "spot_share": 1.0, "usd_per_hour": 0.6}
     less = [option("half", 3.1, 9.0, **own), option("quarter", 3.4, 5.0, **own | {"spot_share": 0.97})]
     job = make_assignment(gpu="A5000", provider="vast", spot_share=1.0)
     text = render_answer(make_plan(job, faster=less))
-    assert "QLoRA, waits for spot less" in " ".join(text.split()) and "QLoRA, 3 % on demand" in " ".join(text.split())
+    assert "QLoRA, on demand earlier" in " ".join(text.split()) and "QLoRA, 3 % on demand" in " ".join(text.split())
+    for hours, words_of_it in ((20.0, "waits for spot less"), (22.0, "waits for spot longer")):
+        also = Option.model_validate(option("cheaper", 2.8, job.hours.at_confidence, **own) | {"hours": hours})
+        assert difference_on_same_machines(job, also) == words_of_it
 
 
 def test_a_note_ends_with_a_clause_and_not_within_one() -> None:
@@ -221,3 +226,28 @@ def test_the_range_ends_at_the_by_and_dollars_say_what_their_end_is() -> None:
     job = plan_of("pretrain-1b").jobs[0]
     assert job.hours.high == pytest.approx(job.hours.at_confidence, rel=1e-3) and "with 80 %" not in text
     assert job.cost.high > job.cost_at_confidence and "the most without spot capacity)" in text
+
+
+def test_the_first_line_keeps_the_market_at_any_width() -> None:
+    """Whose machines they are and that they may be lost is said even where region, method and place have no room."""
+    for columns in (60, 80, 120):
+        with text_width(columns):
+            assert ", private host, " in render_answer(private()).split("\n")[0]
+            spot = make_assignment(gpu="H100-80GB", provider="a-provider", spot_share=1.0)
+            assert ", spot, " in render_answer(make_plan(spot)).split("\n")[0]
+
+
+HOURS_OF_POLICY = [name for name, field in SpotPlan.model_fields.items() if field.is_required()]
+
+
+def test_a_safer_way_on_a_private_host_is_marked_and_spot_is_compared_with_it() -> None:
+    """The row and the warning say whose host it is, and what spot saves is counted from what one would rent."""
+    on_demand = option("on demand", 160.31, 161.6, tier="community", note="limits.spot=false")
+    hours = dict.fromkeys(HOURS_OF_POLICY, 1.0)
+    policy = SpotPlan.model_validate({**hours, "saving_usd": 544.42, "outage_usd": 3.1, "basis": "prior"})
+    job = make_assignment(spot_share=1.0, cost_usd=99.54, safer=[on_demand], spot=policy)
+    text = " ".join(render_answer(make_plan(job)).split())
+    assert "1 x A5000 at vast, private" in text
+    assert "may save $60.77 (assumed market) against $160.31 on demand" in text
+    alone = " ".join(plan_sections.spot(job.model_copy(update={"safer": ()})))
+    assert "may save $544.42 (0 to $547.52; assumed market) against these machines" in alone

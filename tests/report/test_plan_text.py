@@ -362,11 +362,11 @@ def test_a_speed_that_is_a_prior_is_said_below_the_first_line_with_the_best_plan
     job = make_assignment().model_copy(update={"evidence": rests})
     text = render(make_plan(job))
     second = " ".join(line.strip() for line in text.splitlines()[1:4])
-    said = "the speed is a prior, not from measurements; best without: 2 x RTX3090 at vast, $3.50, likely 9.0 h"
-    assert said in second
+    best = "best with a measured speed: 2 x RTX3090 at vast, $3.50, likely 9.0 h"
+    assert f"the speed is a prior, not from measurements; {best}" in second
     assert "Evidence speed prior, memory fitted, price measured" in text
     alone = job.model_copy(update={"evidence": rests.model_copy(update={"known": None})})
-    assert "no plan within the limits rests on any" in prior_text(alone)
+    assert "no plan within the limits has a measured speed" in prior_text(alone)
     fitted = job.model_copy(update={"evidence": rests.model_copy(update={"speed": "fitted"})})
     assert not prior_text(fitted) and not prior_text(make_assignment())
 

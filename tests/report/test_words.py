@@ -75,3 +75,15 @@ def test_what_is_cut_is_marked() -> None:
         "DeepSpeed $9 (prior)  ..."
     ]
     assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 2) == ["aaaa  bbbb", "cccc"]
+
+
+@pytest.mark.parametrize(("hours", "shown"), [(3.41, "3.5 h"), (36.0, "36.0 h"), (0.07, "5 min"), (1000.2, "1,001 h")])
+def test_hours_at_the_confidence_are_rounded_up(hours: float, shown: str) -> None:
+    """A deadline of the hours that a text shows keeps the plan; hours that are exact stay what they are."""
+    assert words.by(hours) == f"by {shown}" and words.by(words.shown_by(hours)) == f"by {shown}"
+
+
+def test_a_note_does_not_end_at_a_comma_in_the_middle_of_a_sentence() -> None:
+    """A condition without what follows from it says nothing."""
+    note = "link unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink"
+    assert words.wrap_clauses(note, " (3 more)", 62, 1) == ["link unknown: PCIe assumed (3 more)"]
