@@ -27,7 +27,7 @@ from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
 from planner.configurations.recipe import Recipe, framework_of, frameworks_of, unnamed_frameworks
-from planner.decode.chosen import MemoryEvaluator
+from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
 from planner.library.model_ladder import held_quant
@@ -39,13 +39,14 @@ from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAd
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import SpotShare
-from planner.scenario.scenario import setting_path
+from planner.scenario.scenario import MOST_ABOVE_LEAST, setting_path
 from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from planner.candidates.spot_candidates import SpotChoice
     from planner.results.plan_parts import EvidenceWord
 
 
@@ -227,7 +228,10 @@ MIN_RISK_GAIN = 0.01
 
 
 def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[Option, ...]:
-    """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first."""
+    """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first.
+
+    The note of one that takes part only when it is named is the setting that names it.
+    """
     candidates, library = prepared.candidates[job], prepared.library
     if not candidates.job.trains:  # its engines are rungs of the ladder
         return ()
@@ -248,7 +252,9 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
         best = int(rows[np.argmin(value[rows])])
         at = screened.table, best, float(share[best])
         is_used = name in used
-        options.append(option_at(profiles[name].label, every, prepared.market, at, allowed=is_used, prior=not is_used))
+        path = setting_path(f"jobs.{candidates.job.name}.framework", prepared.scenario)
+        marks = {"allowed": is_used, "prior": not is_used, "note": "" if is_used else f"{path}={name}"}
+        options.append(option_at(profiles[name].label, every, prepared.market, at, **marks))
     return tuple(options)
 
 
@@ -311,15 +317,35 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
     for label, is_risk, change, setting in ways:
         if not is_risk or (label == "on demand" and limits.spot_share.min > 0):
             continue
-        table, *_ = screen_up_to(prepared, candidates, limits.model_copy(update=change), screened.rows(known[label]))
+        within = limits.model_copy(update=change)
+        table, rows, spot = screen_up_to(prepared, candidates, within, screened.rows(known[label]))
         value, share = objective.best(table)
         if not np.isfinite(value).any():
             found.append(nothing_there(label, setting))
             continue
         best = int(np.argmin(value))
         at = table, best, float(share[best])
+        if best in spot and prepared.scenario.waits_less:  # the plan of that setting waits less, as this one may
+            at = _waiting_less(prepared, job, at, int(rows[best]), spot[best])
         found.append(option_at(label, candidates, prepared.market, at, note=setting))
     return tuple(found)
+
+
+def _waiting_less(
+    prepared: PreparedScenario, job: int, at: tuple[CandidateTable, int, float], row: int, spot: SpotChoice
+) -> tuple[CandidateTable, int, float]:
+    """Return a candidate on spot on the policy that waits least for nearly its dollars, as `solve` plans it.
+
+    `row` is that of the candidates of the job.
+    """
+    (table, place, share), limits = at, prepared.scenario.limits
+    figures = table.rows(np.asarray([place]))
+    budget = math.inf if limits.budget_usd is None else limits.budget_usd
+    late_room = max(0.0, budget - float(figures.late_cost_usd(share)[0]))
+    one = ChosenCandidate(prepared.candidates[job], prepared.market, row, share, False, figures, spot)
+    room = MOST_ABOVE_LEAST * float(figures.cost_usd(share)[0])
+    less = one.with_less_waiting(room, late_room, limits.spot_share.min)
+    return less.figures, 0, less.share
 
 
 def _loses_tie(
