@@ -140,7 +140,7 @@ def _private_text(job: Assignment, of_several: bool) -> str:
     if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
     spot = " on spot" if secure.spot_share else ""
-    return f"{text}: secure ones{spot} from {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
+    return f"{text}: secure ones{spot} from about {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
 
 
 def _no_fallback_text(job: Assignment) -> str:
@@ -606,10 +606,11 @@ def _unnamed_framework(job: Assignment) -> list[str]:
 
     Its cost is that on the GPU of the plan: more may be saved on others.
     """
-    priced = [(option.cost_usd, option) for option in job.frameworks if option.prior and option.note]
-    usd, least = min(((usd, one) for usd, one in priced if usd is not None), key=lambda each: each[0], default=(0, None))
-    if least is None or usd >= LESS_COST * job.cost_usd:
+    named = [(option.cost_usd, option) for option in job.frameworks if option.prior and option.note]
+    priced = [(usd, option) for usd, option in named if usd is not None and usd < LESS_COST * job.cost_usd]
+    if not priced:
         return []
+    usd, least = min(priced, key=lambda each: each[0])
     return [f"{least.label} may cost {words.usd(usd)}, by a prior: --set {shlex.quote(least.note)}"]
 
 

@@ -22,7 +22,7 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.run_hours import Evidence
-from planner.candidates.screening import screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
@@ -38,15 +38,15 @@ from planner.results.plan_parts import LossyChoice, Option, PlanEvidence
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
-from planner.scenario.limits import SpotShare
-from planner.scenario.scenario import MOST_ABOVE_LEAST, setting_path
+from planner.scenario.limits import Limits, SpotShare
+from planner.scenario.scenario import SolveOptions, setting_path
 from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
+from planner.solving.optimise_choice import optimise, waiting_rooms
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from planner.candidates.spot_candidates import SpotChoice
     from planner.results.plan_parts import EvidenceWord
 
 
@@ -302,6 +302,7 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
     """Return the best plan on no private person's host, and the best without spot, where the plan takes such a risk.
 
     Where the limits leave none, the way has no figures.
+    An export on a further machine stays where the candidates have it, so that the setting may plan cents more.
     """
     limits, tiers = prepared.scenario.limits, prepared.scenario.limits.tiers
     secure = tiers.model_copy(update={"forbid": (*tiers.forbid, "community")})
@@ -310,41 +311,50 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         ("secure", chosen.tier == "community", {"tiers": secure}, f"limits.tiers.forbid=[{named}]"),
         ("on demand", chosen.spot_share > 0, {"spot_share": SpotShare(max=0.0)}, "limits.spot=false"),
     )
-    candidates, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
-    screened, found = prepared.screened[job].table, []
+    candidates, screened, found = prepared.candidates[job], prepared.screened[job].table, list[Option]()
     of_tier = np.asarray([offer.tier != "community" for offer in prepared.market.offers], dtype=bool)
     known = {"secure": of_tier[screened.offer], "on demand": screened.share_low <= 0}
     for label, is_risk, change, setting in ways:
         if not is_risk or (label == "on demand" and limits.spot_share.min > 0):
             continue
         within = limits.model_copy(update=change)
-        table, rows, spot = screen_up_to(prepared, candidates, within, screened.rows(known[label]))
-        value, share = objective.best(table)
-        if not np.isfinite(value).any():
+        known_within = screened.rows(known[label])
+        at = _planned_within(prepared, job, within, screen_up_to(prepared, candidates, within, known_within, True))
+        if at is None:
             found.append(nothing_there(label, setting))
-            continue
-        best = int(np.argmin(value))
-        at = table, best, float(share[best])
-        if best in spot and prepared.scenario.waits_less:  # the plan of that setting waits less, as this one may
-            at = _waiting_less(prepared, job, at, int(rows[best]), spot[best])
-        found.append(option_at(label, candidates, prepared.market, at, note=setting))
+        else:
+            found.append(option_at(label, candidates, prepared.market, at, note=setting))
     return tuple(found)
 
 
-def _waiting_less(
-    prepared: PreparedScenario, job: int, at: tuple[CandidateTable, int, float], row: int, spot: SpotChoice
-) -> tuple[CandidateTable, int, float]:
-    """Return a candidate on spot on the policy that waits least for nearly its dollars, as `solve` plans it.
+def _planned_within(
+    prepared: PreparedScenario, job: int, limits: Limits, found: ScreenedCandidates
+) -> tuple[CandidateTable, int, float] | None:
+    """Return what `solve` plans for a job within other limits, of candidates screened for these; None where nothing.
 
-    `row` is that of the candidates of the job.
+    It takes near ties and waits less for spot machines, as the plan of the setting does.
     """
-    (table, place, share), limits = at, prepared.scenario.limits
-    figures = table.rows(np.asarray([place]))
-    budget = math.inf if limits.budget_usd is None else limits.budget_usd
-    late_room = max(0.0, budget - float(figures.late_cost_usd(share)[0]))
-    one = ChosenCandidate(prepared.candidates[job], prepared.market, row, share, False, figures, spot)
-    room = MOST_ABOVE_LEAST * float(figures.cost_usd(share)[0])
-    less = one.with_less_waiting(room, late_room, limits.spot_share.min)
+    scenario, candidates = prepared.scenario.model_copy(update={"limits": limits}), prepared.candidates[job]
+    objective = CandidateObjective.of(prepared.scenario)
+    value, share = objective.best(found.table)
+    if not np.isfinite(value).any():
+        return None
+    best = int(np.argmin(value))
+    if len(prepared.candidates) > 1:
+        return found.table, best, float(share[best])
+    alone = replace(prepared, scenario=scenario, screened=(found,))
+    solved = optimise(alone, SolveOptions())
+    if not solved.rows:
+        return None
+    row, taken = int(solved.owner[solved.rows[0]]), solved.shares[0]
+    at = found.table, row, taken
+    if row not in found.spot or not scenario.waits_less:
+        return at
+    figures = found.table.rows(np.asarray([row]))
+    one = ChosenCandidate(
+        candidates, prepared.market, int(found.rows[row]), taken, bool(found.rounded[row]), figures, found.spot[row]
+    )
+    less = one.with_less_waiting(*waiting_rooms(scenario, solved), limits.spot_share.min)
     return less.figures, 0, less.share
 
 

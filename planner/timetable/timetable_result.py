@@ -376,12 +376,12 @@ def timetable_plan(
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
 
 
-def take_turns(jobs: Sequence[Assignment]) -> bool:
+def take_turns(jobs: tuple[Assignment, ...]) -> bool:
     """Return whether a job starts on machines of an offer after another job there has ended."""
     first_end: dict[str, float] = {}
     for job in jobs:
         first_end[job.offer] = min(job.finish_hours, first_end.get(job.offer, math.inf))
-    return any(job.start_at_hours > 0 and job.start_at_hours >= first_end[job.offer] - SAME_MOMENT_HOURS for job in jobs)
+    return any(0 < job.start_at_hours >= first_end[job.offer] - SAME_MOMENT_HOURS for job in jobs)
 
 
 def overuse_notes(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
