@@ -152,7 +152,7 @@ def _export_words(plan: Plan, saved: str) -> list[str]:
 
 def _why_no_files(plan: Plan) -> str:
     """Return why some jobs have no files to start from, and the setting that gives them; empty where all have."""
-    if not plan.planned or plan.subject is not None or plan.reinforcement:
+    if not plan.planned or plan.inputs is None or plan.subject is not None or plan.reinforcement:
         return ""
     refused = {job.name: why for job in plan.jobs if (why := _refusal(plan, job))}
     if not refused:

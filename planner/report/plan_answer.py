@@ -140,7 +140,7 @@ def _private_text(job: Assignment, of_several: bool) -> str:
     if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
     spot = " on spot" if secure.spot_share else ""
-    return f"{text}: secure ones{spot} from about {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
+    return f"{text}: secure ones{spot} for about {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
 
 
 def _no_fallback_text(job: Assignment) -> str:
