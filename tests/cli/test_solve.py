@@ -136,3 +136,10 @@ def test_a_plan_that_no_trainer_runs_says_so_with_the_setting_that_helps() -> No
     said = " ".join(result.stdout.split())
     assert "! no files to start it: TRL does not run llm-foundry; plan with --set 'jobs.pretrain-1b.framework=" in said
     assert "planner export" not in said
+
+
+def test_the_files_of_each_of_several_jobs_are_named() -> None:
+    """The command is that of the first job; those of the others differ in its name alone."""
+    plan = make_plan(*(make_assignment(name=name) for name in ("a", "b")))
+    first, rest, *_ = next_commands(("solve", "s.yaml"), None, plan)
+    assert "export plan.json --job a --all" in first and rest == "each job: --job NAME"

@@ -71,3 +71,11 @@ def test_a_safer_plan_takes_the_near_tie_that_its_setting_takes() -> None:
     (then,) = planned(*settings, safer.note).jobs
     assert (safer.provider, then.provider) == ("known", "known")
     assert safer.cost_usd == pytest.approx(then.cost_usd, abs=1e-6)
+
+
+def test_a_safer_plan_on_spot_waits_as_little_as_that_of_its_setting() -> None:
+    """For 1.5 % more in all, which is not asked of a plan of least cost."""
+    (safer,) = planned("solve={}").jobs[0].safer
+    (then,) = planned("solve={}", safer.note).jobs
+    assert safer.spot_share == pytest.approx(then.spot_share) and then.spot_share > 0
+    assert safer.cost_usd == pytest.approx(then.cost_usd, abs=1e-6)
