@@ -246,7 +246,7 @@ def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
         longest = max(plan.jobs, key=lambda job: job.hours.at_confidence)
         return [_round_down("max_hours", longest.hours.at_confidence, longest)]
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
-        dollars = math.floor(round(plan.cost_at_confidence * 100, 6)) / 100
+        dollars = math.ceil(round(plan.cost_at_confidence * 100, 6)) / 100  # the least that keeps the plan
         return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the requested confidence"]
     if (peak_limit := peak_limit_at(path)) is not None and peak_limit.used:
         offers, key = dict(base.scenario.labelled_offers()), peak_limit.key

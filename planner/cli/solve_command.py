@@ -96,9 +96,14 @@ def solve(
 
 def _plan_text(plan: Plan, details: bool) -> str:
     """Return the text of a plan; JSON needs no report, so that it is loaded here."""
-    from planner.report.plan_answer import render_answer, render_details
+    from planner.report.plan_answer import Risk, render_answer, render_details, risk_lines
 
-    return render_details(plan) if details else render_answer(plan)
+    lines = (render_details(plan) if details else render_answer(plan)).split("\n")
+    if why := _why_no_files(plan):
+        end = lines.index("") if "" in lines else len(lines)
+        first = next((place for place, line in enumerate(lines[:end]) if line.startswith("! ")), end)
+        lines[first:first] = risk_lines([Risk("no files", why)])
+    return "\n".join(lines)
 
 
 OF_SOLVE = {
@@ -128,8 +133,9 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     other = next((query for query in others if query), "")
     asked_of_explain = shlex.join(["planner", "explain", *without_options(typed[1:], OF_SOLVE)])
     alone = len(plan.planned) == 1 and plan.jobs
+    others_too = "each job: --job NAME" if run and "--job" in export[0] else ""
     why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
-    return [*([run] if run else []), why_not, f"{asked} --details"]
+    return [*([run] if run else []), *([others_too] if others_too else []), why_not, f"{asked} --details"]
 
 
 def _export_words(plan: Plan, saved: str) -> list[str]:
@@ -139,29 +145,42 @@ def _export_words(plan: Plan, saved: str) -> list[str]:
     """
     job = plan.jobs[0] if plan.jobs and plan.subject is None else None
     named = ["--job", job.name] if job is not None and len(plan.jobs) > 1 else []
-    if job is not None and not _has_files(plan, job):
+    if job is not None and (not job.gpus or _refusal(plan, job)):
         return []
     return [shlex.join(["planner", "export", saved, *named, "--all", "-o", "run"])]
 
 
-def _has_files(plan: Plan, job: Assignment) -> bool:
-    """Return whether some trainer runs a job as it is planned: asked of the targets unless all of them would."""
+def _why_no_files(plan: Plan) -> str:
+    """Return why some jobs have no files to start from, and the setting that gives them; empty where all have."""
+    if not plan.planned or plan.inputs is None or plan.subject is not None or plan.reinforcement:
+        return ""
+    refused = {job.name: why for job in plan.jobs if (why := _refusal(plan, job))}
+    if not refused:
+        return ""
+    name, why = next(iter(refused.items()))
+    whose = "" if len(plan.jobs) == 1 else f" for {name}" if len(refused) == 1 else f" for {len(refused):,} jobs"
+    return f"no files to start it{whose}: {why}"
+
+
+def _refusal(plan: Plan, job: Assignment) -> str:
+    """Return why no trainer runs a job as it is planned: asked of the targets unless all of them would."""
     if not job.gpus:
-        return False  # a managed service trains it
+        return ""  # a managed service trains it
     # Every target runs Transformers' own trainer and its variants: to ask would load the exports for each plan.
     is_usual = job.inference is not None or (job.framework or job.techniques.framework).startswith("hf")
     is_usual = is_usual and job.techniques.tuning == "sft"
     if is_usual and device_noun(job.gpu) == "GPU":
-        return True
+        return ""
     from planner.cli.plan_file import scenario_of
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
 
     try:
         export_all(choose_job(plan, scenario_of(plan, "plan"), "plan", job.name), Wishes())
-    except InputError:
-        return False
-    return True
+    except InputError as error:
+        fault = error.faults[0]
+        return f"{fault.what}; {fault.fix}" if fault.fix else fault.what
+    return ""
 
 
 def _asked_why(job: Assignment, option: Option) -> str:

@@ -136,9 +136,8 @@ def _options(options: Sequence[Option], job: Assignment, own: str) -> Rows:
         )
         took = words.hours(option.hours) if option.hours is not None else ""
         cost = words.usd(option.cost_usd) if option.cost_usd is not None else "infeasible"
-        remark = option.note or (
-            "about: rests on priors" if option.prior else "" if option.allowed else "excluded by the scenario"
-        )
+        remark = "about: rests on priors" if option.prior else option.note
+        remark = remark or ("" if option.allowed else "excluded by the scenario")
         mark = " (prior)" if option.prior else "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
         bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=option.label == own)

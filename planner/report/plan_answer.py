@@ -128,15 +128,19 @@ def _host_text(job: Assignment) -> str:
     return f"memory of the host: {plan_sections.host_memory_text(host)}" if host is not None and host.assumed else ""
 
 
+_OF_SEVERAL = "private persons' machines; what others cost: --set 'limits.tiers.forbid=[community]'"
+
+
 def _private_text(job: Assignment, of_several: bool) -> str:
     if job.tier != "community":
         return ""
     secure, text = _safer(job, "secure"), "a private person's machine"
     if secure is None:  # not searched for: of several jobs, or for want of time
-        return f"{text} (--set 'limits.tiers.forbid=[community]' excludes it)" if of_several else text
+        return _OF_SEVERAL if of_several else text
     if secure.cost_usd is None:
         return f"{text}; no other is within the limits"
-    return f"{text}: secure ones from {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
+    spot = " on spot" if secure.spot_share else ""
+    return f"{text}: secure ones{spot} for about {words.usd(secure.cost_usd)} (--set {shlex.quote(secure.note)})"
 
 
 def _no_fallback_text(job: Assignment) -> str:
@@ -404,10 +408,17 @@ def why_text_of_jobs(plan: Plan) -> str:
     for limit, jobs in binding.items():
         more = f" and {len(jobs) - 1} more" if jobs[1:] else ""
         names.append(limit if len(jobs) == len(plan.jobs) else f"{jobs[0]}{more}: {limit}")
-    parts = [plan_text.proof_text(plan), *plan_sections.budget(plan)]
+    parts = [*_earliest_text(plan), plan_text.proof_text(plan), *plan_sections.budget(plan)]
     parts += [f"binding: {', '.join(names)}"] if names else []
     parts += [least] if (least := " ".join(plan_text.near_tie(plan))) else []
     return "; ".join(parts)
+
+
+def _earliest_text(plan: Plan) -> list[str]:
+    """Return that a plan ends as early as it can, where that is its objective: others may cost less."""
+    is_earliest = plan.inputs is not None and plan.inputs.scenario.get("objective") == "time"
+    within = "" if plan.budget_usd is None else f" within {words.usd(plan.budget_usd)}"
+    return [f"earliest end{within}, not least cost"] if is_earliest else []
 
 
 MOST_WAYS = 6
@@ -587,12 +598,29 @@ def _sections(plan: Plan, job: Assignment) -> list[str]:
         ("Price", generation.price_lines(made) if made else []),
         ("Service", plan_text.service_prices(job)),
         ("Bill", words.wrap_lines(plan_sections.bill_text([job], job.cost), room, 6)),
-        ("Else", plan_text.further_ways(job)),
+        ("Else", [*plan_text.further_ways(job), *words.wrap_all(_unnamed_framework(job), room, 2)]),
         ("Buy", plan_text.purchase(job)),
         ("Why", words.wrap_lines(_why_text(plan, job), room, 4)),
         ("Notes", _notes(plan, job)),
     )
     return [line for name, lines in parts for line in words.section(name, lines)]
+
+
+LESS_COST = 0.95
+"""Share of the cost of a plan below which that of a framework on priors is worth a line."""
+
+
+def _unnamed_framework(job: Assignment) -> list[str]:
+    """Return the framework that would cost least by priors, where that is less than the plan, and what plans with it.
+
+    Its cost is that on the GPU of the plan: more may be saved on others.
+    """
+    named = [(option.cost_usd, option) for option in job.frameworks if option.prior and option.note]
+    priced = [(usd, option) for usd, option in named if usd is not None and usd < LESS_COST * job.cost_usd]
+    if not priced:
+        return []
+    usd, least = min(priced, key=lambda each: each[0])
+    return [f"{least.label} may cost {words.usd(usd)}, by a prior: --set {shlex.quote(least.note)}"]
 
 
 def _train(job: Assignment) -> list[str]:

@@ -586,7 +586,7 @@ def ways_of(service: Service) -> list[FleetWay]:
 
 
 def _kinds_note(simpler: FleetBaseline, fleet: Fleet) -> str:
-    return "with most_kinds: null" if simpler is fleet.any_mix else simpler.name
+    return "more kinds" if simpler is fleet.any_mix else simpler.name
 
 
 def _api_note(api: ApiPrice) -> str:
@@ -599,7 +599,9 @@ def _way_lines(ways: list[FleetWay]) -> list[str]:
     cells = [("way", "machines", "a month", "what")]
     cells += [(way.name, way.machines, words.usd(way.usd_per_month), way.note) for way in ways]
     marked = next(number for number, way in enumerate(ways, 1) if way.name == "plan")
-    return words.table(cells, right=(2,), cut=1, marked=marked)
+    # A table of ways is that of one service alone, so that its index is known.
+    asked = ["    any mix: --set jobs.0.most_kinds=null"] if any(way.name == "any mix" for way in ways) else []
+    return [*words.table(cells, right=(2,), cut=1, marked=marked), *asked]
 
 
 def _service_lines(plan: Plan) -> list[str]:

@@ -50,9 +50,9 @@ from planner.solving.prepare import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from planner.candidates.spot_candidates import SpotChoice
+    from planner.candidates.screening import ScreenedCandidates
     from planner.scenario.limits import Limits
 
 
@@ -271,24 +271,28 @@ FASTER = {"half the time": 0.55, "a quarter": 0.275}
 
 
 def screen_up_to(
-    prepared: PreparedScenario, candidates: JobCandidates, limits: Limits, known: CandidateTable
-) -> tuple[CandidateTable, Integers, Mapping[int, SpotChoice]]:
-    """Return what `screen` finds best within stricter limits: table, rows of `candidates` and choices.
+    prepared: PreparedScenario,
+    candidates: JobCandidates,
+    limits: Limits,
+    known: CandidateTable,
+    keeps_ties: bool = False,
+) -> ScreenedCandidates:
+    """Return what `screen` finds best within stricter limits, with the rows of `candidates`.
 
     Of the screened candidates of the job those that are `known` keep them at their least spot share. Whatever cannot
-    cost less than the best of these is not screened again. Hours are not bounded this way: those of drawn runs may be
-    fewer than those of their means.
+    cost less than the best of these is not screened again; with `keeps_ties` it may cost a near tie more. Hours are not
+    bounded this way: those of drawn runs may be fewer than those of their means.
     """
     objective, rows, scope = CandidateObjective.of(prepared.scenario), np.arange(len(candidates.table)), BEST
     if not objective.by_time:
         value = objective.values(known, known.share_low)
         affordable = known.late_cost_usd(known.share_low) <= objective.budget_usd
         least = float(np.min(value[affordable], initial=np.inf))
-        least += BOUND_ROUNDING * max(1.0, least)
+        least += BOUND_ROUNDING * max(1.0, least) + (prepared.scenario.near_tie_usd(least) if keeps_ties else 0.0)
         rows, scope = promising_rows(candidates, objective, least), replace(BEST, below=least)
     some = candidates.rows(rows)
     found = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
-    return found.table, rows[found.rows], found.spot
+    return replace(found, rows=rows[found.rows])
 
 
 def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
@@ -305,7 +309,8 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
         in_time = screened.late_hours(0.0) <= part * hours * (1 - BOUND_ROUNDING)
         known = screened.rows(in_time & (screened.share_low <= 0))
-        table, rows, policies = screen_up_to(prepared, replace(candidates, job=job), limits, known)
+        within = screen_up_to(prepared, replace(candidates, job=job), limits, known)
+        table, rows, policies = within.table, within.rows, within.spot
         value, share = objective.best(table)
         if not np.isfinite(value).any():  # nothing ends so early
             continue

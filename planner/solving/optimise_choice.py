@@ -58,7 +58,7 @@ from planner.loading.scenario_file import change_scenario
 from planner.results.odds import joint_late_usd
 from planner.results.plan import TieStep
 from planner.scenario.limits import PEAK_TOLERANCE
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare, starts_at_once, typical_stock
@@ -629,6 +629,15 @@ def _round_shares(
                 shares = moved
                 break
     return tuple(shares)
+
+
+def waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, float]:
+    """Return by how many dollars each job may exceed its cost to wait less, expected and at the confidence."""
+    shares, limits = np.asarray(solved.shares), scenario.limits
+    least, jobs = solved.choice.first.objective or 0.0, len(solved.rows)
+    room = least * (1 + MOST_ABOVE_LEAST) - float(np.sum(solved.chosen.cost_usd(shares)))
+    late = math.inf if limits.budget_usd is None else limits.budget_usd - solved.late_usd
+    return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
 # Whether jobs compete for something finite, so that it matters when each of them runs.

@@ -22,12 +22,12 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.run_hours import Evidence
-from planner.candidates.screening import screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
 from planner.configurations.recipe import Recipe, framework_of, frameworks_of, unnamed_frameworks
-from planner.decode.chosen import MemoryEvaluator
+from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
 from planner.library.model_ladder import held_quant
@@ -38,9 +38,10 @@ from planner.results.plan_parts import LossyChoice, Option, PlanEvidence
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
-from planner.scenario.limits import SpotShare
-from planner.scenario.scenario import setting_path
+from planner.scenario.limits import Limits, SpotShare
+from planner.scenario.scenario import SolveOptions, setting_path
 from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
+from planner.solving.optimise_choice import optimise, waiting_rooms
 from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
@@ -227,7 +228,10 @@ MIN_RISK_GAIN = 0.01
 
 
 def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[Option, ...]:
-    """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first."""
+    """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first.
+
+    The note of one that takes part only when it is named is the setting that names it.
+    """
     candidates, library = prepared.candidates[job], prepared.library
     if not candidates.job.trains:  # its engines are rungs of the ladder
         return ()
@@ -248,7 +252,9 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
         best = int(rows[np.argmin(value[rows])])
         at = screened.table, best, float(share[best])
         is_used = name in used
-        options.append(option_at(profiles[name].label, every, prepared.market, at, allowed=is_used, prior=not is_used))
+        path = setting_path(f"jobs.{candidates.job.name}.framework", prepared.scenario)
+        marks = {"allowed": is_used, "prior": not is_used, "note": "" if is_used else f"{path}={name}"}
+        options.append(option_at(profiles[name].label, every, prepared.market, at, **marks))
     return tuple(options)
 
 
@@ -296,6 +302,7 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
     """Return the best plan on no private person's host, and the best without spot, where the plan takes such a risk.
 
     Where the limits leave none, the way has no figures.
+    An export on a further machine stays where the candidates have it, so that the setting may plan cents more.
     """
     limits, tiers = prepared.scenario.limits, prepared.scenario.limits.tiers
     secure = tiers.model_copy(update={"forbid": (*tiers.forbid, "community")})
@@ -304,22 +311,51 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         ("secure", chosen.tier == "community", {"tiers": secure}, f"limits.tiers.forbid=[{named}]"),
         ("on demand", chosen.spot_share > 0, {"spot_share": SpotShare(max=0.0)}, "limits.spot=false"),
     )
-    candidates, objective = prepared.candidates[job], CandidateObjective.of(prepared.scenario)
-    screened, found = prepared.screened[job].table, []
+    candidates, screened, found = prepared.candidates[job], prepared.screened[job].table, list[Option]()
     of_tier = np.asarray([offer.tier != "community" for offer in prepared.market.offers], dtype=bool)
     known = {"secure": of_tier[screened.offer], "on demand": screened.share_low <= 0}
     for label, is_risk, change, setting in ways:
         if not is_risk or (label == "on demand" and limits.spot_share.min > 0):
             continue
-        table, *_ = screen_up_to(prepared, candidates, limits.model_copy(update=change), screened.rows(known[label]))
-        value, share = objective.best(table)
-        if not np.isfinite(value).any():
+        within = limits.model_copy(update=change)
+        known_within = screened.rows(known[label])
+        at = _planned_within(prepared, job, within, screen_up_to(prepared, candidates, within, known_within, True))
+        if at is None:
             found.append(nothing_there(label, setting))
-            continue
-        best = int(np.argmin(value))
-        at = table, best, float(share[best])
-        found.append(option_at(label, candidates, prepared.market, at, note=setting))
+        else:
+            found.append(option_at(label, candidates, prepared.market, at, note=setting))
     return tuple(found)
+
+
+def _planned_within(
+    prepared: PreparedScenario, job: int, limits: Limits, found: ScreenedCandidates
+) -> tuple[CandidateTable, int, float] | None:
+    """Return what `solve` plans for a job within other limits, of candidates screened for these; None where nothing.
+
+    It takes near ties and waits less for spot machines, as the plan of the setting does.
+    """
+    scenario, candidates = prepared.scenario.model_copy(update={"limits": limits}), prepared.candidates[job]
+    objective = CandidateObjective.of(prepared.scenario)
+    value, share = objective.best(found.table)
+    if not np.isfinite(value).any():
+        return None
+    best = int(np.argmin(value))
+    if len(prepared.candidates) > 1:
+        return found.table, best, float(share[best])
+    alone = replace(prepared, scenario=scenario, screened=(found,))
+    solved = optimise(alone, SolveOptions())
+    if not solved.rows:
+        return None
+    row, taken = int(solved.owner[solved.rows[0]]), solved.shares[0]
+    at = found.table, row, taken
+    if row not in found.spot or not scenario.waits_less:
+        return at
+    figures = found.table.rows(np.asarray([row]))
+    one = ChosenCandidate(
+        candidates, prepared.market, int(found.rows[row]), taken, bool(found.rounded[row]), figures, found.spot[row]
+    )
+    less = one.with_less_waiting(*waiting_rooms(scenario, solved), limits.spot_share.min)
+    return less.figures, 0, less.share
 
 
 def _loses_tie(

@@ -26,7 +26,7 @@ from planner.loading.question import Asked, as_scenario
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.limits import unknown_notes
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
@@ -46,6 +46,7 @@ from planner.solving.optimise_choice import (
     may_take_turns,
     optimise,
     proven_least,
+    waiting_rooms,
 )
 from planner.solving.plan_evidence import (
     adapters_another_way,
@@ -339,7 +340,7 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
 def _assignments(prepared: PreparedScenario, solved: OptimisedChoice, as_of: datetime.date) -> tuple[Assignment, ...]:
     """Return how each job is run; jobs on spot wait less where that keeps the budget of all jobs together, too."""
     scenario = prepared.scenario
-    rooms = _waiting_rooms(scenario, solved) if scenario.waits_less else None
+    rooms = waiting_rooms(scenario, solved) if scenario.waits_less else None
 
     def made(rooms: tuple[float, float] | None) -> tuple[Assignment, ...]:
         each = enumerate(zip(solved.rows, solved.shares, strict=True))
@@ -417,15 +418,6 @@ def _others(
         "frameworks": best_by_framework(prepared, index, made.gpu),
         "next_best": find_runners_up(prepared, index, row, share),
     }
-
-
-def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, float]:
-    """Return by how many dollars each job may exceed its cost to wait less, expected and at the confidence."""
-    shares, limits = np.asarray(solved.shares), scenario.limits
-    least, jobs = solved.choice.first.objective or 0.0, len(solved.rows)
-    room = least * (1 + MOST_ABOVE_LEAST) - float(np.sum(solved.chosen.cost_usd(shares)))
-    late = math.inf if limits.budget_usd is None else limits.budget_usd - solved.late_usd
-    return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
 def _quality(job: Assignment, recipe: Recipe) -> tuple[QualityNote, ...]:

@@ -24,7 +24,7 @@ from planner.decode.notes import added_budget_note, budget_probability, budget_w
 from planner.errors import SolverError
 from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques
-from planner.results.plan import Assignment, Plan, TieStep, outlay_of, plan_figures
+from planner.results.plan import SAME_MOMENT_HOURS, Assignment, Plan, TieStep, outlay_of, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
@@ -315,7 +315,7 @@ def _last_hours(problem: Timetable, schedule: Schedule) -> float:
 
 TIES_GIVEN_UP = "what near ties prefer was not proven in time, so that the least cost is planned (solve.ties)"
 TIMETABLE_NOTE = "jobs take turns on shared machines; each holds its machines until its end at its confidence"
-"""A warning of every timetable."""
+"""A warning of timetables in which a job takes a machine after another."""
 WITHIN_TERMS = "runs end within the terms of a commitment; only a single job goes on by the hour after them"
 """A warning of timetables that commit: what is not modelled there might cost less."""
 
@@ -352,8 +352,9 @@ def timetable_plan(
     worn = overuse_notes(prepared.scenario, jobs)
     committed = {label for label, offer in prepared.scenario.labelled_offers() if offer.commitment is not None}
     within = (WITHIN_TERMS,) if any(one.offer in committed for one in reservations) else ()
+    turns = (TIMETABLE_NOTE,) if take_turns(jobs) else ()
     warnings = dict.fromkeys(
-        (*short, *typical, *worn, *within, TIMETABLE_NOTE, *given_up, *(note for job in jobs for note in job.notes))
+        (*short, *typical, *worn, *within, *turns, *given_up, *(note for job in jobs for note in job.notes))
     )
     plan = Plan(
         **facts,
@@ -374,6 +375,14 @@ def timetable_plan(
         **figures,
     )
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
+
+
+def take_turns(jobs: tuple[Assignment, ...]) -> bool:
+    """Return whether a job starts on machines of an offer after another job there has ended."""
+    first_end: dict[str, float] = {}
+    for job in jobs:
+        first_end[job.offer] = min(job.finish_hours, first_end.get(job.offer, math.inf))
+    return any(0 < job.start_at_hours >= first_end[job.offer] - SAME_MOMENT_HOURS for job in jobs)
 
 
 def overuse_notes(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:

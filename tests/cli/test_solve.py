@@ -127,3 +127,19 @@ def test_several_jobs_have_a_row_each_and_a_block_in_the_details() -> None:
     whole = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", "--details", *AS_OF).stdout
     assert all(f"\n  {job}: " in whole for job in jobs)
     assert max(len(line) for line in lines if not line.startswith("planner ")) <= WIDTH
+
+
+@pytest.mark.slow
+def test_a_plan_that_no_trainer_runs_says_so_with_the_setting_that_helps() -> None:
+    """Below the first line, where the command of the files would be missing in silence."""
+    result = run("solve", "pretrain-1b", *AS_OF)
+    said = " ".join(result.stdout.split())
+    assert "! no files to start it: TRL does not run llm-foundry; plan with --set 'jobs.pretrain-1b.framework=" in said
+    assert "planner export" not in said
+
+
+def test_the_files_of_each_of_several_jobs_are_named() -> None:
+    """The command is that of the first job; those of the others differ in its name alone."""
+    plan = make_plan(*(make_assignment(name=name) for name in ("a", "b")))
+    first, rest, *_ = next_commands(("solve", "s.yaml"), None, plan)
+    assert "export plan.json --job a --all" in first and rest == "each job: --job NAME"

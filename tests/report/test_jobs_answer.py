@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report import words
-from planner.report.plan_answer import ROWS_OF_JOBS, render_answer, risks_of_jobs, rows_of
+from planner.report.plan_answer import ROWS_OF_JOBS, render_answer, risks_of_jobs, rows_of, why_text_of_jobs
 from planner.report.plan_sections import bill_text
 from planner.report.words import LEAST_WIDTH, MOST_WIDTH, text_width, without_blocks
-from planner.results.plan import Plan, needed_at_once, plan_figures
+from planner.results.plan import Inputs, Plan, needed_at_once, plan_figures
 from planner.results.plan_parts import Reservation, Spread
 from tests.helpers.plans import make_assignment, make_plan, make_service_plan
 
@@ -53,7 +53,7 @@ def test_alike_jobs_stand_on_one_line_below_what_all_rent() -> None:
     lines = render_answer(plan).splitlines()
     assert lines[0] == "team: 4 jobs on 3 x A5000 at vast and 1 x H100-80GB at lambda, $29.00, by 28.0 h"
     assert sum(line.startswith("! ") for line in lines) == 3
-    assert "! 3 of 4 jobs: a private person's machine" in lines[1]
+    assert "! 3 of 4 jobs: private persons' machines" in lines[1]
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == ["job", "machine", "by", "cost", "how"]
     assert table[1].split()[:4] == ["a-0", "and", "2", "alike"] and "$9.00" in table[1]
@@ -215,3 +215,13 @@ def test_rows_whose_cents_do_not_add_up_say_that_they_are_rounded() -> None:
     assert "Bill $15.86 in all: power; the rows above are rounded" in text
     even = [private(name, 5.0, bill=[]) for name in "ab"]
     assert "rounded" not in render_answer(team(*even))
+
+
+def test_hosts_of_several_jobs_are_plural_and_an_earliest_end_is_called_so() -> None:
+    """What others cost is not known: the setting tells it, which may be less where an early end was asked for."""
+    plan = team(*(make_assignment(name=name, tier="community") for name in ("a", "b")), budget_usd=25.0)
+    text = " ".join(render_answer(plan).split())
+    assert "! private persons' machines; what others cost: --set 'limits.tiers.forbid=[community]'" in text
+    assert "earliest end" not in text
+    inputs = Inputs.model_construct(scenario={"objective": "time", "jobs": []}, offers=())
+    assert "earliest end within $25.00" in why_text_of_jobs(plan.model_copy(update={"inputs": inputs}))

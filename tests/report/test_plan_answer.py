@@ -18,7 +18,7 @@ from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
 quickstart: 4 x A5000 at vast, private host, QLoRA, $2.82, by 28.0 h
-! a private person's machine: secure ones from $3.92
+! a private person's machine: secure ones for about $3.92
   (--set 'limits.tiers.forbid=[community]')
 ! the speed is a prior, not from measurements; best with a measured speed: 1 x
   H100-80GB at nebius, $3.66, likely 8.1 h
@@ -162,7 +162,7 @@ def test_the_table_has_the_plan_among_few_ways_that_differ(ladder: list[Option],
 def test_the_details_name_the_private_host_as_the_answer_does() -> None:
     """The longer text hides no risk of the shorter one: machine and settings stand below its first lines."""
     above = render_details(private()).split("\n\n")[0]
-    assert "! a private person's machine: secure ones from $3.92" in above
+    assert "! a private person's machine: secure ones for about $3.92" in above
     assert "--set 'limits.tiers.forbid=[community]'" in above
 
 
@@ -251,3 +251,19 @@ def test_a_safer_way_on_a_private_host_is_marked_and_spot_is_compared_with_it() 
     assert "may save $60.77 (assumed market) against $160.31 on demand" in text
     alone = " ".join(plan_sections.spot(job.model_copy(update={"safer": ()})))
     assert "may save $544.42 (0 to $547.52; assumed market) against these machines" in alone
+
+
+def test_a_framework_on_priors_that_costs_less_is_named_with_its_setting() -> None:
+    """One that costs nearly as much as the plan is not, nor one that the scenario allows."""
+    prior = {"allowed": False, "prior": True, "note": "jobs.0.framework=unsloth"}
+    for usd, others, said in ((2.0, prior, True), (2.8, prior, False), (2.0, {}, False)):
+        text = render_answer(make_plan(make_assignment(frameworks=[option("unsloth", usd, 9.0, **others)])))
+        assert ("unsloth may cost $2.00, by a prior: --set jobs.0.framework=unsloth" in " ".join(text.split())) is said
+
+
+def test_secure_machines_on_spot_are_said_to_be_on_spot() -> None:
+    """What is given up for no private host is what a reader must know."""
+    job = private().jobs[0]
+    safer = tuple(way.model_copy(update={"spot_share": 1.0}) for way in job.safer)
+    (risk,) = [one for one in risks_of(private(), job.model_copy(update={"safer": safer})) if "private" in one.kind]
+    assert risk.text.startswith("a private person's machine: secure ones on spot for about $3.92")

@@ -25,6 +25,7 @@ from planner.services.fleet_optimise import (
     remembering_fleets,
 )
 from planner.services.fleet_problem import FleetProblem
+from planner.services.fleet_text import render_fleet_answer
 from planner.solving.solve import solve
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
 from tests.helpers.services import desk
@@ -183,6 +184,7 @@ def test_a_plan_names_the_mix_that_costs_less_and_the_audit_holds_the_limit() ->
     assert fleet_of_one.any_mix.usd_per_month == pytest.approx(any_fleet.usd_per_month, rel=1e-6)
     assert any_fleet.usd_per_month < fleet_of_one.usd_per_month
     assert "any mix of kinds" in render(plan)
+    assert "any mix: --set jobs.0.most_kinds=null" in render_fleet_answer(plan)
     scenario = desk("jobs.desk.most_kinds=1")
     library = read_library([job.architecture for job in scenario.jobs])
     assert audit(plan, scenario, library) == []

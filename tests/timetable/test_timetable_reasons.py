@@ -7,6 +7,8 @@ import pytest
 from planner.analysis.limit_sensitivity import explain
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import read_scenario
+from planner.timetable.timetable_result import take_turns
+from tests.helpers.plans import make_assignment
 
 
 @pytest.mark.long
@@ -47,3 +49,11 @@ def test_a_time_is_asked_of_jobs_that_take_turns() -> None:
         explain(read_scenario("sft-dpo-evaluation"), "job=sft,start=soon")
     with pytest.raises(ScenarioError, match="these run at once"):
         explain(read_scenario("quickstart"), "end=8h")
+
+
+def test_jobs_take_turns_only_on_machines_of_one_offer() -> None:
+    """A later job on other machines, or two at once on one offer, share none."""
+    first = make_assignment(name="a", offer="one", start_at_hours=0.0, end_at_hours=2.0)
+    for offer, start, shared in (("one", 2.0, True), ("one", 0.0, False), ("other", 2.0, False)):
+        second = make_assignment(name="b", offer=offer, start_at_hours=start, end_at_hours=start + 1.0)
+        assert take_turns((first, second)) is shared

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
@@ -45,7 +45,7 @@ STEP_TOKENS = 128
 Shortfall = TypeVar("Shortfall", "MemoryShortfall", "HostShortfall")
 
 MAX_SHORTFALL_SHARE = 0.5
-"""Shortfall over the GPU's memory beyond which a candidate is not near, unless nothing is nearer."""
+"""Shortfall over the GPU's memory or the budget beyond which a candidate is not near, unless nothing is nearer."""
 MAX_MEMORY_MISSES = 2
 """GPU models that are reported as short of memory, per job."""
 MAX_RULE_MISSES = 2
@@ -92,8 +92,12 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     rows = np.flatnonzero(screened.lateness > 0)
     if not len(rows):
         return
-    row = int(rows[np.argmin(screened.lateness[rows])])
     table = one.table
+    affordable = _near_budget(prepared, table, rows)
+    if not affordable.any() and np.any(screened.lateness <= 0):
+        return  # what is over the budget alone is nearer
+    rows = rows[affordable] if affordable.any() else rows
+    row = int(rows[np.argmin(screened.lateness[rows])])
     low = max(float(table.share_low[row]), limits.spot_share.min)
     high = min(float(table.share_high[row]), limits.spot_share.max)
     late = {share: float(table.late_hours(share)[row]) for share in (low, high)}
@@ -114,6 +118,15 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
         unit="h",
         fix="; ".join(filter(None, (in_time, _also_over_budget(prepared, table, row, share)))),
     )
+
+
+def _near_budget(prepared: PreparedScenario, table: CandidateTable, rows: Integers) -> Flags:
+    """Return which rows (n,) exceed the budget by a share that is near, or not at all, at their least dollars."""
+    budget, some = prepared.scenario.limits.budget_usd, table.rows(rows)
+    if budget is None:
+        return np.ones(len(rows), dtype=bool)
+    late = np.minimum(some.late_cost_usd(some.share_low), some.late_cost_usd(some.share_high))
+    return np.asarray(late <= (1.0 + MAX_SHORTFALL_SHARE) * budget)
 
 
 def _missed(job: Job, limits: Limits) -> str:

@@ -327,3 +327,10 @@ def test_a_near_miss_names_every_limit_that_it_breaks() -> None:
     assert "also exceeds the budget at 90 % confidence ($" in late.fix
     enough = plan_of("jobs.0.deadline=0.5h", "limits.budget_usd=1000").infeasible.nearest
     assert "budget" not in next(miss for miss in enough if miss.reason.startswith("misses the deadline")).fix
+
+
+def test_a_candidate_far_over_the_budget_is_no_near_miss_of_the_deadline() -> None:
+    """Others keep the deadline and exceed the budget alone; a budget within reach names the late one."""
+    late = "misses the deadline"
+    far = plan_of("jobs.0.deadline=20h", "limits.budget_usd=0.01").infeasible
+    assert far is not None and far.nearest and not [miss for miss in far.nearest if miss.reason.startswith(late)]
