@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from planner.library.schema import Library
-    from planner.results.plan import Plan
+    from planner.results.plan import Assignment, Plan
     from planner.results.report_data import Section
     from planner.scenario.scenario import Scenario, SolveOptions
 
@@ -105,7 +105,7 @@ def step_scenes(plan: Plan) -> list[Scene]:
     return [draw(PICTURE) if alone else headed(draw(PICTURE), _name(run)) for run, draw in found if draw is not None]
 
 
-def _name(run: RlRun) -> str:
+def _name(run: Assignment | RlRun) -> str:
     return words.sanitise(run.name)
 
 
@@ -114,10 +114,11 @@ def _name(run: RlRun) -> str:
 
 def turns_figure(plan: Plan) -> Figure:
     """Return the jobs of a chain, each from its start to its end at its confidence, on a line of hours."""
-    jobs = sorted([*plan.jobs, *plan.reinforcement], key=lambda job: job.start_at_hours)
+    every: list[Assignment | RlRun] = [*plan.jobs, *plan.reinforcement]
+    jobs = sorted(every, key=lambda job: job.start_at_hours)
     rows, table = list[Lane](), list[Row]()
     for job in jobs:
-        role = PHASE_ROLES["training"] if job in plan.jobs else PHASE_ROLES["rollout"]
+        role = PHASE_ROLES["rollout" if isinstance(job, RlRun) else "training"]
         took = f"{words.plain_number(job.start_at_hours)} to {words.plain_number(job.finish_hours)} h"
         due = () if job.deadline_hours is None else (job.deadline_hours,)
         stretch = Stretch(job.start_at_hours, job.finish_hours, role, "", f"{_name(job)}: {took}")

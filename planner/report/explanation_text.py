@@ -411,7 +411,7 @@ def _cells(option: Alternative) -> tuple[str, ...]:
     paid = payment_words(option.tier, option.spot_share)
     how = f"{how}, {paid}" if paid else how
     late = option.hours if option.hours_at_confidence is None else option.hours_at_confidence
-    hours = words.hours(late) if late is not None else ""
+    hours = words.hours_by(late) if late is not None else ""
     cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
     difference = option.verdict if option.allowed else "excluded"
     difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
