@@ -313,12 +313,12 @@ def _on_stages(chosen: ChosenCandidate) -> list[str]:
 def _describe_assumed_images(chosen: ChosenCandidate) -> str:
     """Return how many images are encoded once where the work names steps alone, and the settings that state them."""
     job = chosen.job
-    unit, work = chosen.candidates.architecture.trained_unit(job.work.frames), f"--set jobs.{job.name}.work"
+    unit, work = chosen.candidates.architecture.trained_unit(job.work.frames), f"jobs.{job.name}.work"
     count = job.dataset_images
     return (
         f"the work does not say how many different {unit} it has: {count:,} are assumed, each trained on "
-        f"{ASSUMED_PASSES} times, whose latents are cached before the first step; your own: {work}.steps=null "
-        f"{work}.images={count} {work}.epochs={ASSUMED_PASSES}"
+        f"{ASSUMED_PASSES} times, whose latents are cached before the first step; your own are {work}.steps=null, "
+        f"{work}.images={count} and {work}.epochs={ASSUMED_PASSES}"
     )
 
 
