@@ -520,9 +520,12 @@ def ways_of(plan: Plan, job: Assignment) -> list[Way]:
 
 
 def _rung_name(option: Option, own: Way) -> str:
-    """Return the word for the best plan of a method: its name, but `cheaper` for one of the plan's own method."""
+    """Return the word for the best plan of a method: its name, but `cheaper` for one of the plan's own method.
+
+    One that costs less by parts of a cent is `as cheap`: the two figures read the same.
+    """
     if option.method == own.method and option.cost_usd is not None and option.cost_usd < own.cost_usd:
-        return "cheaper"
+        return "as cheap" if words.usd(option.cost_usd) == words.usd(own.cost_usd) else "cheaper"
     return option.label
 
 

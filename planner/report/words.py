@@ -320,14 +320,14 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
 def wrap_clauses(text: str, end: str, width: int, most: int) -> list[str]:
     """Return the text and an end in at most `most` lines; what does not fit is left out from the end of a clause on.
 
-    A clause ends before `;`, `:` or ` (`, or after a full stop; at a `,` only where none of these fits: what follows
-    a comma may be the main clause. Only a first clause that is too long is cut.
+    A clause ends before `;` or ` (`, or after a full stop; at `,` or `:` only where none of these fits: what follows
+    may be what it is about. Only a first clause that is too long is cut.
     """
     text = sanitise(text)
     if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= most:
         return wrap_lines(f"{text}{end}", width, most)
     ends = [match.start() for match in re.finditer(r"[;:,](?= )| \(|(?<=\w\w)\.(?= )", text)]
-    for place in sorted(ends, key=lambda place: (text[place] != ",", place), reverse=True):
+    for place in sorted(ends, key=lambda place: (text[place] not in ",:", place), reverse=True):
         clause = text[:place]
         if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= most:
             return wrap_lines(clause + end, width, most)

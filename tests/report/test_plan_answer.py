@@ -267,3 +267,12 @@ def test_secure_machines_on_spot_are_said_to_be_on_spot() -> None:
     safer = tuple(way.model_copy(update={"spot_share": 1.0}) for way in job.safer)
     (risk,) = [one for one in risks_of(private(), job.model_copy(update={"safer": safer})) if "private" in one.kind]
     assert risk.text.startswith("a private person's machine: secure ones on spot for about $3.92")
+
+
+def test_a_way_that_costs_less_by_parts_of_a_cent_is_not_called_cheaper() -> None:
+    """Two rows with the same dollars read as a slip where one of them is *cheaper*."""
+    job = make_assignment(cost_usd=2.82)
+    for usd, name in ((2.8, "cheaper"), (2.8197, "as cheap")):
+        way = option("LoRA", usd, 40.0, method=plan_sections.method_words(job))
+        found = ways_of(make_plan(job), job.model_copy(update={"methods": (Option.model_validate(way),)}))
+        assert [row.name for row in found] == [name, "plan"]

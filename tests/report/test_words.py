@@ -87,3 +87,5 @@ def test_a_note_does_not_end_at_a_comma_in_the_middle_of_a_sentence() -> None:
     """A condition without what follows from it says nothing."""
     note = "link unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink"
     assert words.wrap_clauses(note, " (3 more)", 62, 1) == ["link unknown: PCIe assumed (3 more)"]
+    licence = "licence of flux.1-dev: Non-Commercial License, no use of the model without a paid licence"
+    assert words.wrap_clauses(licence, " (3 more)", 62, 1) == ["licence of flux.1-dev: Non-Commercial License (3 more)"]
