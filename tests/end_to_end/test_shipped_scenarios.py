@@ -15,6 +15,7 @@ from planner.cli.plan_file import scenario_of
 from planner.documents.files import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
+from planner.report import words
 from planner.report.plan_answer import render_answer
 from planner.report.plan_text import render
 from planner.report.words import WIDTH
@@ -88,7 +89,7 @@ def test_scenario_gives_the_recorded_plan_which_passes_the_audit_and_adds_up(nam
     if name == "three-jobs-one-budget":  # hours count: the simple rule is cheaper, and later
         assert plan.baseline is not None and plan.objective is not None
         assert plan.baseline.hours >= plan.objective - 1 / 60
-        assert f"last finish by {plan.baseline.hours:.1f} h (" in text
+        assert f"last finish {words.by(plan.baseline.hours)} (" in text
 
 
 def _library(scenario: Scenario) -> Any:
