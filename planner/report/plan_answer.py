@@ -336,7 +336,7 @@ def _bill_text(plan: Plan, cost: Spread) -> str:
     return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
 
-FIRST_NOTE_LINES = 2
+FIRST_NOTE_LINES = 1
 """Lines of the first note: up to the last clause that fits."""
 
 
@@ -623,7 +623,7 @@ def _unnamed_framework(job: Assignment) -> list[str]:
     if not priced:
         return []
     usd, least = min(priced, key=lambda each: each[0])
-    return [f"{least.label} may cost {words.usd(usd)}, by a prior: --set {shlex.quote(least.note)}"]
+    return [f"{least.label} about {words.usd(usd)} (prior): --set {shlex.quote(least.note)}"]
 
 
 def _train(job: Assignment) -> list[str]:

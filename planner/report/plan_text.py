@@ -371,7 +371,7 @@ LEAST_COST_IS = {
     "stock": "but of unknown stock",
     "machines": "but on more machines",
     "pauses": "but with more pauses",
-    "hours": "which takes longer",
+    "hours": "later",
     "rounding": "but rounds more",
 }
 """Why the plan of least cost is not the one that a near tie prefers, by the step that decides."""

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.solve_command import next_commands
-from planner.report.words import WIDTH
+from planner.report.words import WIDTH, by
 from tests.helpers.plans import make_assignment, make_plan
 from tests.helpers.services import SERVICE_FILE
 
@@ -39,8 +39,7 @@ def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
     lines = run("solve", "quickstart", *AS_OF).stdout.splitlines()
     job = document["jobs"][0]
     assert lines[0].startswith(f"quickstart: {job['gpus']} x {job['gpu']} at {job['provider']}")
-    late = job["hours"]["at_confidence"]
-    assert lines[0].endswith(f"${document['cost_usd']:,.2f}, by {late:.1f} h")
+    assert lines[0].endswith(f"${document['cost_usd']:,.2f}, {by(job['hours']['at_confidence'])}")
     *answer, empty, run_it, why_not, details = lines
     assert len(answer) <= 30 and max(map(len, answer)) <= WIDTH and empty == ""
     asked = f"planner solve quickstart {' '.join(AS_OF)}"

@@ -258,7 +258,7 @@ def test_a_framework_on_priors_that_costs_less_is_named_with_its_setting() -> No
     prior = {"allowed": False, "prior": True, "note": "jobs.0.framework=unsloth"}
     for usd, others, said in ((2.0, prior, True), (2.8, prior, False), (2.0, {}, False)):
         text = render_answer(make_plan(make_assignment(frameworks=[option("unsloth", usd, 9.0, **others)])))
-        assert ("unsloth may cost $2.00, by a prior: --set jobs.0.framework=unsloth" in " ".join(text.split())) is said
+        assert ("unsloth about $2.00 (prior): --set jobs.0.framework=unsloth" in " ".join(text.split())) is said
 
 
 def test_secure_machines_on_spot_are_said_to_be_on_spot() -> None:

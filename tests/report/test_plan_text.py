@@ -377,7 +377,7 @@ def test_a_speed_that_is_a_prior_is_said_below_the_first_line_with_the_best_plan
         (2.82, "evidence", "another plan costs the same, but its speed was measured less: --set solve.ties=0"),
         (2.82, "hours", ""),
         (2.82, None, ""),
-        (2.75, "hours", "least cost $2.75, which takes longer: --set solve.ties=0"),
+        (2.75, "hours", "least cost $2.75, later: --set solve.ties=0"),
     ],
 )
 def test_a_tie_within_a_cent_says_why_a_faster_plan_was_not_taken(least: float, step: str | None, said: str) -> None:
