@@ -82,7 +82,7 @@ def test_work_in_steps_caches_each_image_once() -> None:
     assert in_steps.stage_hours == named.stage_hours and in_steps.cost_usd == named.cost_usd
     assert "assumed, each trained on 20 times" not in " ".join(named.notes)
     (note,) = (note for note in in_steps.notes if "assumed, each trained on 20 times" in note)
-    assert "10,000 are" in note and "--set jobs.job.work.images=10000" in note
+    assert "10,000 are" in note and " jobs.job.work.images=10000 " in note
 
 
 def test_encoders_leave_the_gpu() -> None:
