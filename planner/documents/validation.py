@@ -264,7 +264,7 @@ def parse_json(
     """Parse a JSON text; raises `InputError` with the line of what cannot be read.
 
     `nan_is_nothing` reads `NaN` and `Infinity`, which logs have where a loss or gradient is none, as null.
-    `keeps_infinity` reads them as they are: a config.json has them in keys that nobody asks for.
+    `keeps_infinity` reads them as they are: a config.json has them in keys that are not read.
     """
     constant = _nothing if nan_is_nothing else float if keeps_infinity else _refuse
     if not text.strip():

@@ -497,7 +497,7 @@ def _no_limit(value: Any) -> Any:
 
 
 def without_default(schema: dict[str, Any]) -> None:
-    """Take the default out of the JSON Schema of a field, where it stands for what depends on other fields."""
+    """Take the default out of the JSON Schema of a field whose default depends on other fields."""
     schema.pop("default", None)
 
 
@@ -525,7 +525,7 @@ class Latency(StrictModel):
 
     @property
     def by_default(self) -> tuple[str, ...]:
-        """The limits that nobody gave, by their keys."""
+        """The limits that the file does not give, by their keys."""
         return tuple(key for key in ("ttft", "tpot") if f"{key}_seconds" not in self.model_fields_set)
 
     def filled(self, load: Load) -> Self:

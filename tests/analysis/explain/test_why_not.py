@@ -115,7 +115,7 @@ def test_why_not_costs_what_the_table_of_explain_and_a_solve_with_x_alone_say() 
 
 
 def test_the_largest_factor_of_the_difference_comes_first() -> None:
-    """Two A100s cost more an hour and take fewer hours, which is no reason; both are told with their factors."""
+    """Two A100s cost more an hour and take fewer hours, which is no reason; the text has the factors of both."""
     first, *_, last = answer("gpu=A100-PCIe-80GB").reasons
     assert first.startswith("an hour with waiting costs $2.2") and "x)" in first
     assert last.startswith("although it likely takes ") and "less)" in last
