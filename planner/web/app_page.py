@@ -11,8 +11,8 @@ from planner.library.reading import architecture_names
 from planner.loading.scenario_file import shipped_scenarios
 from planner.report.report_page import json_block, least_cost_script, page_style
 from planner.report.words import sanitise
-from planner.web.job_fields import Control
 from planner.web.kept_files import OpenedScenario
+from planner.web.setting_fields import Control
 
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("app.js", "state.js", "answer.js", "curve.js", "steps.js", "fields.js", "draw.js")

@@ -29,8 +29,7 @@ from planner.results.plan import Plan, plan_text
 from planner.scenario.offer import offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.subjects import jobs_of_plan, planner_of
-from planner.web.job_fields import Control
-from planner.web.setting_fields import controls_of
+from planner.web.setting_fields import Control, controls_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

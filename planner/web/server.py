@@ -30,9 +30,8 @@ from planner.loading.scenario_file import load_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
 from planner.web.app_page import render_app, script_text
 from planner.web.ended_folders import remove_when_ended
-from planner.web.job_fields import locate
 from planner.web.kept_files import OpenedScenario
-from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of, values_of
+from planner.web.setting_fields import CONFIG_MARK, Refusal, locate, settings_of, values_of
 from planner.web.workers import QUEUES, Broken, Busy, Sessions, Superseded, TooLong
 
 if TYPE_CHECKING:
