@@ -276,7 +276,7 @@ def app(
     loaded = load_asked(scenario, question, changes)
     document = loaded.source.document
     # Imported late: a wrong scenario is reported before the server is loaded.
-    from planner.web.kept_files import OpenedScenario
+    from planner.web.app_page import OpenedScenario
     from planner.web.server import serve
 
     asked = tuple(shlex.split(question.command(""))) if question is not None else (str(scenario),)

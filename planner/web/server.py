@@ -28,9 +28,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import load_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
-from planner.web.app_page import render_app, script_text
+from planner.web.app_page import OpenedScenario, render_app, script_text
 from planner.web.ended_folders import remove_when_ended
-from planner.web.kept_files import OpenedScenario
 from planner.web.setting_fields import CONFIG_MARK, Refusal, locate, settings_of, values_of
 from planner.web.workers import QUEUES, Broken, Busy, Sessions, Superseded, TooLong
 

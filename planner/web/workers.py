@@ -193,7 +193,7 @@ class Engine:
 
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
-        from planner.web.kept_files import export_archive, plan_file, report_file
+        from planner.web.app_page import export_archive, plan_file, report_file
 
         solved = self.solved(tuple(request["settings"]))
         scenario, plan = solved.scenario, solved.plan
