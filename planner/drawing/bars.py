@@ -5,8 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.drawing.axis import Axis, draw_across, draw_legend, draw_moments, draw_up, room_of_ticks
-from planner.drawing.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, letters_on, text_width, wrap
+from planner.drawing.scene import (
+    SERIES,
+    Axis,
+    Caption,
+    Line,
+    Rect,
+    Scene,
+    Shape,
+    Text,
+    clip,
+    draw_across,
+    draw_legend,
+    draw_moments,
+    draw_up,
+    letters_on,
+    room_of_ticks,
+    text_width,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,11 +7,20 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from planner.drawing.axis import (
+from planner.drawing.bars import BESIDE
+from planner.drawing.scene import (
+    NONE,
     WIDE_RATIO,
     Axis,
     Box,
+    Caption,
+    Dot,
+    Line,
     Name,
+    Rect,
+    Scene,
+    Shape,
+    Text,
     along,
     axis_data,
     draw_across,
@@ -23,9 +32,8 @@ from planner.drawing.axis import (
     place_names,
     plain,
     room_of_ticks,
+    text_width,
 )
-from planner.drawing.bars import BESIDE
-from planner.drawing.scene import NONE, Caption, Dot, Line, Rect, Scene, Shape, Text, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Scene, headed, joined, roles_of
+from planner.drawing.scene import SERIES, Axis, Caption, Scene, fit_axis, headed, joined, money, roles_of, room_of_ticks
 from planner.report import words
 from planner.report.analysis_figures import MOST_BARS
 from planner.report.any_result import bars_scene
