@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.accuracy.predictions import Comparison, Prediction
 from benchmarks.accuracy.scores import grouped
-from planner.drawing.curve import Labels, Trace, panel
+from planner.drawing.charts import Labels, Trace, panel
 from planner.drawing.scene import (
     SERIES,
     Axis,

@@ -6,6 +6,7 @@ An axis turns figures into pixels, with round ticks. Matplotlib draws the same s
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import itertools
@@ -301,6 +302,16 @@ def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool 
         )
     parts += [_shape(shape, as_classes, stripes) for shape in scene.shapes]
     return "".join(parts) + "</svg>"
+
+
+def notebook_svg(scene: Scene) -> str:
+    """Return a picture whose ids differ from those of other pictures of the notebook."""
+    return to_svg(framed(scene), picture_id(scene), standalone=True)
+
+
+def picture_id(scene: Scene) -> str:
+    """Return an id that only pictures with the same title and the same words share."""
+    return f"planner-{hashlib.sha256(f'{scene.title}: {scene.description}'.encode()).hexdigest()[:12]}"
 
 
 def _shape(shape: Shape, as_classes: bool, stripes: str) -> str:

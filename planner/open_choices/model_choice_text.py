@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.drawing.curve import Labels, Trace, panel
+from planner.drawing.charts import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, fit_axis, room_of_ticks
 from planner.report import words
 from planner.report.plan_figures import PICTURE

@@ -6,8 +6,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from planner.drawing.bars import Lane, Ranged, Stretch, Swing, histogram, lane_axis, lanes, ranged, swings
-from planner.drawing.curve import Labels, Trace, panel
+from planner.drawing.charts import (
+    Labels,
+    Lane,
+    Ranged,
+    Stretch,
+    Swing,
+    Trace,
+    histogram,
+    lane_axis,
+    lanes,
+    panel,
+    ranged,
+    swings,
+)
 from planner.drawing.scene import GAP, Axis, Caption, Scene, Text, headed, joined, wrap
 from planner.report import words
 from planner.report.plan_figures import Figure, Table

@@ -7,8 +7,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.curve import Branch, Breakpoint, Labels, Run, Trace, curve, panel
+from planner.drawing.charts import Branch, Breakpoint, Labels, Ranged, Run, Stack, Trace, curve, panel, ranged, stacked
 from planner.drawing.scene import (
     HEAT,
     SERIES,

@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.drawing.bars import Lane, Moment, Stack, Stretch, lane_axis, lanes, stacked
-from planner.drawing.curve import Labels, Trace, panel
+from planner.drawing.charts import Labels, Lane, Moment, Stack, Stretch, Trace, lane_axis, lanes, panel, stacked
 from planner.drawing.scene import Axis, Caption, Scene, joined, room_of_ticks
 from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place

@@ -575,7 +575,7 @@ class Plan(TabledResult):
 
     def _repr_html_(self) -> str:
         """Return a picture, and jobs, services and bill as tables, for notebooks; without a plan why there is none."""
-        from planner.drawing.sketch import plan_picture
+        from planner.drawing.charts import plan_picture
 
         if not self.planned:
             return infeasible_html(self.scenario, self.status, self.infeasible)

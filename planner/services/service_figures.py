@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.curve import Labels, Trace, panel
+from planner.drawing.charts import Labels, Ranged, Stack, Trace, panel, ranged, stacked
 from planner.drawing.scene import SERIES, Axis, Caption, Scene, fit_axis, headed, joined, money, roles_of, room_of_ticks
 from planner.report import words
 from planner.report.analysis_figures import MOST_BARS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.drawing.curve import Branch, Breakpoint, Labels, Trace, corners, curve, panel
+from planner.drawing.charts import Branch, Breakpoint, Labels, Trace, corners, curve, panel
 from planner.drawing.scene import (
     HEAT,
     PALETTE,
