@@ -140,8 +140,8 @@ class Services(Subject):
         self, plan: Plan, scenario: Scenario, file: str, name: str | None, wishes: Wishes, targets: Sequence[str] | None
     ) -> tuple[dict[str, str], list[str]]:
         """Return the commands of each kind of machines of a service, and the machines by the hour."""
-        from planner.services.kubernetes import export_all_services, export_service
         from planner.services.served_kinds import choose_service
+        from planner.services.service_files import export_all_services, export_service
 
         given = choose_service(plan, scenario, file, name)
         if targets is None:
@@ -152,8 +152,8 @@ class Services(Subject):
         self, plan: Plan, scenario: Scenario, file: str, name: str, wishes: Wishes, files: Collection[str]
     ) -> Checklist:
         """Return what the files of a service need, leave to a person, and cost; data for training are none of it."""
-        from planner.services.kubernetes import service_checklist
         from planner.services.served_kinds import choose_service
+        from planner.services.service_files import service_checklist
 
         given = choose_service(plan, scenario, file, name)
         return service_checklist(given, Wishes(wishes.model_id), file, files)

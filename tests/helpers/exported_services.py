@@ -13,8 +13,8 @@ from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Inputs, Plan
 from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import with_offers
-from planner.services.kubernetes import export_service
 from planner.services.served_kinds import GivenService, choose_service
+from planner.services.service_files import export_service
 from planner.services.solve_fleet import joined
 from tests.helpers import generation
 from tests.helpers.exported_plans import solved

@@ -108,7 +108,7 @@ AREA.of("planner/services/served_kinds.py", "tests/services/test_service_files.p
 AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")
 AREA.add("hours without a machine count as load", "strict=True) if count", "strict=True)")
 
-AREA.of("planner/services/kubernetes.py", "tests/services/test_service_files.py")
+AREA.of("planner/services/service_files.py", "tests/services/test_service_files.py")
 AREA.add("a machine is one pod", "count * kind.made.replicas for count", "count for count")
 AREA.add(
     "a pod takes all GPUs of its machine",
