@@ -18,7 +18,7 @@ from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import SolveOptions
 from planner.services.fleet_kinds import latency_at_use
 from planner.services.fleet_optimise import WANTED_GAP
-from planner.services.fleet_refusals import (
+from planner.services.service_reasons import (
     ROOM,
     ServiceTrial,
     milliseconds,

@@ -27,10 +27,10 @@ from planner.results.service_results import (
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_problem import services_alone
-from planner.services.fleet_refusals import ServiceTrial
 from planner.services.fleet_text import EQUAL_GAP, percent_up, proven, sections
 from planner.services.service_changes import SERVICE_POINTS, service_frontier
 from planner.services.service_figures import service_frontier_figure
+from planner.services.service_reasons import ServiceTrial
 from planner.services.service_texts import month_usd, relaxed, summary
 from planner.subjects import SubjectCurve
 from planner.units import MILLISECONDS, MONTH_HOURS

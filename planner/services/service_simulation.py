@@ -36,7 +36,7 @@ from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_kinds import Capacities, Traffic, expected_factor, replica_capacities
 from planner.services.fleet_problem import services_of
-from planner.services.fleet_refusals import require_service
+from planner.services.service_reasons import require_service
 from planner.services.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
 from planner.solving.solve import solve
 from planner.units import GIB, HOUR

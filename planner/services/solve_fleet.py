@@ -50,7 +50,7 @@ from planner.services.fleet_problem import (
     without_services,
 )
 from planner.services.fleet_program import has_passed, joint_hours, latest_moment
-from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
+from planner.services.service_reasons import ServiceTrial, explain_none, looser_latency
 from planner.solvers.registry import solver_versions
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
