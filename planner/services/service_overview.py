@@ -18,7 +18,7 @@ from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_optimise import remembering_fleets
-from planner.services.service_changes import service_frontier
+from planner.services.service_changes import frontier_of_service, service_frontier
 from planner.services.service_figures import (
     fleet_alternatives,
     load_figure,
@@ -30,7 +30,6 @@ from planner.services.service_figures import (
 from planner.services.service_page import assumptions, parts_explained
 from planner.services.service_reasons import explain_service
 from planner.services.service_simulation import kind_bases, simulate_service
-from planner.services.services_together import frontier_of_service
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
