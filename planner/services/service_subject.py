@@ -121,7 +121,7 @@ class Services(Subject):
         seed: int,
     ) -> Overview:
         """Return the plan of services and jobs, and the analyses around it."""
-        from planner.services.service_overview import overview_of_services
+        from planner.services.service_page import overview_of_services
 
         return overview_of_services(scenario, plan, options, library, wanted, runs, seed)
 
@@ -238,7 +238,7 @@ class Services(Subject):
 
     def groups(self, found: Overview) -> list[Group]:
         """Return the figures of a report on services, and on the jobs next to them."""
-        from planner.services.service_overview import groups_of_services
+        from planner.services.service_page import groups_of_services
 
         return groups_of_services(found)
 
