@@ -81,7 +81,7 @@ def export(plan_file: str | None, checked: str | None, **asked: Any) -> None:
 
 def _show_check(folder: str, plan_file: str | None) -> None:
     """Say that a folder has no fault, and what is left to do; `InputError` with a line for each fault."""
-    from planner.exports.folder_check import check_folder
+    from planner.exports.export import check_folder
 
     found = check_folder(folder, read_plan(plan_file) if plan_file is not None else None)
     scripts = f", {found.scripts} scripts read" if found.scripts else ""
@@ -130,7 +130,7 @@ def write_export(
     plan: Plan, file: str, texts: dict[str, str], wishes: Wishes, job: str | None, folder: Path
 ) -> tuple[dict[str, str], Checklist]:
     """Write the files of a plan with a list of them; return what happened to each, and what they leave to a person."""
-    from planner.exports.folder_check import LIST, folder_list
+    from planner.exports.export import LIST, folder_list
 
     left = _checklist(plan, file, wishes, job, texts)
     listed = texts | {LIST: folder_list(plan, texts, left.needs, left.see_to, folder)}
@@ -301,7 +301,7 @@ def probe(plan_file: str, folder: str, job: str | None, steps: int | None) -> No
 
 def write_probe(plan: Plan, file: str, job: str | None, folder: Path, steps: int | None) -> dict[str, str]:
     """Write the files of a probe with a list of them, which `export --check` reads; return what happened to each."""
-    from planner.exports.folder_check import LIST, folder_list
+    from planner.exports.export import LIST, folder_list
 
     texts = probe_texts(plan, file, job, steps)
     return write_files(folder, texts | {LIST: folder_list(plan, texts, [], [], folder)})

@@ -22,9 +22,8 @@ from planner.analysis.overview import overview
 from planner.documents.files import yaml_text
 from planner.documents.overrides import override, replace_value
 from planner.errors import Fault, InputError, printable
-from planner.exports.export import checklist, choose_job, export_all
+from planner.exports.export import LIST, checklist, choose_job, export_all, folder_list
 from planner.exports.facts import Wishes
-from planner.exports.folder_check import LIST, folder_list
 from planner.exports.machine_names import part_folders
 from planner.library.reading import architecture_names
 from planner.loading.name_resolution import texts_at
