@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import NamesOf
+from planner.cli.options import NamesOf, check_supported, jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.cli.output import STANDARD_OUTPUT, show
-from planner.cli.plan_file import check_supported, jobs_of, located_in, meant_job, read_plan, scenario_of
 from planner.exports.facts import Wishes
 from planner.results.plan import Plan, plan_text
 from planner.subjects import planner_of

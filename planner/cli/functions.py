@@ -19,7 +19,7 @@ from planner.cli.export_command import (
     write_export,
     write_probe,
 )
-from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
+from planner.cli.options import decided_scenario_of, read_plan, scenario_of
 from planner.cli.report_command import SECTIONS, page_of
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.validation import find_name, name_fix

@@ -22,6 +22,7 @@ from planner.cli.options import (
     loaded_question,
     loaded_scenario,
     output_options,
+    read_plan,
     solve_options,
     workers_options,
 )
@@ -36,7 +37,6 @@ from planner.cli.output import (
     show_next,
     show_progress,
 )
-from planner.cli.plan_file import read_plan
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.explanation import Explanation
 from planner.results.frontier import DEFAULT_POINTS, Frontier

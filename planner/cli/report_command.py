@@ -15,16 +15,19 @@ from planner.cli.options import (
     NameOf,
     asked_scenario,
     clock_setting,
+    is_plan,
+    jobs_of,
     load_asked,
     now_option,
     question_options,
+    read_plan,
     refuse_both,
+    scenario_of,
     set_option,
     solve_options,
     solve_words,
 )
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
-from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section

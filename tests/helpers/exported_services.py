@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports.facts import Wishes
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
