@@ -16,7 +16,6 @@ from planner.documents.validation import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import BulkGeneration, Service
-from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -48,6 +47,7 @@ from planner.results.plan_parts import (
     Vram,
     describe_machines,
     html_table,
+    joint_late_usd,
 )
 from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
 from planner.results.rl_run import RlRun
