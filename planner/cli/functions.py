@@ -304,7 +304,7 @@ def import_architecture(model: str | Path | Mapping[str, Any], name: str | None 
     >>> planner.estimate(card, "A10G", weight_bits=4).architecture
     'ours'
     """
-    from planner.catalogs.model_config import import_architecture as read_model
+    from planner.catalogs.published_models import import_architecture as read_model
     from planner.documents.validation import parse_json
 
     if not isinstance(model, Mapping):
