@@ -49,7 +49,7 @@ from planner.services.service_texts import month_usd, relaxed, summary
 from planner.solving.solve import solve
 from planner.subjects import SubjectCurve
 from planner.units import MILLISECONDS, MONTH_HOURS
-from planner.web.page_parts import figure_data, machines_of, scene_data, totals
+from planner.web.app_page import figure_data, machines_of, scene_data, totals
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -28,8 +28,8 @@ from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import SubjectCurve, shown_by, subject_of
+from planner.web.app_page import change_parts, figure_data, option_rows, plan_parts, scene_data
 from planner.web.ended_folders import remove_when_ended
-from planner.web.page_parts import change_parts, figure_data, option_rows, plan_parts, scene_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
