@@ -334,7 +334,14 @@ def _explain_next(explanation: Explanation) -> list[str]:
     step = next((step for step in explanation.next_steps if step.change_to is not None and step.setting), None)
     what_if = asked_again("what-if", OF_EXPLAIN)
     looser = [f"{what_if} --set {shlex.quote(step.setting)}"] if step is not None else []
-    other = next((one for one in explanation.alternatives if one.by == "gpu" and one.gpu and not one.chosen), None)
+    other = next(
+        (
+            alternative
+            for alternative in explanation.alternatives
+            if alternative.by == "gpu" and alternative.gpu and not alternative.chosen
+        ),
+        None,
+    )
     return [*looser, *([f"{asked} --why-not gpu={other.gpu}"] if other else [])]
 
 

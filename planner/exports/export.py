@@ -559,7 +559,7 @@ def probe_files(given: Given, file: str, steps: int | None = None) -> dict[str, 
     """
     job = given.job
     where = f"jobs.{job.name}"
-    asked = next(one for one in given.scenario.jobs if one.name == job.name)
+    asked = next(known for known in given.scenario.jobs if known.name == job.name)
     if job.inference is not None or not isinstance(asked, Job):
         fix = "measure it with the benchmark of its engine: planner export, then planner calibrate"
         raise InputError([Fault(file, 0, where, "a probe trains, and this job generates", fix)])

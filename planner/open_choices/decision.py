@@ -344,7 +344,7 @@ def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
     """Return the least dollars of a wanted loss where the losses of other data lie lower or higher than the law's."""
 
     def least_usd(loss: float) -> str:
-        reached = [(one, tokens_for_loss(one, loss)) for one in alternatives]
+        reached = [(alternative, tokens_for_loss(alternative, loss)) for alternative in alternatives]
         usd = [one.least_usd(tokens) + one.serving_usd for one, tokens in reached if tokens is not None]
         least = min(usd, default=math.inf)
         return f"${least:,.0f}" if math.isfinite(least) else "more than any model and limit here allow"

@@ -682,5 +682,5 @@ def least_sum_near(jobs: Together, times: float) -> float:
     found = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
     if found is not None:
         return found.loss - found.above_least
-    longest = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
+    longest = [[(alternative, known_range(alternative)) for alternative in each] for each in jobs.alternatives]
     return sum(min(one.loss(tokens_at(last)) for one, (first, last) in each if first <= last) for each in longest)

@@ -125,7 +125,11 @@ def service_frontier(
     points_found = _points(trials, job)
     infeasible = None if points_found else solve(scenario, options, library).infeasible
     status = (
-        "infeasible" if not points_found else "optimal" if all(one.gap <= 1e-6 for one in points_found) else "feasible"
+        "infeasible"
+        if not points_found
+        else "optimal"
+        if all(point.gap <= 1e-6 for point in points_found)
+        else "feasible"
     )
     return ServiceFrontier(
         scenario=scenario.name,

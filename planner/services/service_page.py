@@ -72,11 +72,11 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
         found.append(("a month", words.usd(fleet.usd_per_month), proof))
         replicas = span(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
         found.append(("replicas", replicas, f"mean use {words.percent(fleet.use)}"))
-        for one in fleet.limits:
-            name = "per token" if one.name == "tpot" else "first token"
-            limit = "no limit" if one.limit_seconds is None else f"limit {seconds_text(one.limit_seconds)}"
-            share = f"{words.share_text(fleet.within_limits_share)} of the requests, {limit}"
-            found.append((name, seconds_text(one.predicted_seconds), share))
+        for limit in fleet.limits:
+            name = "per token" if limit.name == "tpot" else "first token"
+            most = "no limit" if limit.limit_seconds is None else f"limit {seconds_text(limit.limit_seconds)}"
+            share = f"{words.share_text(fleet.within_limits_share)} of the requests, {most}"
+            found.append((name, seconds_text(limit.predicted_seconds), share))
         price = words.rate(fleet.usd_per_million_tokens)
         found.append(("per million tokens", price, f"{words.rate(fleet.usd_per_thousand_requests)} per 1,000 requests"))
     return found
@@ -148,17 +148,19 @@ def assumptions(plan: Plan, bases: Sequence[KindBasis] = ()) -> Table:
         of_service = [basis for basis in bases if basis.service == service.name]
         if not of_service:
             rows["prices", _age(service.price_age_days, "up to "), service.price_source] = None
-        for one in of_service:
-            source = ", ".join(part for part in (one.price_source, one.price_date, _age(one.price_age_days)) if part)
-            rows[f"price of {one.offer}", "as offered", source] = None
-        for one in of_service:
+        for basis in of_service:
+            source = ", ".join(
+                part for part in (basis.price_source, basis.price_date, _age(basis.price_age_days)) if part
+            )
+            rows[f"price of {basis.offer}", "as offered", source] = None
+        for basis in of_service:
             rest = (
-                f"prior: no published measurements inform {', '.join(one.priors)}"
-                if one.priors
+                f"prior: no published measurements inform {', '.join(basis.priors)}"
+                if basis.priors
                 else "calibrated on published measurements"
             )
-            speed = f"estimated times x {one.slow:.3g}, to hold at the confidence"
-            rows[f"speed of {one.machine}", speed, "observed runs" if one.is_measured else rest] = None
+            speed = f"estimated times x {basis.slow:.3g}, to hold at the confidence"
+            rows[f"speed of {basis.machine}", speed, "observed runs" if basis.is_measured else rest] = None
         for kind in service.fleet.kinds:
             start = f"takes {kind.start_hours * 60:.0f} minutes, {words.usd(kind.start_usd)}"
             rows[f"start of {kind.offer}", start, "cold_start, or the stages of a start"] = None
@@ -225,7 +227,9 @@ def service_rows(before: Plan, after: Plan) -> list[Row]:
     rows = [
         _dollars("a month", *(service.fleet.usd_per_month if service else None for service in (old, new))),
         _dollars(words.duration(known.for_hours), *(service.cost_usd if service else None for service in (old, new))),
-        _dollars("per million tokens", *(one.fleet.usd_per_million_tokens if one else None for one in (old, new))),
+        _dollars(
+            "per million tokens", *(service.fleet.usd_per_million_tokens if service else None for service in (old, new))
+        ),
         ("proven", *(proven(service.gap).removeprefix("proven ") if service else "" for service in (old, new)), ""),
     ]
     for name, describe in FLEET_FEATURES:

@@ -156,7 +156,7 @@ class App:
         parts = []
         for key, control in (("gpu", "gpus"), ("provider", "providers")):
             name = data.get(key, "")
-            known = next((dict(one.choices) for one in self.controls if one.key == control), {})
+            known = next((dict(field.choices) for field in self.controls if field.key == control), {})
             if name not in known and (name or key == "gpu"):
                 raise Rejection(400, f"no such {key} is on offer")
             parts += [f"{key}={name}"] if name else []

@@ -481,7 +481,9 @@ def _values_of_one(controls: list[Control], setting: str, names: Sequence[str]) 
     place, _, value = setting.partition("=")
     start = FORBID if place.endswith(".forbid") else ""
     place = place.removesuffix(".forbid").removesuffix(".allow")
-    control = next((one for one in controls if _by_number(one.path, names) == _by_number(place.strip(), names)), None)
+    control = next(
+        (field for field in controls if _by_number(field.path, names) == _by_number(place.strip(), names)), None
+    )
     if control is None:
         return None
     found = {control.key: start + _typed(value.strip(), control)}
