@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.output import INFEASIBLE, NO_PLAN, READ, SAVING, Output
-from planner.documents.files import KeyPath
-from planner.errors import Fault, InputError
-from planner.loading.scenario_file import LoadedScenario
+from planner.documents.files import KeyPath, file_name, read_text
+from planner.errors import Fault, InputError, ScenarioError
+from planner.loading.scenario_file import PLAN_KEYS, LoadedScenario, load_scenario, parse_scenario
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.techniques import FOUR_BIT_LORA
 
@@ -133,8 +133,6 @@ def loaded_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
     @now_option
     @functools.wraps(command)
     def wrapper(scenario: str, settings: tuple[str, ...], now: str | None, **others: Any) -> Any:
-        from planner.loading.scenario_file import load_scenario
-
         return command(loaded=load_scenario(scenario, (*clock_setting(now), *settings)), **others)
 
     return wrapper
@@ -204,7 +202,6 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
         @functools.wraps(command)
         def wrapper(as_of: datetime.datetime | None, **others: Any) -> Any:
             from planner.documents.validation import Source
-            from planner.scenario.scenario import SolveOptions
 
             given = {name: others.pop(name) for name in names if name in others}
             options = Source("command line").validate(SolveOptions, {"as_of": as_of and as_of.date(), **given})
@@ -430,8 +427,6 @@ def load_asked(scenario: str | None, question: Any, settings: Sequence[str]) -> 
         from planner.loading.question import load_question
 
         return load_question(question, settings)
-    from planner.loading.scenario_file import load_scenario
-
     return load_scenario(scenario, settings)
 
 
@@ -495,7 +490,6 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     """Return a fault of a plan with its file and line; that of an option as it is."""
     import os
 
-    from planner.documents.files import file_name
     from planner.documents.validation import read_json
 
     if fault.file not in ("plan", path) or fault.line:
@@ -527,9 +521,6 @@ def is_plan(path: str) -> bool:
     import json
     from pathlib import Path
 
-    from planner.documents.files import read_text
-    from planner.loading.scenario_file import PLAN_KEYS
-
     if path == "-" or not Path(path).is_file():
         return False
     try:
@@ -543,8 +534,6 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with the offers that it names; `ScenarioError` if it carries none."""
     import json
 
-    from planner.errors import ScenarioError
-    from planner.loading.scenario_file import parse_scenario
     from planner.scenario.limits import with_offers
     from planner.scenario.naming import without_unoffered
 

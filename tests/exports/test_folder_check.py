@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.export_command import TARGETS
+from planner.cli.plan_commands import TARGETS
 from planner.documents.validation import json_text
 from planner.exports.export import _parsed, _scripts
 from planner.results.plan import Plan

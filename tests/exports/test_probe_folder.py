@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.export_command import probe_texts, write_probe
 from planner.cli.options import scenario_of
+from planner.cli.plan_commands import probe_texts, write_probe
 from planner.errors import InputError
 from planner.exports.export import LEAST_STEPS, STEPS, check_folder, choose_job, export_all, probe_files, probe_steps
 from planner.exports.facts import Given
