@@ -124,13 +124,8 @@ def service_frontier(
         trials[between] = solved(between)
     points_found = _points(trials, job)
     infeasible = None if points_found else solve(scenario, options, library).infeasible
-    status = (
-        "infeasible"
-        if not points_found
-        else "optimal"
-        if all(point.gap <= 1e-6 for point in points_found)
-        else "feasible"
-    )
+    proven = all(point.gap <= 1e-6 for point in points_found)
+    status = "infeasible" if not points_found else "optimal" if proven else "feasible"
     return ServiceFrontier(
         scenario=scenario.name,
         status=status,
