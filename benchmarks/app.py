@@ -17,8 +17,7 @@ from typing import Any
 
 from planner.loading.scenario_file import load_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.web.app_page import render_app
-from planner.web.kept_files import OpenedScenario
+from planner.web.app_page import OpenedScenario, render_app
 from planner.web.setting_fields import settings_of
 from planner.web.workers import Engine
 

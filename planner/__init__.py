@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from planner.cli.functions import read_training_config as read_training_config
     from planner.cli.functions import update_prices as update_prices
     from planner.cli.functions import write_report as write_report
-    from planner.cli.plan_file import read_plan as read_plan
+    from planner.cli.options import read_plan as read_plan
     from planner.errors import AuditError as AuditError
     from planner.errors import CancelledError as CancelledError
     from planner.errors import Fault as Fault
@@ -137,7 +137,7 @@ _NAMES_BY_MODULE = {
         "update_prices",
         "write_report",
     ),
-    "planner.cli.plan_file": ("read_plan",),
+    "planner.cli.options": ("read_plan",),
     "planner.errors": (
         "AuditError",
         "CancelledError",

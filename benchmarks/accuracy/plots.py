@@ -7,9 +7,22 @@ from pathlib import Path
 
 from benchmarks.accuracy.predictions import Comparison, Prediction
 from benchmarks.accuracy.scores import grouped
-from planner.drawing.axis import Axis, draw_across, room_of_ticks
-from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Dot, Line, Scene, Shape, Text, draw_scene, framed, text_width
+from planner.drawing.charts import Labels, Trace, panel
+from planner.drawing.scene import (
+    SERIES,
+    Axis,
+    Caption,
+    Dot,
+    Line,
+    Scene,
+    Shape,
+    Text,
+    draw_across,
+    draw_scene,
+    framed,
+    room_of_ticks,
+    text_width,
+)
 from planner.units import GIB
 
 MOST_FRAMEWORKS = 7

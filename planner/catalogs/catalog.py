@@ -154,7 +154,7 @@ def _read_json(text: str, file: str, provider: str | None, day: datetime.date, o
         raise InputError([Fault(file, 0, "", what, "ask for fewer regions or types, or split the file")])
     document = parse_json(text, file, JSON_WANTED)
     records = document.records(lambda values: kind_of_record(values) is not None)
-    kinds = [kind for kind in ANSWERS if any(kind.is_record(one.data) for one in records)]
+    kinds = [kind for kind in ANSWERS if any(kind.is_record(record.data) for record in records)]
     if len(kinds) > 1:
         what = f"holds answers of several kinds: {', '.join(kind.name for kind in kinds)}"
         raise InputError([Fault(file, 0, "", what, "give each in a file of its own")])
@@ -164,7 +164,7 @@ def _read_json(text: str, file: str, provider: str | None, day: datetime.date, o
             found.notes[left] = len(records)
         return _catalog_of_answer(kinds[0], found, provider, day, of_file)
     data = document.data
-    if isinstance(data, list) and (not data or any(_FLAVOR_KEYS & {*one} for one in data if isinstance(one, dict))):
+    if isinstance(data, list) and (not data or any(_FLAVOR_KEYS & {*row} for row in data if isinstance(row, dict))):
         return catalog_of(flavors_table(document), JOB_FLAVORS, provider or PROVIDER, day, of_file)
     raise InputError([document.fault((), *why_no_answer(data, JSON_WANTED))])
 
@@ -302,7 +302,9 @@ def price_files_in(path: str, providers: Sequence[str] = ()) -> list[str]:
         state = max((int(match[1][:9]) for part in found.parts if (match := _STATE.fullmatch(part))), default=0)
         owner = provider_name(found.parent.name)
         newest[owner] = max(newest.get(owner, (-1, "")), (state, str(found)))
-    files = sorted(str(one) for one in folder.iterdir() if one.suffix.casefold() in (".csv", ".json") and one.is_file())
+    files = sorted(
+        str(path) for path in folder.iterdir() if path.suffix.casefold() in (".csv", ".json") and path.is_file()
+    )
     wanted = {provider_name(name) for name in providers}
     files = [
         *(() if wanted else files),

@@ -496,7 +496,7 @@ def update_from_providers(
     fetched = fetch_prices(wanted, {} if force else _versions(stored, asked), timeout_seconds)
     if not wanted:
         fetched = [update for update in fetched if not update.why_not.endswith(_NO_KEY)]
-    several = [one for update in fetched for one in _by_tier(update, asked)]
+    several = [tier for update in fetched for tier in _by_tier(update, asked)]
     found = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in several))
     if all(provider.why_not for provider in found.providers):
         raise InputError(_faults(found.providers))

@@ -392,26 +392,26 @@ def _is_aws(values: Values) -> bool:
 def read_spot_history(records: Iterable[JsonRecord], found: CatalogRows) -> list[tuple[int, Listed]]:
     """Return an offer on spot alone for each instance type and region; the rows that it replaces are counted."""
     newest: dict[tuple[str, str], tuple[str, int, float]] = {}
-    for one in records:
-        values = one.data
+    for record in records:
+        values = record.data
         try:
             price = _price(values, "SpotPrice")
         except _Unreadable as error:
-            found.faults.append(Fault(found.table.file, one.line, "", str(error), "correct the row or leave it out"))
+            found.faults.append(Fault(found.table.file, record.line, "", str(error), "correct the row or leave it out"))
             continue
         name, zone = _text(values, "InstanceType"), _text(values, "AvailabilityZone")
         system = _text(values, "ProductDescription")
         if not system.startswith("Linux/UNIX") and system:
-            found.leave_out(one.line, f"a price with {system}", "a price with another system than Linux/UNIX")
+            found.leave_out(record.line, f"a price with {system}", "a price with another system than Linux/UNIX")
         elif price is None or not zone:
-            found.leave_out(one.line, "no price (empty or 0.00)")
+            found.leave_out(record.line, "no price (empty or 0.00)")
         else:
             when = _text(values, "Timestamp")
             old = newest.get((name, zone))
             if old is not None:
-                found.leave_out(one.line, "an older price of the same zone")
+                found.leave_out(record.line, "an older price of the same zone")
             if old is None or when > old[0]:
-                newest[name, zone] = (when, one.line, price)
+                newest[name, zone] = (when, record.line, price)
     return _regions_of_history(newest)
 
 
@@ -488,20 +488,20 @@ def records_of_csv(table: CsvTable) -> list[JsonRecord]:
 
 def read_answer(kind: AnswerKind, records: Sequence[JsonRecord], file: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the machines of an answer, and what became of its other records."""
-    found = CatalogRows(CsvTable(file, (), tuple((one.line, ()) for one in records)))
+    found = CatalogRows(CsvTable(file, (), tuple((record.line, ()) for record in records)))
     if kind is SPOT_HISTORY:
         for line, listed in read_spot_history(records, found):
             _add(line, listed, found, matcher)
         return found
-    for one in records:
+    for record in records:
         try:
-            if code := _other_currency(one.data):
-                found.leave_out(one.line, f"a price in {code}: ask for the prices in USD", "a price not in USD")
+            if code := _other_currency(record.data):
+                found.leave_out(record.line, f"a price in {code}: ask for the prices in USD", "a price not in USD")
                 continue
-            for listed in kind.read(one.data) if kind.read else ():
-                _add(one.line, listed, found, matcher)
+            for listed in kind.read(record.data) if kind.read else ():
+                _add(record.line, listed, found, matcher)
         except _Unreadable as error:
-            found.faults.append(Fault(file, one.line, "", str(error), "correct the record or leave it out"))
+            found.faults.append(Fault(file, record.line, "", str(error), "correct the record or leave it out"))
     return found
 
 

@@ -665,7 +665,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
         raise InputError([document.fault((), "no list of machines", FLAVORS_WANTED)])
     faults: list[Fault] = []
     rows = []
-    lines = [one.line for one in document.records(lambda _: True)]
+    lines = [record.line for record in document.records(lambda _: True)]
     for index, machine in enumerate(data):
         missing = [name for name in ("name", "unit_cost_usd", "unit_label") if _get(machine, name) is None]
         unit = str(_get(machine, "unit_label") or "").casefold()

@@ -41,7 +41,7 @@ def import_architecture(model: str, path: str | None, name: str | None) -> None:
 
     Try: planner architectures import Qwen/Qwen2.5-7B -o my-model.yaml
     """
-    from planner.catalogs.model_config import import_architecture as read_model
+    from planner.catalogs.published_models import import_architecture as read_model
     from planner.documents.files import check_unread, check_writable, write_text_atomically, yaml_text
     from planner.errors import printable
 

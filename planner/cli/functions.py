@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from planner.analysis.market_paths import SimulationSettings
 from planner.cli.catalog_command import chosen_offers, read_market
-from planner.cli.export_command import (
+from planner.cli.options import decided_scenario_of, read_plan, scenario_of
+from planner.cli.plan_commands import (
+    SECTIONS,
     TARGETS,
     TRAINERS_OF_ALL,
     export_files,
     has_trainer,
+    page_of,
     probe_texts,
     write_export,
     write_probe,
 )
-from planner.cli.plan_file import decided_scenario_of, read_plan, scenario_of
-from planner.cli.report_command import SECTIONS, page_of
 from planner.documents.overrides import Settings, as_settings
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError, ScenarioError
@@ -304,7 +305,7 @@ def import_architecture(model: str | Path | Mapping[str, Any], name: str | None 
     >>> planner.estimate(card, "A10G", weight_bits=4).architecture
     'ours'
     """
-    from planner.catalogs.model_config import import_architecture as read_model
+    from planner.catalogs.published_models import import_architecture as read_model
     from planner.documents.validation import parse_json
 
     if not isinstance(model, Mapping):

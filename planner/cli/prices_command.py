@@ -170,11 +170,11 @@ def _store(catalogs: list[Catalog], force: bool, faults: dict[str, list[Fault]])
         faults.setdefault(fault.file, []).append(fault)
     changes: tuple[PriceChanges, ...] = ()
     for provider, offers in sorted(every.items()):
-        its = [one for one in catalogs if one.has(provider)]
-        if any(faults.get(one.read.table.file) for one in its):
+        its = [catalog for catalog in catalogs if catalog.has(provider)]
+        if any(faults.get(catalog.read.table.file) for catalog in its):
             continue
         with collect_faults(faults.setdefault(its[0].read.table.file, [])):
-            source = "; ".join(f"{one.kind} {one.read.table.file}" for one in its)
+            source = "; ".join(f"{catalog.kind} {catalog.read.table.file}" for catalog in its)
             changes += update_book(offers, source, now, force)
     return changes
 

@@ -22,6 +22,7 @@ from planner.cli.options import (
     loaded_question,
     loaded_scenario,
     output_options,
+    read_plan,
     solve_options,
     workers_options,
 )
@@ -36,7 +37,6 @@ from planner.cli.output import (
     show_next,
     show_progress,
 )
-from planner.cli.plan_file import read_plan
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.explanation import Explanation
 from planner.results.frontier import DEFAULT_POINTS, Frontier
@@ -334,7 +334,14 @@ def _explain_next(explanation: Explanation) -> list[str]:
     step = next((step for step in explanation.next_steps if step.change_to is not None and step.setting), None)
     what_if = asked_again("what-if", OF_EXPLAIN)
     looser = [f"{what_if} --set {shlex.quote(step.setting)}"] if step is not None else []
-    other = next((one for one in explanation.alternatives if one.by == "gpu" and one.gpu and not one.chosen), None)
+    other = next(
+        (
+            alternative
+            for alternative in explanation.alternatives
+            if alternative.by == "gpu" and alternative.gpu and not alternative.chosen
+        ),
+        None,
+    )
     return [*looser, *([f"{asked} --why-not gpu={other.gpu}"] if other else [])]
 
 

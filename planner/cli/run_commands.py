@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner import generation, reinforcement
-from planner.cli.options import Day, OptionTable, finite, json_option, solve_options, table_options, technique_options
+from planner.cli.options import (
+    Day,
+    OptionTable,
+    check_supported,
+    decided_scenario_of,
+    finite,
+    json_option,
+    meant_job,
+    read_plan,
+    solve_options,
+    table_options,
+    technique_options,
+)
 from planner.cli.output import INFEASIBLE, Output, show, show_next
-from planner.cli.plan_file import check_supported, decided_scenario_of, meant_job, read_plan
 from planner.errors import Fault, InputError, ScenarioError
 from planner.results.plan import Plan, plan_text
 from planner.scenario.scenario import Scenario, SolveOptions

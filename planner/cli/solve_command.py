@@ -14,6 +14,8 @@ from planner.cli.options import (
     json_option,
     loaded_question,
     now_option,
+    read_plan,
+    scenario_of,
     set_option,
     solve_options,
     workers_options,
@@ -171,7 +173,6 @@ def _refusal(plan: Plan, job: Assignment) -> str:
     is_usual = is_usual and job.techniques.tuning == "sft"
     if is_usual and device_noun(job.gpu) == "GPU":
         return ""
-    from planner.cli.plan_file import scenario_of
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
 
@@ -207,7 +208,6 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     """
     from planner.audit.audit import describe_unstated
     from planner.cli.functions import check as violations_of
-    from planner.cli.plan_file import read_plan, scenario_of
     from planner.loading.scenario_file import read_scenario
 
     plan = read_plan(plan_file)

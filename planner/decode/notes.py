@@ -27,7 +27,6 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
 from planner.results.fleet import BulkGeneration
-from planner.results.odds import joint_late_usd, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import (
     BEYOND_TYPICAL_STOCK,
@@ -36,6 +35,8 @@ from planner.results.plan_parts import (
     HostMemory,
     ObservedRun,
     Vram,
+    joint_late_usd,
+    joint_probability,
 )
 from planner.scenario.fees import fees_that_count
 from planner.scenario.job import ASSUMED_PASSES, DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job

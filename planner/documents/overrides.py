@@ -59,7 +59,7 @@ def as_settings(settings: Settings) -> tuple[str, ...]:
         fix = "give PATH=VALUE, several, or a mapping from path to value"
         raise InputError([Fault("settings", 0, "", f"are no settings: {type(settings).__name__}", fix)])
     found = tuple(settings)
-    if strange := [type(one).__name__ for one in found if not isinstance(one, str)]:
+    if strange := [type(setting).__name__ for setting in found if not isinstance(setting, str)]:
         raise InputError([Fault("settings", 0, "", f"are no texts: {strange[0]}", "give PATH=VALUE in each")])
     return found
 

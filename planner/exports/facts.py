@@ -137,7 +137,7 @@ def image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> 
     table = _module_table()
     rows = table["families"].get(card.family, table["default"])
     listed = [*rows["attention"], *(rows["others"] if targets == "all-linear" else [])]
-    modules = [name for one in listed for name in _numbered(one)]
+    modules = [name for pattern in listed for name in _numbered(pattern)]
     return {"image_modules": modules, "image_module_text": ",".join(modules), "names_modules": False}
 
 

@@ -531,7 +531,7 @@ def field_maps() -> dict[str, FieldMap]:
 def rl_maps() -> dict[str, FieldMap]:
     """Return the maps of tools that train by reinforcement learning alone, by target."""
     paths = sorted((data_folder("models") / "exports" / "rl").glob("*.yaml"))
-    return {one.target: one for one in (validated(FieldMap, read_document(path)) for path in paths)}
+    return {tool.target: tool for tool in (validated(FieldMap, read_document(path)) for path in paths)}
 
 
 @cache

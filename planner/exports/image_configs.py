@@ -100,7 +100,7 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
         data = json.loads(text)
     except ValueError:
         return None  # the next reader says what is wrong
-    if isinstance(data, list) and any(isinstance(one, dict) and _BACKEND & one.keys() for one in data):
+    if isinstance(data, list) and any(isinstance(backend, dict) and _BACKEND & backend.keys() for backend in data):
         what = "is the data file of SimpleTuner, which says nothing of model and steps"
         raise _fault(file, "", what, "give the config.json that names it as data_backend_config")
     if not isinstance(data, dict):
@@ -218,19 +218,25 @@ def _read_backend(found: ImageFile, folder: Path) -> None:
     named = found.fields.get("data_backend_config")
     if not isinstance(named, str):
         return
-    path = next((one for one in (Path(named), folder / named, folder / Path(named).name) if one.is_file()), None)
+    path = next((place for place in (Path(named), folder / named, folder / Path(named).name) if place.is_file()), None)
     if path is None:
         found.notes[f"data_backend_config {named}"] = (
             "no such file here or next to this one: its resolution is not read"
         )
         return
     try:
-        sets = [one for one in json.loads(read_text(path)) if one.get("dataset_type", "image") in ("image", "video")]
+        sets = [
+            dataset
+            for dataset in json.loads(read_text(path))
+            if dataset.get("dataset_type", "image") in ("image", "video")
+        ]
     except (ValueError, AttributeError, TypeError):
         raise _fault(str(path), "", "is no data file of SimpleTuner", "give a list of data sets") from None
-    sides = [_side(one.get("resolution"), one.get("resolution_type", "pixel_area")) for one in sets]
+    sides = [_side(dataset.get("resolution"), dataset.get("resolution_type", "pixel_area")) for dataset in sets]
     frames = [
-        int((one.get("video") or {}).get("num_frames") or 125) for one in sets if one.get("dataset_type") == "video"
+        int((dataset.get("video") or {}).get("num_frames") or 125)
+        for dataset in sets
+        if dataset.get("dataset_type") == "video"
     ]
     _take_largest(found, str(path), sides, frames)
 
@@ -302,27 +308,27 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     if model:
         fields["model"] = model
     scripts = {str(network["script"]) for network in read_maps()["kohya"].networks.values()}
-    known = next((one for one in scripts if Path(one).name == Path(script).name), script)
+    known = next((other for other in scripts if Path(other).name == Path(script).name), script)
     is_musubi = "musubi" in known or "dit" in fields or model == "flux.1-kontext-dev"
     if model in (*_EDITING.values(), "flux.1-kontext-dev"):
         found.notes["images that are edited"] = _EDITED
     fields["tool"] = "musubi-tuner" if is_musubi else "sd-scripts"
     _count_swapped(found, file)
     named = fields.pop("dataset_config", None)
-    path = next((one for one in (Path(str(named)), folder / str(named)) if one.is_file()), None)
+    path = next((place for place in (Path(str(named)), folder / str(named)) if place.is_file()), None)
     if named is not None and path is None:
         found.notes[f"dataset_config {named}"] = (
             "no such file here or next to this one: resolution and batch are not read"
         )
     data = _data_toml(path) if path is not None else {"datasets": [fields]}
     sets = _kohya_sets(data)
-    sizes = [one["resolution"] for one in sets if one.get("resolution") is not None]
-    frames = [max(_clip_frames(one)) for one in sets if _has_videos(one)]
+    sizes = [dataset["resolution"] for dataset in sets if dataset.get("resolution") is not None]
+    frames = [max(_clip_frames(dataset)) for dataset in sets if _has_videos(dataset)]
     fields.pop("resolution", None)
     if any(isinstance(size, list) for size in sizes):
         found.notes["resolution"] = "width and height count as a square of as many pixels"
     _take_largest(found, str(path or file), [_kohya_side(size) for size in sizes], frames)
-    batches = {one["batch_size"] for one in sets if isinstance(one.get("batch_size"), int)}
+    batches = {dataset["batch_size"] for dataset in sets if isinstance(dataset.get("batch_size"), int)}
     if batches:
         fields["train_batch_size"] = max(batches)
     fields["adapted"] = "all-linear"
@@ -380,8 +386,8 @@ def _data_toml(path: Path) -> dict[str, Any]:
 def _kohya_sets(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the data sets with what the general part, and of sd-scripts the set around a subset, says of them."""
     general = data.get("general") or {}
-    sets = [{**general, **one} for one in data.get("datasets") or []]
-    return [{**one, **part} for one in sets for part in one.get("subsets") or [{}]]
+    sets = [{**general, **dataset} for dataset in data.get("datasets") or []]
+    return [{**dataset, **part} for dataset in sets for part in dataset.get("subsets") or [{}]]
 
 
 def _has_videos(one: Mapping[str, Any]) -> bool:
@@ -440,19 +446,21 @@ def _edited_by(fields: Mapping[str, Any]) -> str:
 
 def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
     """Replace epochs by steps, from the pictures in the folders; InputError where they are not here."""
-    fields, total, of_videos = found.fields, 0, any(_has_videos(one) for one in sets)
-    for one in sets:
-        clips = _clips_per_video(one) if _has_videos(one) else 1
+    fields, total, of_videos = found.fields, 0, any(_has_videos(dataset) for dataset in sets)
+    for dataset in sets:
+        clips = _clips_per_video(dataset) if _has_videos(dataset) else 1
         if clips is None:
-            what = f"frame_extraction {one['frame_extraction']}: the clips of a video follow from its length"
+            what = f"frame_extraction {dataset['frame_extraction']}: the clips of a video follow from its length"
             raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file")
-        folder = Path(str(one.get("image_directory") or one.get("video_directory") or one.get("image_dir") or "\0"))
+        folder = Path(
+            str(dataset.get("image_directory") or dataset.get("video_directory") or dataset.get("image_dir") or "\0")
+        )
         try:
             pictures = sum(path.suffix.casefold() in _PICTURES for path in folder.iterdir())
         except (OSError, ValueError):
             what = "epochs of a folder that is not here: the number of images is unknown"
             raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file") from None
-        total += pictures * clips * int(one.get("num_repeats", 1))
+        total += pictures * clips * int(dataset.get("num_repeats", 1))
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
@@ -480,21 +488,25 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
         marks = marks.children.get(key, marks)
     fields = {key: value for key, value in run.items() if key not in ("datasets", "sample")}
     found = ImageFile("ai-toolkit", fields, marks)
-    sets = [one for one in run.get("datasets") or [] if isinstance(one, dict)]
-    wide = [one.get("resolution", 512) for one in sets]
+    sets = [dataset for dataset in run.get("datasets") or [] if isinstance(dataset, dict)]
+    wide = [dataset.get("resolution", 512) for dataset in sets]
     sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
-    _take_largest(found, "datasets", sides, [one["num_frames"] for one in sets if one.get("num_frames", 1) > 1])
-    fields["cached"] = bool(sets) and all(one.get("cache_latents_to_disk") or one.get("cache_latents") for one in sets)
+    _take_largest(
+        found, "datasets", sides, [dataset["num_frames"] for dataset in sets if dataset.get("num_frames", 1) > 1]
+    )
+    fields["cached"] = bool(sets) and all(
+        dataset.get("cache_latents_to_disk") or dataset.get("cache_latents") for dataset in sets
+    )
     train = fields["train"] if isinstance(fields.get("train"), dict) else {}
     unloads = train.pop("unload_text_encoder", False) or train.pop("cache_text_embeddings", False)
-    if not unloads and not all(one.get("cache_text_embeddings") for one in sets):
+    if not unloads and not all(dataset.get("cache_text_embeddings") for dataset in sets):
         _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
     base = fields["model"] if isinstance(fields.get("model"), dict) else {}
     if base.get("layer_offloading") and base.get("layer_offloading_transformer_percent", 1.0) < 1:
         fields["layer_share"] = "part"
-    if any(one.get("control_path") for one in sets):
+    if any(dataset.get("control_path") for dataset in sets):
         found.notes["images that are edited"] = _EDITED
     if len(runs or []) > 1:
         found.notes["config.process"] = "the first of several runs is planned"
@@ -522,7 +534,8 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
             )
         if isinstance(fields.get("config_file"), str):
             path = next(
-                (one for one in (Path(fields["config_file"]), folder / fields["config_file"]) if one.is_file()), None
+                (place for place in (Path(fields["config_file"]), folder / fields["config_file"]) if place.is_file()),
+                None,
             )
             fields = {**(_sections_joined(_data_toml(path)) if path else {}), **fields}
         return _of_kohya(ImageFile("kohya", fields, marks), file, folder, script)
@@ -536,12 +549,12 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
     fields |= {"script": name, "method": "lora" if "_lora" in name else "full"}
     if fields["method"] == "lora":
         listed = str(
-            fields.get("lora_layers", "ff" if name.endswith(tuple(f"_{one}.py" for one in _ALL_LINEAR)) else "")
+            fields.get("lora_layers", "ff" if name.endswith(tuple(f"_{network}.py" for network in _ALL_LINEAR)) else "")
         )
         fields["adapted"] = _adapted(listed)
         fields.pop("lora_layers", None)
     found = ImageFile("diffusers", fields, marks)
-    if fields.get("caption_column") and name.endswith(tuple(f"_{one}.py" for one in _ENCODES_CAPTIONS)):
+    if fields.get("caption_column") and name.endswith(tuple(f"_{network}.py" for network in _ENCODES_CAPTIONS)):
         _keep_encoders(found, "cache_latents", "the script encodes captions of caption_column in each step")
         fields.pop("cache_latents", None)
     _read_bits(found, folder)
@@ -597,7 +610,7 @@ def _plain(value: Any) -> Any:
 def _read_bits(found: ImageFile, folder: Path) -> None:
     """Say how the base is quantised by a file of bitsandbytes' options."""
     named = found.fields.get("bnb_quantization_config_path")
-    path = next((one for one in (Path(str(named)), folder / str(named)) if named and one.is_file()), None)
+    path = next((place for place in (Path(str(named)), folder / str(named)) if named and place.is_file()), None)
     if path is None:
         return
     try:

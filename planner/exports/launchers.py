@@ -522,7 +522,7 @@ def result_script(given: Given, facts: Facts) -> str | None:
 
 def _machine_of_result(given: Given, offer: str) -> str:
     """Return the machine that makes the result, with its hours and dollars."""
-    found = next((one for one in given.job.separate_machines if one.stage == "export"), None)
+    found = next((machine for machine in given.job.separate_machines if machine.stage == "export"), None)
     return f"Machine: {offer}" + (f", likely {found.hours:.1f} h, ${found.usd:,.2f}" if found is not None else "")
 
 

@@ -292,7 +292,9 @@ class _Reader:
         self.left = set(self.values)
         self.nulls = {self._renamed(name) for name in _nulls(data)}
         for shown, names in found.read.any_of.items():
-            given = [name for name in self.values if any(name == one or name.startswith(f"{one}.") for one in names)]
+            given = [
+                name for name in self.values if any(name == field or name.startswith(f"{field}.") for field in names)
+            ]
             if given:
                 self.values[shown], self.written[shown] = True, self.written[given[0]]
 
@@ -311,7 +313,7 @@ class _Reader:
         found = [re.fullmatch(pattern, text) if pattern and isinstance(text, str) else None for text in texts]
         if not all(found):
             return {name: value}
-        groups = (one.groupdict() for one in found if one is not None)
+        groups = (match.groupdict() for match in found if match is not None)
         return {part: text for group in groups for part, text in group.items() if text is not None} or {name: value}
 
     def read(self) -> ToolFile:

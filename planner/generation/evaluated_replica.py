@@ -147,7 +147,9 @@ class Replica:
     def mean_over_seats(self, figure: Any) -> float:
         """Return the mean of a figure over the places in flight: a request holds one as long as its answer."""
         classes, whole = self.job.work.classes, self.job.work.total_output_tokens
-        return math.fsum(one.count * one.output_tokens / whole * float(figure(one)) for one in classes)
+        return math.fsum(
+            requests.count * requests.output_tokens / whole * float(figure(requests)) for requests in classes
+        )
 
     @cached_property
     def memory(self) -> dict[str, float]:
@@ -269,8 +271,8 @@ class Replica:
         priors = self.priors
         mean = work.total_input_tokens / requests
         taken_in = math.fsum(
-            one.count * float(prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
-            for one in work.classes
+            kind.count * float(prompt_seconds(model, hardware, kind.input_tokens - prefix, prefix)[0])
+            for kind in work.classes
         ) / requests + float(stack.request_seconds[0])  # fmt: skip
         seen = self.mean_over_seats(lambda one: mean_seen_tokens(model, one.input_tokens, one.output_tokens)[0])
         step = decode_step_seconds(model, hardware, stack, flight, seen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from planner.open_choices.audited_choice import decided_scenario as decided_scenario
+    from planner.open_choices.decision import decided_scenario as decided_scenario
     from planner.open_choices.model_choice_text import answer_lines as answer_lines
     from planner.open_choices.model_choice_text import batch_lines as batch_lines
     from planner.open_choices.model_choice_text import loss_picture as loss_picture
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.open_choices.open_questions": ("OPEN_CHOICES",),
-    "planner.open_choices.audited_choice": ("decided_scenario",),
+    "planner.open_choices.decision": ("decided_scenario",),
     "planner.open_choices.open_solve": ("fix_choice", "loss_frontier", "scenario_as_chosen"),
     "planner.open_choices.model_choice_text": (
         "answer_lines",

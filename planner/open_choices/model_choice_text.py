@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.drawing.axis import fit_axis, room_of_ticks
-from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Scene
+from planner.drawing.charts import Labels, Trace, panel
+from planner.drawing.scene import SERIES, Caption, Scene, fit_axis, room_of_ticks
 from planner.report import words
 from planner.report.plan_figures import PICTURE
 from planner.report.words import line_room

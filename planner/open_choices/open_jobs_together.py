@@ -1,19 +1,42 @@
-"""Several jobs that train the best models for one budget: ladders, refined until the least sum of losses is proven."""
+"""Jobs that train the best models for one budget: ladders of token counts, the program over them, refined to a proof.
+
+A rung is a model at a number of tokens with the candidates of the market for it; its loss is a coefficient of these
+candidates. Dollars never fall and losses never rise with the tokens. So whatever lies between a rung and the next one
+costs at least as much as the rung, and loses at least what one step below the next rung does. The program with these
+least losses is a bound of every finer ladder, down to each number of tokens on the grid.
+
+Known are the least dollars of each model at a few numbers of tokens. Three curves on the grid of tokens follow:
+
+    lower   no run of as many tokens costs less: from the last known point on along the least slope of any candidate
+    guess   a straight line between known points, and along that slope after the last
+    known   the known points alone
+
+The least sum of losses over the lower curves, by Lagrange's bound, is a bound of the answer; that over the known points
+is an answer. Points are added where the guess has its answer, then where the lower curves have theirs, until both sums
+are close. With a price l of a dollar, no sum of losses within a budget B is below sum_j min(loss + l * usd) - l * B.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from planner.candidate_table import CandidateTable
+import numpy as np
+
+from planner.arrays import Floats, Integers
+from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
-from planner.formulation.program import SharedLimits
+from planner.formulation.constraints import build_program
+from planner.formulation.dominance import find_undominated
+from planner.formulation.program import SharedLimits, VariableLayout
 from planner.library.schema import Library
 from planner.open_choices.choice_alternatives import (
     EQUAL_LOSS,
+    LEAST_LATE,
     ONLY_DOLLARS,
     Alternative,
     best_of,
@@ -21,14 +44,6 @@ from planner.open_choices.choice_alternatives import (
     least_late_usd,
     list_alternatives,
     tokens_at,
-)
-from planner.open_choices.choice_ladder import (
-    Ladder,
-    Step,
-    dollars_alone,
-    least_sum,
-    least_sum_of_losses,
-    shares_machines,
 )
 from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
 from planner.results.chosen_model import ModelOption, MoreMoney
@@ -38,7 +53,390 @@ from planner.solving.optimise_choice import Run
 from planner.solving.prepare import CandidateObjective, PreparedScenario, build_shared_limits, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+FIRST_STEPS = 347
+"""Steps of the grid between the rungs of a first ladder: about twice the tokens."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A model at a number of tokens; `index` is the place of the tokens on the grid, `table` what is undominated."""
+
+    index: int
+    table: CandidateTable
+    least_usd: float
+
+
+@dataclass
+class Ladder:
+    """The rungs of one model, fewest tokens first; from `end` on nothing is paid for, or known to the law."""
+
+    alternative: Alternative
+    shared: SharedLimits
+    tables: dict[int, CandidateTable] = field(default_factory=dict)  # place on the grid -> what is undominated there
+    rungs: list[Rung] = field(default_factory=list)
+    end: int = 0
+
+    def start(self, budget_usd: float) -> None:
+        """Make the first rung, if a budget pays for it."""
+        first, last = known_range(self.alternative)
+        self.end = last + 1
+        if first <= last:
+            self.split(first, budget_usd)
+
+    def extend(self, budget_usd: float) -> None:
+        """Make the rungs above the first one, up to the first that a budget does not pay for."""
+        first, last = known_range(self.alternative)
+        index = first
+        while index < min(last, self.end - 1):
+            index = min(index + FIRST_STEPS, last)
+            self.split(index, budget_usd)
+        for known in sorted(self.tables.keys() - {rung.index for rung in self.rungs}):  # of another budget
+            if known < self.end:
+                self.split(known, budget_usd)
+
+    def split(self, index: int, budget_usd: float) -> None:
+        """Add the rung at a place, or let the ladder end there."""
+        if index not in self.tables:
+            scope = ONLY_DOLLARS if shares_machines(self.shared) else LEAST_LATE
+            self.tables[index] = dollars_alone(self.alternative.dollar_table(tokens_at(index), scope), self.shared)
+        least = least_late_usd(self.tables[index])
+        if not math.isfinite(least) or least > budget_usd:
+            self.end = min(self.end, index)
+            self.rungs = [rung for rung in self.rungs if rung.index < self.end]
+            return
+        self.rungs.append(Rung(index, self.tables[index], least))
+        self.rungs.sort(key=lambda rung: rung.index)
+
+    @property
+    def least_usd(self) -> float:
+        """Least dollars of any rung; infinite without one."""
+        return min((rung.least_usd for rung in self.rungs), default=math.inf)
+
+    def next_index(self, place: int) -> int:
+        """Return the place on the grid of the rung after one, or where the ladder ends."""
+        return self.rungs[place + 1].index if place + 1 < len(self.rungs) else self.end
+
+    def losses(self, place: int) -> tuple[float, float]:
+        """Return the loss of a rung, and the least one below the next rung."""
+        index = self.rungs[place].index
+        most = max(index, self.next_index(place) - 1)
+        return self.alternative.loss(tokens_at(index)), self.alternative.loss(tokens_at(most))
+
+
+def shares_machines(shared: SharedLimits) -> bool:
+    """Return whether jobs share anything but dollars: then the cheapest candidate of each may not be enough."""
+    return bool(shared.limit_one_time or shared.committed)
+
+
+def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable:
+    """Return what is undominated of candidates where nothing but dollars at the confidence and machines counts.
+
+    Dollars are linear in the spot share, so the cheaper end of it is taken. GPUs count where a limit holds them.
+    """
+    if not len(table):
+        return table
+    low, high = table.late_cost_usd(table.share_low), table.late_cost_usd(table.share_high)
+    usd = np.stack([np.minimum(low, high)] * 2, axis=1)
+    zeros = np.zeros(len(table))
+    bare = replace(
+        table,
+        start_h=zeros,
+        late_start_h=zeros,
+        run_h=0.0 * usd,
+        late_h=0.0 * usd,
+        fixed_usd=zeros,
+        run_usd=usd,
+        late_usd=usd,
+        penalty_usd=zeros,
+        share_low=zeros,
+        share_high=zeros,
+        lossiness=np.zeros_like(table.lossiness),
+        gpus=table.gpus if shared.limit_one_time else np.ones_like(table.gpus),
+    )
+    return bare.rows(find_undominated(bare, shared))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rung that a program chose; None stands for a job whose work is given."""
+
+    ladder: Ladder | None
+    place: int
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens at the reference batch; None where the work is given."""
+        return None if self.ladder is None else tokens_at(self.ladder.rungs[self.place].index)
+
+    @property
+    def middle(self) -> int | None:
+        """Place halfway to the next rung; None where there is none between."""
+        if self.ladder is None:
+            return None
+        low, high = self.ladder.rungs[self.place].index, self.ladder.next_index(self.place)
+        return (low + high) // 2 if high - low > 1 else None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a program over ladders found: a step per job, their sum of losses, and the dollars of each job."""
+
+    steps: tuple[Step, ...]
+    loss: float
+    usd: tuple[float, ...]
+
+
+def least_sum(
+    ladders: Sequence[Sequence[Ladder]], fixed: Sequence[CandidateTable], shared: SharedLimits, run: Run, bound: bool
+) -> Sums | None:
+    """Return the rungs of the least sum of losses within all shared limits; None where there are none.
+
+    The rows are those of every plan. In the objective losses stand in place of expected dollars:
+    min sum_c loss[c]*choose[c]. With `bound` the loss of a rung is the least one below the next rung. Jobs whose
+    work is given lose nothing.
+    """
+    steps, tables = [], []
+    for step, table, loss in _columns(ladders, fixed, bound):
+        steps += [step] * len(table)
+        tables.append(replace(table, run_usd=np.full_like(table.run_usd, loss)))
+    if {int(table.job[0]) for table in tables if len(table)} != set(range(len(tables[0].jobs) if tables else 1)):
+        return None
+    table = concatenate(tables)
+    kept = np.flatnonzero(find_undominated(table, shared))
+    columns = VariableLayout(table.rows(kept), shared)
+    result = run(build_program(columns))
+    if not result.has_solution:
+        return None
+    rows = kept[columns.chosen(result.values)]
+    chosen = table.rows(rows)
+    loss = float(chosen.cost_usd(0.0).sum())
+    least = loss if result.bound is None else min(loss, result.bound)
+    usd = tuple(chosen.late_cost_usd(0.0).tolist())
+    return Sums(tuple(steps[row] for row in rows), least if bound else loss, usd)
+
+
+def _columns(
+    ladders: Sequence[Sequence[Ladder]], fixed: Sequence[CandidateTable], bound: bool
+) -> Iterator[tuple[Step, CandidateTable, float]]:
+    """Yield each rung with its candidates and its loss; then the jobs whose work is given."""
+    for several in ladders:
+        for ladder in several:
+            for place, rung in enumerate(ladder.rungs):
+                yield Step(ladder, place), rung.table, ladder.losses(place)[int(bound)]
+    for table in fixed:
+        yield Step(None, 0), table, 0.0
+
+
+MOST_PRICES = 60
+"""Prices of a dollar that are tried for one bound: each halves what is left of 20 powers of ten."""
+MOST_SUMS = 2000
+"""Sums of dollars of some jobs that are kept when another is added."""
+
+
+@dataclass(eq=False)
+class Curve:
+    """The least dollars of one model over the places of the grid that its law has seen."""
+
+    alternative: Alternative
+    first: int
+    losses: Floats
+    tokens: Floats
+    usd: dict[int, float] = field(default_factory=dict)  # place -> least dollars
+    end: int = 0  # from this place on nothing is feasible
+
+    @classmethod
+    def of(cls, alternative: Alternative) -> Curve:
+        """Return the curve of a model, of which nothing is known yet."""
+        first, last = known_range(alternative)
+        tokens = [tokens_at(index) for index in range(first, last + 1)]
+        losses = np.asarray([alternative.loss(token) for token in tokens])
+        curve = cls(alternative, first, losses, np.asarray(tokens, dtype=float), end=len(tokens))
+        for place, token in enumerate(tokens):  # of another budget
+            if token in alternative.rises:
+                curve.price(place)
+        return curve
+
+    def price(self, place: int) -> None:
+        """Compute the dollars at a place."""
+        usd = self.alternative.rise(int(self.tokens[place])).usd
+        if math.isfinite(usd):
+            self.usd[place] = usd
+        else:
+            self.end = min(self.end, place)
+
+    def lower(self) -> Floats:
+        """Return dollars (places,) below which no run stays; infinite from `end` on."""
+        found = np.full(len(self.tokens), np.inf)
+        known = [*sorted(self.usd), self.end]
+        for begin, end in itertools.pairwise(known):
+            found[begin:end] = self._along(begin, end)
+        return found
+
+    def guess(self) -> Floats:
+        """Return about the least dollars (places,); infinite from `end` on."""
+        found = np.full(len(self.tokens), np.inf)
+        known = sorted(self.usd)
+        if known:
+            found[: self.end] = np.interp(
+                self.tokens[: self.end], self.tokens[known], [self.usd[place] for place in known]
+            )
+            found[known[-1] : self.end] = self._along(known[-1], self.end)
+            found[: known[0]] = np.inf
+        return found
+
+    def _along(self, begin: int, end: int) -> Floats:
+        """Return the dollars of the least slope from a known place on."""
+        rise = self.alternative.rise(int(self.tokens[begin]))
+        return rise.along(self.tokens[begin:end] - self.tokens[begin])
+
+    def between(self, place: int) -> int | None:
+        """Return the place halfway from the last known one to one that is not known; None where it is known."""
+        if place in self.usd:
+            return None
+        before = max((known for known in self.usd if known < place), default=place)
+        return (before + place + 1) // 2
+
+
+class Point(NamedTuple):
+    """A place on the curve of one model of a job."""
+
+    curve: Curve
+    place: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens at the reference batch."""
+        return int(self.curve.tokens[self.place])
+
+    @property
+    def loss(self) -> float:
+        """Loss of the model after as many tokens."""
+        return float(self.curve.losses[self.place])
+
+
+class Points(NamedTuple):
+    """Points of all models of one job: curve and place, loss and dollars of each."""
+
+    curves: Sequence[Curve]
+    curve: Integers
+    place: Integers
+    loss: Floats
+    usd: Floats
+
+    def point(self, row: int) -> Point:
+        """Return a point by its row."""
+        return Point(self.curves[int(self.curve[row])], int(self.place[row]))
+
+
+@dataclass(frozen=True)
+class LeastSum:
+    """One point for each job, their sum of losses, and by how much that may be above the least one."""
+
+    points: tuple[Point, ...]
+    loss: float
+    above_least: float
+
+
+def least_sum_of_losses(jobs: Sequence[Sequence[Alternative]], budget_usd: float, tolerance: float) -> LeastSum | None:
+    """Return the models and tokens of the least sum of losses within a budget, proven to a tolerance; None if none.
+
+    Where the sum cannot be proven, because the dollars of known points leave gaps, `above_least` says what is left.
+    """
+    curves = [
+        [Curve.of(alternative) for alternative in each if known_range(alternative)[0] <= known_range(alternative)[1]]
+        for each in jobs
+    ]
+    for each in curves:
+        for curve in each:
+            curve.price(0)
+    while True:
+        bound = _bound([_points(each, [curve.lower() for curve in each]) for each in curves], budget_usd)
+        best = _known(curves, budget_usd)
+        if bound is None or best is None:
+            return None
+        above = max(0.0, sum(point.loss for point in best) - bound[0])
+        missing = [] if above <= tolerance else list(dict.fromkeys(_missing(curves, bound[1:], budget_usd)))
+        if not missing:
+            return LeastSum(best, sum(point.loss for point in best), above)
+        for curve, place in missing:
+            curve.price(place)
+
+
+def _missing(curves: Sequence[Sequence[Curve]], low: Sequence[Sequence[Point]], budget_usd: float) -> Iterator[Point]:
+    """Yield the places to price next: of the answer by the guess, else next to those of the bound."""
+    guess = _bound([_points(each, [curve.guess() for curve in each]) for each in curves], budget_usd)
+    found = [] if guess is None else [point for point in guess[1] if point.place not in point.curve.usd]
+    # Where no run is feasible from some place on, a guess would come down to it step by step.
+    wanted = [point for point in found if point.curve.end == len(point.curve.tokens)]
+    if wanted:
+        yield from wanted
+        return
+    for curve, place in (*found, *low[0], *low[1]):
+        middle = curve.between(place)
+        if middle is not None:
+            yield Point(curve, middle)
+
+
+def _points(curves: Sequence[Curve], usd: Sequence[Floats]) -> Points:
+    """Return all points of the models of one job that have dollars."""
+    which = [np.flatnonzero(np.isfinite(costs)) for costs in usd]
+    return Points(
+        curves,
+        np.repeat(np.arange(len(curves)), [len(places) for places in which]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *which]),
+        np.concatenate([np.zeros(0), *(curve.losses[at] for curve, at in zip(curves, which, strict=True))]),
+        np.concatenate([np.zeros(0), *(costs[at] for costs, at in zip(usd, which, strict=True))]),
+    )
+
+
+def _bound(jobs: Sequence[Points], budget_usd: float) -> tuple[float, list[Point], list[Point]] | None:
+    """Return the greatest bound of the sum of losses that a price of dollars gives, and the points at that price.
+
+    Those that the budget pays for, and those that it does not quite. None where not even the cheapest are within it.
+    """
+    if any(not len(job.usd) for job in jobs) or sum(float(job.usd.min()) for job in jobs) > budget_usd:
+        return None
+    rows, best = [int(np.argmin(job.usd)) for job in jobs], -math.inf
+    beyond = rows
+    low, high = -14.0, 6.0  # powers of ten
+    for step in range(MOST_PRICES):
+        price = 0.0 if step == 0 else 10.0 ** ((low + high) / 2)
+        at = [int(np.argmin(job.loss + price * job.usd)) for job in jobs]
+        usd = sum(float(job.usd[row]) for job, row in zip(jobs, at, strict=True))
+        loss = sum(float(job.loss[row]) for job, row in zip(jobs, at, strict=True))
+        best = max(best, loss + price * (usd - budget_usd))
+        if usd <= budget_usd:
+            rows = at
+            if step == 0:
+                break
+            high = (low + high) / 2
+        elif step:
+            low, beyond = (low + high) / 2, at
+    within, over = ([job.point(row) for job, row in zip(jobs, at, strict=True)] for at in (rows, beyond))
+    return best, within, over
+
+
+def _known(curves: Sequence[Sequence[Curve]], budget_usd: float) -> tuple[Point, ...] | None:
+    """Return the known points of the least sum of losses within the budget; None where there are none."""
+    sums: list[tuple[float, float, tuple[Point, ...]]] = [(0.0, 0.0, ())]
+    for each in curves:
+        points = [(usd, Point(curve, place)) for curve in each for place, usd in curve.usd.items()]
+        added = (
+            (spent + usd, lost + point.loss, (*chosen, point))
+            for spent, lost, chosen in sums
+            for usd, point in points
+            if spent + usd <= budget_usd
+        )
+        front: list[tuple[float, float, tuple[Point, ...]]] = []
+        for extended in sorted(added, key=lambda extended: extended[:2]):
+            if not front or extended[1] < front[-1][1]:
+                front.append(extended)
+        # The last sums lose least.
+        sums = front if len(front) <= MOST_SUMS else front[:: -(-len(front) // MOST_SUMS)] + front[-1:]
+    return sums[-1][2] if sums else None
+
 
 SUM_TOLERANCE = 0.001
 """Nats by which the sum of losses may be above the least one: a fiftieth of what published laws differ by."""
@@ -284,5 +682,5 @@ def least_sum_near(jobs: Together, times: float) -> float:
     found = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
     if found is not None:
         return found.loss - found.above_least
-    longest = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
+    longest = [[(alternative, known_range(alternative)) for alternative in each] for each in jobs.alternatives]
     return sum(min(one.loss(tokens_at(last)) for one, (first, last) in each if first <= last) for each in longest)

@@ -61,7 +61,7 @@ def _of_choices(
     started = perf_counter()
     library = library or read_library([name for job in open_jobs(scenario) for name in architectures_of(job)])
     choices = definite_choices(scenario, library)
-    traced = [found for one in choices if (found := trace(one, options, library)).points]
+    traced = [found for choice in choices if (found := trace(choice, options, library)).points]
     if not traced:
         return None
     points, knee = with_knee(_undercut_by_none(traced))
@@ -75,9 +75,9 @@ def _of_choices(
         key=attrgetter("hours_from"),
     )
     # Where a curve crosses another one between its ends, which of both is lower is known at the points alone.
-    exact = all(found.exact and all(one.saved_per_hour == 0 for one in found.segments) for found in traced)
+    exact = all(found.exact and all(segment.saved_per_hour == 0 for segment in found.segments) for found in traced)
     numbers, of_all = ("made", "rejected", "dominated"), [found.candidates for found in traced]
-    counts = {name: sum(getattr(one, name) for one in of_all) for name in numbers}
+    counts = {name: sum(getattr(counted, name) for counted in of_all) for name in numbers}
     first = points[0].jobs[0]
     at_first = f"{first.architecture}, {first.global_batch:,} sequences per step"
     return traced[0].model_copy(

@@ -256,7 +256,7 @@ def smallest_changes_together(
             for name, decision in best[1].items()
         )
         made = build_relaxations(best[0], changes, len(kept))
-        found += [one.model_copy(update={"then": f"{what}; {one.then}"}) for one in made]
+        found += [relaxation.model_copy(update={"then": f"{what}; {relaxation.then}"}) for relaxation in made]
     return found
 
 
@@ -279,7 +279,7 @@ def _ways_together(jobs: Together, scenario: Scenario) -> Iterator[list[LimitCha
 
 def _shortest_runs(jobs: Together) -> list[list[tuple[Alternative, int]]]:
     """Return, per open job, its alternatives with the fewest tokens that the law has seen."""
-    ranges = [[(one, known_range(one)) for one in each] for each in jobs.alternatives]
+    ranges = [[(alternative, known_range(alternative)) for alternative in each] for each in jobs.alternatives]
     return [[(one, tokens_at(first)) for one, (first, last) in each if first <= last] for each in ranges]
 
 
@@ -305,11 +305,13 @@ def _decision_of(piece: JobCandidates, runs: Sequence[tuple[Alternative, int]]) 
 
 def _changes_of(explained: Sequence[Relaxation]) -> Iterator[list[LimitChange]]:
     """Yield the changes of each relaxation."""
-    for way in dict.fromkeys(one.way for one in explained):
+    for way in dict.fromkeys(relaxation.way for relaxation in explained):
         yield [
-            LimitChange(one.limit, one.change_from or 0.0, one.change_to or 0.0, one.setting)
-            for one in explained
-            if one.way == way
+            LimitChange(
+                relaxation.limit, relaxation.change_from or 0.0, relaxation.change_to or 0.0, relaxation.setting
+            )
+            for relaxation in explained
+            if relaxation.way == way
         ]
 
 
@@ -726,10 +728,10 @@ def definite_choices(scenario: Scenario, library: Library) -> tuple[Scenario, ..
     if not 1 < len(alternatives) <= MOST_TRACED:
         return ()
     wanted, found = job.work.loss, []
-    for one in alternatives:
-        tokens = given_tokens(one) if wanted is None else tokens_for_loss(one, wanted)
+    for alternative in alternatives:
+        tokens = given_tokens(alternative) if wanted is None else tokens_for_loss(alternative, wanted)
         if tokens is not None or wanted is None:
-            found.append(one.definite(tokens))
+            found.append(alternative.definite(tokens))
     return tuple(found)
 
 

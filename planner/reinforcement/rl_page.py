@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.overview import TORNADO, job_tasks, run_tasks
-from planner.drawing.bars import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
+from planner.drawing.charts import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
 from planner.drawing.scene import Caption, Scene, headed
 from planner.library.reading import read_library
 from planner.reinforcement.rl_answer import risk_lines, rl_sections

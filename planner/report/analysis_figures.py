@@ -6,10 +6,21 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from planner.drawing.axis import Axis
-from planner.drawing.bars import Lane, Ranged, Stretch, Swing, histogram, lane_axis, lanes, ranged, swings
-from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import GAP, Caption, Scene, Text, headed, joined, wrap
+from planner.drawing.charts import (
+    Labels,
+    Lane,
+    Ranged,
+    Stretch,
+    Swing,
+    Trace,
+    histogram,
+    lane_axis,
+    lanes,
+    panel,
+    ranged,
+    swings,
+)
+from planner.drawing.scene import GAP, Axis, Caption, Scene, Text, headed, joined, wrap
 from planner.report import words
 from planner.report.plan_figures import Figure, Table
 from planner.report.simulation_text import POLICY_NAMES, format_frequency, format_summary

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from planner import generation, open_choices, reinforcement
 from planner.documents.files import write_bytes_atomically
-from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.scene import Caption, Scene, check_drawable, draw_scene, framed, joined, to_svg
-from planner.drawing.sketch import picture_id
+from planner.drawing.charts import Ranged, Stack, ranged, stacked
+from planner.drawing.scene import Caption, Scene, check_drawable, draw_scene, framed, joined, picture_id, to_svg
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.report import words
 from planner.report.analysis_figures import simulation_scene

@@ -7,23 +7,26 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.axis import Axis, fit_axis, money, plain, room_of_ticks
-from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.curve import Branch, Breakpoint, Labels, Run, Trace, curve, panel
+from planner.drawing.charts import Branch, Breakpoint, Labels, Ranged, Run, Stack, Trace, curve, panel, ranged, stacked
 from planner.drawing.scene import (
     HEAT,
     SERIES,
+    Axis,
     Caption,
     Rect,
     Scene,
     Shape,
     Text,
     clip,
+    fit_axis,
     headed,
     joined,
     letters_on,
+    money,
     moved,
+    plain,
     roles_of,
+    room_of_ticks,
     text_width,
     wrap,
 )

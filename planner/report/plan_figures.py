@@ -8,10 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.drawing.axis import Axis, room_of_ticks
-from planner.drawing.bars import Lane, Moment, Stack, Stretch, lane_axis, lanes, stacked
-from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import Caption, Scene, joined
+from planner.drawing.charts import Labels, Lane, Moment, Stack, Stretch, Trace, lane_axis, lanes, panel, stacked
+from planner.drawing.scene import Axis, Caption, Scene, joined, room_of_ticks
 from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan

@@ -346,10 +346,10 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
 def describe_job_differences(before: Sequence[Assignment | RlRun], after: Sequence[Assignment | RlRun]) -> str:
     """Return the differences in words; of several jobs the most important of each: `chat, code: other GPU`."""
     if len(after) == 1 and isinstance(run := after[0], RlRun):
-        earlier = next((one for one in before if isinstance(one, RlRun)), None)
+        earlier = next((part for part in before if isinstance(part, RlRun)), None)
         return ", ".join(run.differences_from(earlier)[:MAX_DIFFERENCES]) if earlier else ""
     if len(after) == 1 and isinstance(job := after[0], Assignment):
-        old = next((one for one in before if not isinstance(one, RlRun)), None)
+        old = next((part for part in before if not isinstance(part, RlRun)), None)
         if old is None:
             return ""
         return ", ".join(filter(None, (_describe_chosen(old, job), describe_differences(compare(old, job)))))

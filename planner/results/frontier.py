@@ -223,8 +223,7 @@ class Frontier(TabledResult):
         """Return a picture, and a table with a row per breakpoint, for notebooks; without points why there are none."""
         if not self.points and not self.curves:
             return infeasible_html(self.scenario, self.status, self.infeasible)
-        from planner.drawing.curve import Breakpoint
-        from planner.drawing.sketch import frontier_sketch
+        from planner.drawing.charts import Breakpoint, frontier_sketch
 
         header = ("by", "likely", "cost", "plan", "change", "best value")
         rows = [

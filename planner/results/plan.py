@@ -16,7 +16,6 @@ from planner.documents.validation import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import BulkGeneration, Service
-from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -48,6 +47,7 @@ from planner.results.plan_parts import (
     Vram,
     describe_machines,
     html_table,
+    joint_late_usd,
 )
 from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
 from planner.results.rl_run import RlRun
@@ -575,7 +575,7 @@ class Plan(TabledResult):
 
     def _repr_html_(self) -> str:
         """Return a picture, and jobs, services and bill as tables, for notebooks; without a plan why there is none."""
-        from planner.drawing.sketch import plan_picture
+        from planner.drawing.charts import plan_picture
 
         if not self.planned:
             return infeasible_html(self.scenario, self.status, self.infeasible)

@@ -125,8 +125,10 @@ class Result(Part):
             return cls.model_validate_json(text)
         except ValidationError as error:
             faults = [
-                Fault(cls.__name__, 0, ".".join(map(str, one["loc"])), one["msg"].lower(), "give what to_json wrote")
-                for one in error.errors(include_url=False)
+                Fault(
+                    cls.__name__, 0, ".".join(map(str, wrong["loc"])), wrong["msg"].lower(), "give what to_json wrote"
+                )
+                for wrong in error.errors(include_url=False)
             ]
             raise InputError(faults) from None
 

@@ -376,7 +376,7 @@ class ProbeVerdict(Result):
 
     def _repr_html_(self) -> str:
         """Return the ways to go on as a table for notebooks."""
-        rows = [(one.what, one.change or one.machines, f"${one.cost_usd:,.2f}") for one in self.choices]
+        rows = [(choice.what, choice.change or choice.machines, f"${choice.cost_usd:,.2f}") for choice in self.choices]
         return html_table(f"{self.job}: {self.verdict}", ("what", "how", "cost"), rows)
 
 

@@ -255,7 +255,11 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
         ),
         ("budget_usd", scenario.limits.budget_usd, plan.budget_usd, "usd"),
     )
-    found = [one for name, wanted, value, unit in figures for one in compare("", name, wanted, value, tolerance, unit)]
+    found = [
+        violation
+        for name, wanted, value, unit in figures
+        for violation in compare("", name, wanted, value, tolerance, unit)
+    ]
     ages = (service.price_age_days for service in plan.services)  # which are those of their offers
     oldest = max((age for age in ages if age is not None), default=None)
     found += compare("", "price_age_days", oldest, plan.price_age_days, tolerance)

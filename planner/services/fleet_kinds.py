@@ -381,7 +381,7 @@ def _same_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, known: Ser
     place = {one: index for index, one in enumerate(known.speeds.which)}
     if not place.keys() >= set(speeds.which):
         return None
-    places = [place[one] for one in speeds.which]
+    places = [place[row] for row in speeds.which]
     if [known.speeds.memory[at] for at in places] != list(speeds.memory):  # another headroom of memory
         return None
     return Capacities(*(getattr(known.capacities, column.name)[places] for column in fields(Capacities)))
@@ -461,8 +461,8 @@ def served_kinds(
             after, spot = market.after_term[index], spots[index]
             priced = priced or list(_markets(offer, after, spot, on_spot, job, limits, library))
             kinds += [
-                _kind(index, offer, one, at, offer.gpus // together, float(able[at]), started[together])
-                for one in priced
+                _kind(index, offer, market, at, offer.gpus // together, float(able[at]), started[together])
+                for market in priced
             ]
     return ServedKinds(job, speeds, capacities, tuple(kinds), rejected, made)
 

@@ -307,13 +307,13 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
     coefficients = library.calibrations["inference"].coefficients
     priors = [
         part
-        for one in used
+        for kind in used
         for part in generation.prior_parts(
             coefficients,
-            served.recipe(served.kinds[one]).framework,
-            served.recipe(served.kinds[one]).engine.label,
-            served.speeds.which[served.kinds[one].which].gpu,
-            served.recipe(served.kinds[one]).quant,
+            served.recipe(served.kinds[kind]).framework,
+            served.recipe(served.kinds[kind]).engine.label,
+            served.speeds.which[served.kinds[kind].which].gpu,
+            served.recipe(served.kinds[kind]).quant,
         )
     ]
     notes = [f"no published measurements inform {', '.join(dict.fromkeys(priors))}: a prior"] if priors else []

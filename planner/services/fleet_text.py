@@ -152,7 +152,9 @@ def several_lines(plan: Plan) -> list[str]:
 def shared_lines(plan: Plan) -> list[str]:
     """Return what services share in a plan, and how they were planned for it."""
     return [
-        f"  {line}" for one in sharing_of(plan) for line in words.wrap_lines(words.sanitise(one), words.width() - 2, 4)
+        f"  {line}"
+        for sentence in sharing_of(plan)
+        for line in words.wrap_lines(words.sanitise(sentence), words.width() - 2, 4)
     ]
 
 
@@ -226,7 +228,9 @@ def both_headline(plan: Plan) -> str:
     """Return the first line of a plan of jobs and services: what both cost, and when a service starts."""
     whole = plan.cost.expected if plan.cost else 0.0
     later = [service for service in plan.services if service.starts_at_hours > 0]
-    starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
+    starts = ", ".join(
+        f"{words.sanitise(service.name)} from {words.hours(service.starts_at_hours)} on" for service in later
+    )
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
     services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
     text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
@@ -386,8 +390,8 @@ def pays_from(one: ApiPrice, fleet: Fleet) -> list[str]:
 def _api(fleet: Fleet) -> list[str]:
     """Return what services take for the requests of a month, and from which volume a fleet pays."""
     lines = []
-    for one in fleet.api[: generation.MOST_API_PRICES]:
-        lines += generation.api_price_lines(one, " a month", pays_from(one, fleet))
+    for price in fleet.api[: generation.MOST_API_PRICES]:
+        lines += generation.api_price_lines(price, " a month", pays_from(price, fleet))
     return lines
 
 
@@ -567,13 +571,13 @@ def ways_of(service: Service) -> list[FleetWay]:
     rows = [own]
     rows += [
         FleetWay(
-            "any mix" if one is fleet.any_mix else "simpler",
-            one.machines or "those of the plan",
-            one.usd_per_month,
-            _kinds_note(one, fleet),
+            "any mix" if way is fleet.any_mix else "simpler",
+            way.machines or "those of the plan",
+            way.usd_per_month,
+            _kinds_note(way, fleet),
         )
-        for one in fleet.other_fleets
-        if one.usd_per_month is not None and abs(one.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
+        for way in fleet.other_fleets
+        if way.usd_per_month is not None and abs(way.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
     ]
     rows += [
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))
@@ -653,7 +657,7 @@ def _shared_sections(plan: Plan) -> list[str]:
     """Return what of several services, or of jobs and services, is said once: hours, budget, sharing, proof."""
     room, lines = line_room(), list[str]()
     proofs = [_proof_text(plan, service, named=True) for service in plan.services]
-    notes = [*plan.warnings, *(note for one in plan.planned for note in one.notes)]
+    notes = [*plan.warnings, *(note for part in plan.planned for note in part.notes)]
     for service in plan.services:
         lines += words.section("Hours", [f"{words.sanitise(service.name)}:", *hour_lines(service.fleet)])
     parts = (

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
-from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.curve import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Scene, headed, joined, roles_of
+from planner.drawing.charts import Labels, Ranged, Stack, Trace, panel, ranged, stacked
+from planner.drawing.scene import SERIES, Axis, Caption, Scene, fit_axis, headed, joined, money, roles_of, room_of_ticks
 from planner.report import words
 from planner.report.analysis_figures import MOST_BARS
 from planner.report.any_result import bars_scene
@@ -229,7 +227,7 @@ def simpler_figure(service: Service) -> Figure:
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
     others = [(baseline.name, baseline.usd_per_month) for baseline in fleet.other_fleets] + [
-        (one.offer, one.usd) for one in fleet.api
+        (price.offer, price.usd) for price in fleet.api
     ]
     bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
     draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead)) if len(bars) > 1 else None
@@ -363,15 +361,15 @@ def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation
     usd = service.usd_per_month
     bars = [Ranged("this fleet", usd, words.usd(usd), is_chosen=True)]
     rows: list[tuple[str, ...]] = [("this fleet", words.sanitise(explanation.plan), words.usd(usd), "chosen")]
-    for one in found:
-        name = words.sanitise(one.name.replace("_", " "))
-        if one.cost_usd is None:
-            rows.append((f"{name} alone", "", "", words.sanitise(one.verdict)))
+    for alternative in found:
+        name = words.sanitise(alternative.name.replace("_", " "))
+        if alternative.cost_usd is None:
+            rows.append((f"{name} alone", "", "", words.sanitise(alternative.verdict)))
             continue
-        month = words.usd(month_usd(one.cost_usd, hours))
-        times = times_text(1.0 + (one.difference or 0.0))
-        bars.append(Ranged(f"{name} alone", month_usd(one.cost_usd, hours), f"{month}, {times}"))
-        rows.append((f"{name} alone", words.sanitise(one.plan), month, times))
+        month = words.usd(month_usd(alternative.cost_usd, hours))
+        times = times_text(1.0 + (alternative.difference or 0.0))
+        bars.append(Ranged(f"{name} alone", month_usd(alternative.cost_usd, hours), f"{month}, {times}"))
+        rows.append((f"{name} alone", words.sanitise(alternative.plan), month, times))
     lead = f"Least dollars of a month with one {title if by == 'gpu' else title.lower()} alone"
     draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead))
     return Figure(
@@ -382,7 +380,10 @@ def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation
 def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
     """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
     rows = []
-    for service, stream, limit in ((one, s, each) for one in found.services for s in one.streams for each in s.limits):
+    limits = [
+        (service, stream, limit) for service in found.services for stream in service.streams for limit in stream.limits
+    ]
+    for service, stream, limit in limits:
         share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
         if share is None or limit.limit_seconds is None:
             continue

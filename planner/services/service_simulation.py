@@ -36,7 +36,7 @@ from planner.scenario.inference_job import ServeJob
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_kinds import Capacities, Traffic, expected_factor, replica_capacities
 from planner.services.fleet_problem import services_of
-from planner.services.fleet_refusals import require_service
+from planner.services.service_reasons import require_service
 from planner.services.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
 from planner.solving.solve import solve
 from planner.units import GIB, HOUR
@@ -213,12 +213,13 @@ def load_of(fleet: SimulatedFleet) -> FleetLoad:
         standing = np.flatnonzero(there > 0)
         for state in fleet_states([fleet.spot[group] for group in standing]):
             found = _in_state(number, standing[np.asarray(state.answers, dtype=bool)], there, each, wanted)
-            carried = sum(one.share for one in found)
+            carried = sum(stretch.share for stretch in found)
             refused += requests * state.share * (1.0 - carried if carried < 1.0 - LEAST_REFUSED else 0.0)
             if state.share < RAREST_STATE and not (number == fullest and all(state.answers)):
                 continue
             stretches += [
-                one._replace(weight=one.share * requests * state.share, whole=all(state.answers)) for one in found
+                stretch._replace(weight=stretch.share * requests * state.share, whole=all(state.answers))
+                for stretch in found
             ]
     return FleetLoad(stretches, len(first), offered, refused, busiest, fullest)
 
@@ -363,7 +364,7 @@ def summarise(
 
     def side(which: list[int], what: Literal["ttft", "tpot"], weights: list[float]) -> SimulatedLatency:
         limit = latency.ttft_seconds if what == "ttft" else latency.tpot_seconds
-        seconds = [met[one].first if what == "ttft" else met[one].each for one in which]
+        seconds = [met[stretch].first if what == "ttft" else met[stretch].each for stretch in which]
         table = (predicted.ttft if what == "ttft" else predicted.tpot)[:, which]
         return _latency(_Side(np.asarray(weights), table, seconds), predicted.shares, asked, limit)
 
@@ -372,7 +373,7 @@ def summarise(
             name=what,
             limit_seconds=latency.ttft_seconds if what == "ttft" else latency.tpot_seconds,
             asked_share=asked,
-            busiest=side(busiest, what, [load.stretches[one].share for one in busiest]),
+            busiest=side(busiest, what, [load.stretches[stretch].share for stretch in busiest]),
             cycle=side(everything, what, [stretch.weight for stretch in load.stretches]),
         )
 
@@ -503,11 +504,10 @@ def _check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
     require_plan(plan)
     if plan.status not in ("infeasible", "no_plan") and not plan.services:
         raise ScenarioError([Fault("plan", 0, "jobs", "a plan without a service", "give one of this scenario")])
-    faults = [
-        Fault("plan", 0, f"{one.job}: {one.what}".removeprefix(": "), f"expected {one.expected}, found {one.found}",
-              "planner check PLAN SCENARIO lists all")
-        for one in audit(plan, scenario, library)[:5]
-    ]  # fmt: skip
+    faults = []
+    for violation in audit(plan, scenario, library)[:5]:
+        where, what = f"{violation.job}: {violation.what}", f"expected {violation.expected}, found {violation.found}"
+        faults.append(Fault("plan", 0, where.removeprefix(": "), what, "planner check PLAN SCENARIO lists all"))
     raise_faults(faults, ScenarioError)
 
 
@@ -533,7 +533,7 @@ def _replay(
         name=service.name,
         cycle_hours=len(service.fleet.load),
         distinct_hours=load.hours,
-        requests=sum(len(one.first) for several in met.values() for one in several),
+        requests=sum(len(answers.first) for several in met.values() for answers in several),
         busiest_hour=load.busiest,
         busiest_use=max((stretch.use for stretch in load.stretches if load.is_busiest(stretch)), default=0.0),
         refused_share=load.refused / load.offered,

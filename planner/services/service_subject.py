@@ -52,7 +52,7 @@ class Services(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline of the jobs next to a service."""
-        from planner.services.services_together import frontier_next_to_services
+        from planner.services.service_changes import frontier_next_to_services
 
         return frontier_next_to_services(scenario, options, library, by, points)
 
@@ -60,8 +60,7 @@ class Services(Subject):
         self, scenario: Scenario, options: SolveOptions | None, library: Library | None, points: int | None
     ) -> ServiceFrontier:
         """Return the dollars of a month for limits on the time per token."""
-        from planner.services.service_changes import SERVICE_POINTS, service_frontier
-        from planner.services.services_together import frontier_of_service
+        from planner.services.service_changes import SERVICE_POINTS, frontier_of_service, service_frontier
 
         trace = frontier_of_service if any(job.ends for job in scenario.jobs) else service_frontier
         return trace(scenario, options, library, points or SERVICE_POINTS)
@@ -75,7 +74,7 @@ class Services(Subject):
         library: Library,
     ) -> WhatIf:
         """Return what settings did to services, and to the jobs next to them."""
-        from planner.services.services_together import what_if_of_services
+        from planner.services.service_changes import what_if_of_services
 
         return what_if_of_services(scenario, changed, settings, options, library)
 
@@ -83,8 +82,8 @@ class Services(Subject):
         self, scenario: Scenario, why_not: str | None, options: SolveOptions | None, library: Library | None
     ) -> Explanation:
         """Return why the fleet, and the plan of the jobs next to it, are as they are."""
+        from planner.services.service_changes import explain_together
         from planner.services.service_reasons import explain_service
-        from planner.services.services_together import explain_together
 
         answer = explain_together if any(job.ends for job in scenario.jobs) else explain_service
         return answer(scenario, why_not, options, library)
@@ -99,7 +98,7 @@ class Services(Subject):
         arguments: SimulationArguments,
     ) -> Simulation:
         """Return the replays of the jobs next to services, with the simulation of these."""
-        from planner.services.services_together import simulate_together
+        from planner.services.service_changes import simulate_together
 
         return simulate_together(scenario, plan, options, library, progress, arguments)
 
@@ -122,7 +121,7 @@ class Services(Subject):
         seed: int,
     ) -> Overview:
         """Return the plan of services and jobs, and the analyses around it."""
-        from planner.services.service_overview import overview_of_services
+        from planner.services.service_page import overview_of_services
 
         return overview_of_services(scenario, plan, options, library, wanted, runs, seed)
 
@@ -140,8 +139,8 @@ class Services(Subject):
         self, plan: Plan, scenario: Scenario, file: str, name: str | None, wishes: Wishes, targets: Sequence[str] | None
     ) -> tuple[dict[str, str], list[str]]:
         """Return the commands of each kind of machines of a service, and the machines by the hour."""
-        from planner.services.kubernetes import export_all_services, export_service
         from planner.services.served_kinds import choose_service
+        from planner.services.service_files import export_all_services, export_service
 
         given = choose_service(plan, scenario, file, name)
         if targets is None:
@@ -152,8 +151,8 @@ class Services(Subject):
         self, plan: Plan, scenario: Scenario, file: str, name: str, wishes: Wishes, files: Collection[str]
     ) -> Checklist:
         """Return what the files of a service need, leave to a person, and cost; data for training are none of it."""
-        from planner.services.kubernetes import service_checklist
         from planner.services.served_kinds import choose_service
+        from planner.services.service_files import service_checklist
 
         given = choose_service(plan, scenario, file, name)
         return service_checklist(given, Wishes(wishes.model_id), file, files)
@@ -239,7 +238,7 @@ class Services(Subject):
 
     def groups(self, found: Overview) -> list[Group]:
         """Return the figures of a report on services, and on the jobs next to them."""
-        from planner.services.service_overview import groups_of_services
+        from planner.services.service_page import groups_of_services
 
         return groups_of_services(found)
 
@@ -271,7 +270,7 @@ class Services(Subject):
 
     def compare(self, before: Plan, after: Plan, settings: tuple[str, ...]) -> WhatIf:
         """Return the comparison of two plans of services."""
-        from planner.services.services_together import compare_services_solved
+        from planner.services.service_changes import compare_services_solved
 
         return compare_services_solved(before, after, settings)
 

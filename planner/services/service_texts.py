@@ -168,10 +168,12 @@ def _why_not(explanation: Explanation, service: ServiceReasons, found: WhyNot) -
         lines = words.wrap_lines(f"{query}: no fleet: {'; '.join(found.reasons)}", words.width(), 5)
         if found.relax:
             lines.append("Smallest change, verified by solving:")
-            for one in found.relax:
-                name = limit_name(one.limit, explanation.scenario)
-                lines += words.wrap_hanging(f"{name} {one.change_from} -> {one.change_to}: then {one.then}", 2)
-                lines += settings([one.setting])
+            for relaxation in found.relax:
+                name = limit_name(relaxation.limit, explanation.scenario)
+                lines += words.wrap_hanging(
+                    f"{name} {relaxation.change_from} -> {relaxation.change_to}: then {relaxation.then}", 2
+                )
+                lines += settings([relaxation.setting])
         return lines
     usd = f"{words.usd(month_usd(found.cost_usd or 0.0, hours))} a month"
     if found.status == "chosen":
@@ -199,8 +201,8 @@ def render_service_what_if(answer: WhatIf) -> str:
         ends = "infeasible" if after.status == "infeasible" else "stopped without a plan"
         lines = [words.first_fitting(answer.scenario, f"{ends} after the change"), *_stays("before", before)]
         alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
-        for one in alone:
-            lines += words.wrap_hanging(f"{describe_setting(one.setting)} alone is infeasible", 3)
+        for effect in alone:
+            lines += words.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
         lines += ["", *render_infeasible(after)]
     elif before.cost is None:
         lines = [words.first_fitting(answer.scenario, "feasible after the change"), "", *_blocks(answer)]
@@ -342,7 +344,9 @@ def _block(old: Service | None, new: Service) -> list[str]:
     """Return dollars, proof, and whatever differs."""
     month = [f"{words.usd(service.fleet.usd_per_month)}" if service else "no plan" for service in (old, new)]
     whole = [words.usd(service.cost_usd) if service else "" for service in (old, new)]
-    tokens = [f"{words.rate(one.fleet.usd_per_million_tokens)} a million" if one else "" for one in (old, new)]
+    tokens = [
+        f"{words.rate(service.fleet.usd_per_million_tokens)} a million" if service else "" for service in (old, new)
+    ]
     if old is not None:
         month[1] += f"  ({format_difference(shown_difference(old.fleet.usd_per_month, new.fleet.usd_per_month))})"
         whole[1] += f"  ({format_difference(shown_difference(old.cost_usd, new.cost_usd))})"

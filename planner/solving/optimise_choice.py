@@ -55,8 +55,8 @@ from planner.formulation.program import (
     time_objective,
 )
 from planner.loading.scenario_file import change_scenario
-from planner.results.odds import joint_late_usd
 from planner.results.plan import TieStep
+from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice

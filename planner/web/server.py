@@ -28,11 +28,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import load_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
-from planner.web.app_page import render_app, script_text
+from planner.web.app_page import OpenedScenario, render_app, script_text
 from planner.web.ended_folders import remove_when_ended
-from planner.web.job_fields import locate
-from planner.web.kept_files import OpenedScenario
-from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of, values_of
+from planner.web.setting_fields import CONFIG_MARK, Refusal, locate, settings_of, values_of
 from planner.web.workers import QUEUES, Broken, Busy, Sessions, Superseded, TooLong
 
 if TYPE_CHECKING:
@@ -158,7 +156,7 @@ class App:
         parts = []
         for key, control in (("gpu", "gpus"), ("provider", "providers")):
             name = data.get(key, "")
-            known = next((dict(one.choices) for one in self.controls if one.key == control), {})
+            known = next((dict(field.choices) for field in self.controls if field.key == control), {})
             if name not in known and (name or key == "gpu"):
                 raise Rejection(400, f"no such {key} is on offer")
             parts += [f"{key}={name}"] if name else []

@@ -28,8 +28,17 @@ from planner.solving.alternatives import best_by_place
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.subjects import SubjectCurve, shown_by, subject_of
+from planner.web.app_page import (
+    change_parts,
+    export_archive,
+    figure_data,
+    option_rows,
+    plan_file,
+    plan_parts,
+    report_file,
+    scene_data,
+)
 from planner.web.ended_folders import remove_when_ended
-from planner.web.page_parts import change_parts, figure_data, option_rows, plan_parts, scene_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,8 +202,6 @@ class Engine:
 
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
-        from planner.web.kept_files import export_archive, plan_file, report_file
-
         solved = self.solved(tuple(request["settings"]))
         scenario, plan = solved.scenario, solved.plan
         if plan.subject is not None:  # a file has what the page leaves out

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.catalogs.litellm import HostedModel, HostedModels, read_hosted_models
+from planner.catalogs.published_models import HostedModel, HostedModels, read_hosted_models
 from planner.errors import InputError
 
 ENTRY = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from planner.catalogs.model_config import import_architecture
+from planner.catalogs.published_models import import_architecture
 from planner.errors import InputError
 from planner.library.reading import read_config
 from tests.library.test_huggingface import CONFIGS, LLAMA

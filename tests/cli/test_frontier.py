@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.drawing.axis import plain
+from planner.drawing.scene import plain
 from tests.helpers.computed_once import compute_once
 from tests.helpers.scenarios import GOOD
 

@@ -10,18 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.drawing.axis import Axis, draw_moments, fit_axis
-from planner.drawing.bars import Lane, Moment, Ranged, Stack, Stretch, Swing, histogram, lanes, ranged, stacked, swings
-from planner.drawing.curve import Breakpoint, curve
+from planner.drawing.charts import (
+    Breakpoint,
+    Lane,
+    Moment,
+    Ranged,
+    Stack,
+    Stretch,
+    Swing,
+    curve,
+    histogram,
+    lanes,
+    ranged,
+    stacked,
+    swings,
+)
 from planner.drawing.scene import (
     PALETTE,
     SERIES,
+    Axis,
     Caption,
     Line,
     Rect,
     Scene,
     Text,
     clip,
+    draw_moments,
+    fit_axis,
     framed,
     overlaps,
     roles_of,

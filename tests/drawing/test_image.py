@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.drawing.bars import Stack, stacked
+from planner.drawing.charts import Stack, stacked
 from planner.drawing.scene import Caption, draw_scene, framed
 
 

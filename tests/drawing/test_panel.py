@@ -8,23 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.drawing.axis import Axis, Name, draw_across, place_names
-from planner.drawing.curve import Branch, Breakpoint, Labels, Trace, corners, curve, panel
+from planner.drawing.charts import Branch, Breakpoint, Labels, Trace, corners, curve, panel
 from planner.drawing.scene import (
     HEAT,
     PALETTE,
     SERIES,
+    Axis,
     Caption,
     Dot,
     Line,
+    Name,
     Rect,
     Scene,
     Text,
+    draw_across,
     framed,
     headed,
     joined,
     letters_on,
     overlaps,
+    place_names,
     text_width,
     to_svg,
     wrap,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.documents.files import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios

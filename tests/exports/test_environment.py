@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes

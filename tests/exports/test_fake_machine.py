@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports.export import choose_job, export_all
 from planner.exports.script_parts import script_lines
 from planner.results.plan import Plan

@@ -15,7 +15,7 @@ import yaml
 
 import planner
 from planner.analysis.job_runs import policy_tables, spot_advice
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes

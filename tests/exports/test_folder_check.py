@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.export_command import TARGETS
+from planner.cli.plan_commands import TARGETS
 from planner.documents.validation import json_text
-from planner.exports.folder_check import _parsed, _scripts
+from planner.exports.export import _parsed, _scripts
 from planner.results.plan import Plan
 from tests.helpers import exported_services
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, unsloth_plan

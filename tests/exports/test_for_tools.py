@@ -9,8 +9,8 @@ import pytest
 
 import planner
 from planner.audit.audit import audit
-from planner.cli.export_command import TARGETS
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
+from planner.cli.plan_commands import TARGETS
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes

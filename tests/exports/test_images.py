@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.documents.files import parse_document
 from planner.errors import InputError
 from planner.exports.export import choose_job, export, probe_files

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import planner
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes, technique_facts

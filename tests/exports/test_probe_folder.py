@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.export_command import probe_texts, write_probe
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
+from planner.cli.plan_commands import probe_texts, write_probe
 from planner.errors import InputError
-from planner.exports.export import LEAST_STEPS, STEPS, choose_job, export_all, probe_files, probe_steps
+from planner.exports.export import LEAST_STEPS, STEPS, check_folder, choose_job, export_all, probe_files, probe_steps
 from planner.exports.facts import Given
-from planner.exports.folder_check import check_folder
 from planner.library.reading import data_folder
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import WISHES, changed, settings, solved

@@ -18,7 +18,7 @@ import pytest
 
 import planner
 from benchmarks.loop.tiny_model import CONFIG
-from planner.cli.export_command import write_probe
+from planner.cli.plan_commands import write_probe
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions

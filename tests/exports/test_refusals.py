@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
 from planner.exports.facts import check_names, unknown_values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports.export import choose_job, export_all
 from planner.exports.field_map import launch_maps
 from planner.results.plan import ExportedResult, Plan

@@ -17,8 +17,8 @@ import planner
 from planner.cli import main
 from planner.documents.files import data_folder
 from planner.errors import InputError
+from planner.exports.export import check_folder
 from planner.exports.facts import Wishes
-from planner.exports.folder_check import check_folder
 from planner.exports.read_configs import ToolFile, describe
 from planner.exports.rl_configs import read_training_file
 from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_checklist, trl_micro_batch, trl_share

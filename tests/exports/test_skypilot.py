@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import checklist, choose_job, export
 from planner.exports.facts import Given, Wishes

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.export_command import TARGETS
+from planner.cli.plan_commands import TARGETS
 from planner.errors import InputError
 from planner.exports.facts import Wishes
 from planner.library.technique_tables import read_techniques

@@ -20,7 +20,7 @@ import pytest
 import planner
 from benchmarks.loop.tiny_model import make_model
 from planner.analysis.track_question import Stated
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.loading.scenario_file import parse_scenario

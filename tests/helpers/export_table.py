@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import planner
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
@@ -27,8 +27,8 @@ from planner.exports.field_map import field_maps, launch_maps
 from planner.library.engines import read_engines
 from planner.loading.scenario_file import shipped_scenarios
 from planner.scenario.scenario import SolveOptions
-from planner.services.kubernetes import export_service
 from planner.services.served_kinds import choose_service
+from planner.services.service_files import export_service
 from tests.helpers import tool_checks
 from tests.helpers.environments import tool_python
 

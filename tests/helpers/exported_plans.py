@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import planner
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Given, Wishes

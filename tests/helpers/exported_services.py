@@ -6,15 +6,15 @@ import json
 from functools import cache
 from typing import Any
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.exports.facts import Wishes
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Inputs, Plan
 from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import with_offers
-from planner.services.kubernetes import export_service
 from planner.services.served_kinds import GivenService, choose_service
+from planner.services.service_files import export_service
 from planner.services.solve_fleet import joined
 from tests.helpers import generation
 from tests.helpers.exported_plans import solved

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.loading.scenario_file import load_scenario
-from planner.web.kept_files import OpenedScenario
+from planner.web.app_page import OpenedScenario
 from tests.helpers.frozen_data import ROOT
 from tests.helpers.reports import OPTIONS
 

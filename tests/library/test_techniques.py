@@ -162,7 +162,7 @@ COMMON = {
 """Values that are words of other things too."""
 NAMES_TOOLS = {
     "analysis/probe_question.py",
-    "cli/export_command.py",
+    "cli/plan_commands.py",
     "exports/export.py",
     "exports/field_map.py",
     "exports/script_parts.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.plan_file import read_plan
+from planner.cli.options import read_plan
 from planner.errors import InputError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario, shipped_scenarios
 from tests.helpers.scenarios import GOOD, changed, told

@@ -11,8 +11,7 @@ from planner.candidate_table import SPOT
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.open_choices.choice_alternatives import LEAST_LATE, ONLY_DOLLARS, least_late_usd, list_alternatives
-from planner.open_choices.choice_ladder import Curve
-from planner.open_choices.open_jobs_together import SUM_TOLERANCE, Together, together
+from planner.open_choices.open_jobs_together import SUM_TOLERANCE, Curve, Together, together
 from planner.scenario.scenario import SolveOptions, architectures_of, open_jobs
 from planner.solving.prepare import prepare
 from tests.helpers.frozen_data import ROOT

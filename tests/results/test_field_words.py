@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 import planner
-from planner.cli.plan_file import VERSION
+from planner.cli.options import VERSION
 from planner.documents.quantities import described
 from planner.report.any_result import TEXTS
 from planner.results.field_words import FIELD_WORDS, words_of

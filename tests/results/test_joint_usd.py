@@ -10,7 +10,7 @@ import pytest
 
 from planner.evaluation.evaluated_hours import budget_odds
 from planner.hazards import LUCKS, SPEEDS
-from planner.results.odds import joint_late_usd
+from planner.results.plan_parts import joint_late_usd
 
 
 def lucky_jobs(count: int) -> list[Any]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import planner
 from planner.cli import main
-from planner.cli.plan_file import RENAMED, VERSION
+from planner.cli.options import RENAMED, VERSION
 from planner.results.plan import Plan
 from tests.helpers.frozen_data import ROOT
 from tests.helpers.plans import make_infeasible, make_plan, make_service_plan

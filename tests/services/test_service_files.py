@@ -18,8 +18,8 @@ from planner.errors import InputError
 from planner.estimates.generation import CHUNK_TOKENS
 from planner.exports.facts import Wishes
 from planner.results.plan import Plan
-from planner.services.kubernetes import export_all_services, export_service
 from planner.services.served_kinds import CHUNK
+from planner.services.service_files import export_all_services, export_service
 from tests.helpers.exported_services import LARGE, given, kind, plan, texts
 from tests.helpers.fake_machine import FakeMachine
 

@@ -14,7 +14,7 @@ from planner.formulation.program import Peak
 from planner.scenario.scenario import SolveOptions
 from planner.services.fleet_optimise import WANTED_GAP
 from planner.services.fleet_problem import FleetProblem, broken_limits, in_least_room, most_machines, with_room
-from planner.services.shared_fleets import SharedFleets, optimise_fleets
+from planner.services.solve_fleet import SharedFleets, optimise_fleets
 from tests.helpers.fleet_problems import fleet
 
 OPTIONS = SolveOptions()

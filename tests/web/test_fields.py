@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from planner.documents.overrides import override
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
-from planner.web.job_fields import locate
-from planner.web.setting_fields import Refusal, controls_of, settings_of, values_of
+from planner.web.setting_fields import Refusal, controls_of, locate, settings_of, values_of
 from tests.helpers.pages import CALM, MOVES, OFFICE, OFFICE_MOVES, PROMPT_MOVES, PROMPTS, opened
 from tests.helpers.reports import HOSTILE, small_scenario
 

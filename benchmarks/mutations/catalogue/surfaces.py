@@ -99,7 +99,7 @@ AREA.of("planner/exports/launchers.py", "tests/exports/test_fake_machine.py", "t
 AREA.add("every machine uploads", """}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then'""", """}:-}}" ]; then'""")
 AREA.add("checkpoints are uploaded", 'f"--exclude {shell_word(name)}"', 'f"--include {shell_word(name)}"')
 
-AREA.of("planner/exports/folder_check.py", "tests/exports/test_folder_check.py")
+AREA.of("planner/exports/export.py", "tests/exports/test_folder_check.py")
 AREA.add("changed files pass the check", '_hash(text) == entry["sha256"]', 'entry["sha256"]')
 AREA.add("changed settings pass the check", "if now != value and", "if now is None and")
 AREA.add("a plan of another fingerprint passes", 'fingerprint(plan) != found["plan"]', 'not found["plan"]')
@@ -108,7 +108,7 @@ AREA.of("planner/services/served_kinds.py", "tests/services/test_service_files.p
 AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")
 AREA.add("hours without a machine count as load", "strict=True) if count", "strict=True)")
 
-AREA.of("planner/services/kubernetes.py", "tests/services/test_service_files.py")
+AREA.of("planner/services/service_files.py", "tests/services/test_service_files.py")
 AREA.add("a machine is one pod", "count * kind.made.replicas for count", "count for count")
 AREA.add(
     "a pod takes all GPUs of its machine",

@@ -12,7 +12,7 @@ import yaml
 from planner.analysis.run_progress import planned_step_seconds
 from planner.analysis.track_question import Stated, track
 from planner.audit.audit import audit
-from planner.cli.plan_file import scenario_of
+from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, read_scenario

@@ -74,7 +74,7 @@ def test_simulated_latency_is_that_of_simulate() -> None:
 
 def test_fewer_requests_are_simulated_where_there_are_many_hours() -> None:
     """Without a number it is that of `simulate`; a week of different hours has fewer in each."""
-    from planner.services.service_overview import HOUR_REQUESTS, MOST_REQUESTS, _hour_requests
+    from planner.services.service_page import HOUR_REQUESTS, MOST_REQUESTS, _hour_requests
 
     plan = service_overview().plan
     assert _hour_requests(plan) == HOUR_REQUESTS

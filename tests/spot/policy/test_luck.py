@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.hazards import LUCKS, SPEEDS
-from planner.results.odds import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
+from planner.results.plan_parts import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
 from planner.spot.drawn_runs import spot_only_hours
 from planner.spot.luck import PLAYED_CYCLES, RUNS, LuckRequest, _Runs, draw_luck, draw_lucks, quantile
 from planner.spot.policy_cache import PolicyCache
