@@ -137,7 +137,12 @@ AREA.add(
 
 AREA.of("planner/candidates/market.py", MERGED, MARKET)
 AREA.add("offers with other fees are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "fees", "region", ')
-AREA.add("offers with other stock are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "stock", "region", ')
+AREA.add(
+    "offers with other stock are merged",
+    '{*PRICE_FIELDS, "region", ',
+    '{*PRICE_FIELDS, "stock", "region", ',
+    equivalent="an offer with a stock is merged with none: its label is part of the key",
+)
 AREA.add("offers of all regions are merged", 'return ("region",) if has_data_region else ()', "return ()", FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
