@@ -90,7 +90,7 @@ def technique_facts(
         "uses_dora": techniques["method"] == "lora" and asked.lora.dora,
         "lora_modules": modules,
         "adapt_head": at_head,
-        "lora_all_linear": techniques["lora_targets"] == "all-linear" and not at_head,
+        "lora_all_linear": modules == ["all-linear"],
         "lora_target_text": _lora_text(modules),
         "has_buckets": card.image is not None and asked.work.aspect_buckets > 1,
         "has_references": card.image is not None and card.image.size(*asked.work.image_size).references > 0,
@@ -298,13 +298,15 @@ def repository_of(aliases: tuple[str, ...]) -> str | None:
 def _lora_modules(targets: str | tuple[str, ...] | None, family: str, at_head: bool) -> list[str] | None:
     """Return the modules that adapters extend: `all-linear`, or the names that the family has for them.
 
-    PEFT's `all-linear` leaves the output layer out, so with adapters `at_head` all modules are named.
+    PEFT's `all-linear` leaves the output layer out, so with adapters `at_head` all modules are named; it stops in
+    families with a module that PEFT refuses.
     """
     if targets is None:
         return None
-    if targets == "all-linear" and not at_head:
+    linears = read_techniques().linears
+    if targets == "all-linear" and not at_head and family not in linears.named:
         return [targets]
-    return [*read_techniques().linears.chosen(family, targets), *(["lm_head"] if at_head else [])]
+    return [*linears.chosen(family, targets), *(["lm_head"] if at_head else [])]
 
 
 def _adapts_experts(targets: str | tuple[str, ...] | None, family: str) -> bool:

@@ -358,6 +358,7 @@ class Linears(Row):
 
     source: str
     modules: dict[str, dict[str, Matrices]]
+    named: tuple[str, ...]
     families: dict[str, str]
 
     def of(self, family: str) -> dict[str, tuple[str, ...]]:

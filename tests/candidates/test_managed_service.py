@@ -54,6 +54,14 @@ def test_trials_share_what_was_sent_once() -> None:
     assert line(told, "transfer out")[0] == pytest.approx(WEIGHTS_GB)
 
 
+def test_each_trial_pays_for_its_tokens() -> None:
+    """Three trials of 10 million tokens at $2 a million and $3 a run: 60 + 9."""
+    managed = {"architectures": ["tinyllama-1.1b"], "method": "full", "usd_per_run": 3, "tokens_per_second": 1000}
+    offer = {"provider": "s", "region": "us", "managed": {**managed, "usd_per_million_tokens": 2}, "date": "2025-12-01"}
+    told = planned(offer, trials={"count": 3, "at_once": 3})
+    assert told.cost_usd == pytest.approx(3 * (20 + 3))
+
+
 def test_data_in_the_region_of_a_service_leave_nothing() -> None:
     """Within their region data pay nothing to leave, and come as fast as the service pulls: 0.5 GB/s."""
     there = {**MOVES, "transfer": {**MOVES["transfer"], "region": "us"}}

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.candidates.screening import screen
 from planner.candidates.spot_candidates import SpotChoice
@@ -344,3 +345,11 @@ def test_a_narrow_search_finds_the_same_best(name: str, budget: float | None) ->
     assert methods == pytest.approx(whole, abs=1e-9)
     assert min(best(BEST).values()) == pytest.approx(min(whole.values()), abs=1e-9)
     assert min(best(LEAST_DOLLARS).values()) == pytest.approx(min(whole.values()), abs=1e-3)
+
+
+def test_spot_that_costs_more_than_on_demand_is_no_way_to_run() -> None:
+    """$2.50 on spot against $2.00: it is no candidate, and a question about it says why."""
+    asked = scenario_of(spot(usd=2.5, availability=0.95))
+    found = explain(asked, "market=spot", library=library()).why_not
+    assert found is not None and found.status == "impossible"
+    assert found.reasons == ("none of these offers has a spot price below its on-demand price",)

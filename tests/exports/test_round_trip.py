@@ -359,3 +359,14 @@ def test_adapters_on_experts_are_refused_where_the_tool_would_leave_them_out(tar
     plan = Given(make_plan(job), parse_scenario(text), job)
     with pytest.raises(InputError, match=r"plan with lora\.targets attention"):
         export(plan, [target], Wishes(model_id="mixtral-8x7b", dataset="my/data"))
+
+
+@pytest.mark.parametrize("target", ["trl", "axolotl", "llamafactory"])
+def test_modules_are_named_where_all_linear_of_peft_stops(target: str) -> None:
+    """PEFT refuses out_proj of Mamba-2 in Nemotron-H, which its all-linear would reach."""
+    job = make_assignment(architecture="nemotron-nano-9b-v2", techniques={"framework": "hf"})
+    text = SCENARIO.replace("ARCHITECTURE", "nemotron-nano-9b-v2").replace("{train_embeddings: EMBEDDINGS}", "{}")
+    wishes = Wishes(model_id="nvidia/NVIDIA-Nemotron-Nano-9B-v2", dataset="my/data")
+    (file, *_) = export(Given(make_plan(job), parse_scenario(text), job), [target], wishes).values()
+    assert "in_proj" in file and "mixer.down_proj" in file
+    assert "out_proj" not in file and "all-linear" not in file

@@ -15,7 +15,8 @@ from planner.library.schema import Architecture
 CARDS = [card for card in read_library().architectures.values() if card.family in families() and not card.image]
 WITHOUT = {
     *("deepseek-v2-lite", "dots.llm1", "kimi-linear-48b-a3b", "lfm2-1.2b", "lfm2-350m", "lfm2-700m", "lfm2-8b-a1b"),
-    *("llama-4-maverick", "mimo-v2-flash", "nemotron-3-nano-30b-a3b"),
+    *("llama-4-maverick", "mimo-v2-flash", "moonlight-16b-a3b"),
+    *("nemotron-3-nano-30b-a3b", "nemotron-nano-12b-v2", "nemotron-nano-9b-v2"),
 }
 """Cards of known families whose file says more than the card."""
 

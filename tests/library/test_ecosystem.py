@@ -17,6 +17,7 @@ from planner.exports.facts import image_modules
 from planner.library.diffusers_config import diffusion_card
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
+from planner.library.technique_tables import read_techniques
 from tests.library.shapes.test_diffusers import COUNTED
 from tests.library.test_huggingface import CONFIGS, TOWERS, tower_name
 
@@ -121,13 +122,19 @@ ALL = {**{name: {"config": config} for name, config in CONFIGS.items()}, **FACTS
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 
 
+def written(card: Architecture, targets: str | list[str]) -> str | list[str]:
+    """Return the modules as an exported file has them: PEFT's `all-linear` stops where it refuses a module."""
+    linears = read_techniques().linears
+    return list(linears.chosen(card.family, targets)) if card.family in linears.named else targets  # type: ignore[arg-type]
+
+
 def adapter_weights(facts: dict[str, Any], targets: str | list[str]) -> tuple[int, int]:
     """Return the weights that PEFT trains at rank 4, and those that we count."""
     peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM")
+    card = Architecture.model_validate(architecture_from_config(smaller(facts["config"]), "x"))
+    config = peft.LoraConfig(r=4, target_modules=written(card, targets), task_type="CAUSAL_LM")
     adapted = peft.get_peft_model(network(facts), config)
     trained = sum(one.numel() for one in adapted.parameters() if one.requires_grad)
-    card = Architecture.model_validate(architecture_from_config(smaller(facts["config"]), "x"))
     ours = targets if isinstance(targets, str) else tuple(targets)
     return trained, lora_parameters(network_of(card), 4, ours).trainable
 

@@ -3,6 +3,7 @@
 from benchmarks.mutations.catalogue.tests import (
     BILLING,
     DEADLINES,
+    DEARER_SPOT,
     FEES,
     LIMITS,
     MARKET,
@@ -107,7 +108,12 @@ AREA.of("planner/candidates/job_candidates.py", ROWS, FEES, ONE_JOB, LIMITS)
 AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )
-AREA.add("spot is used though it costs more", "o.spot_usd_per_hour if o.has_spot else None", "o.spot_usd_per_hour")
+AREA.add(
+    "spot is used though it costs more",
+    "o.spot_usd_per_hour if o.has_spot else None",
+    "o.spot_usd_per_hour",
+    DEARER_SPOT,
+)
 AREA.add("storage is charged per hour", "offer] / MONTH_HOURS", "offer]")
 AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".step_seconds for o in offers])")
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
@@ -131,7 +137,12 @@ AREA.add(
 
 AREA.of("planner/candidates/market.py", MERGED, MARKET)
 AREA.add("offers with other fees are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "fees", "region", ')
-AREA.add("offers with other stock are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "stock", "region", ')
+AREA.add(
+    "offers with other stock are merged",
+    '{*PRICE_FIELDS, "region", ',
+    '{*PRICE_FIELDS, "stock", "region", ',
+    equivalent="an offer with a stock is merged with none: its label is part of the key",
+)
 AREA.add("offers of all regions are merged", 'return ("region",) if has_data_region else ()', "return ()", FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 

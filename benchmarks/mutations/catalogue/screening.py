@@ -10,6 +10,7 @@ from benchmarks.mutations.catalogue.tests import (
     PLACEMENT,
     ROUNDING,
     ROWS,
+    SHARES,
     STAGES,
     TRIALS,
 )
@@ -17,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS)
+AREA.of("planner/candidates/deadline.py", SHARES, DEADLINES, LIMITS)
 AREA.add(
     "a deadline ignores the late start",
     "slack = latest_hours - table.late_start_h",
