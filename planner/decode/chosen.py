@@ -1,4 +1,4 @@
-"""The candidate that a plan takes for one job, also in words, its memory by part, and what the plan was made from."""
+"""The candidate that a plan takes for one job: in words, its memory by part, and the names of its run to evaluate."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
-from planner.evaluation.named_run import hourly_price
+from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
+from planner.evaluation.evaluated_physics import techniques_of
+from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, hourly_price
 from planner.library.schema import ImageSize, ImageTokens, ImageWork, Library
-from planner.results.plan import Inputs, Planned
+from planner.results.plan import Assignment, Inputs, Planned
 from planner.results.plan_parts import HostMemory, Pause, Vram, describe_machines
 from planner.scenario.job import Job
+from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
 from planner.spot.drawn_runs import PolicyCosts, late_dollars
@@ -376,3 +379,56 @@ class MemoryEvaluator:
 def as_scalar(values: object) -> float:
     """Return the only element of an array, or the scalar itself."""
     return float(np.asarray(values, dtype=float).reshape(-1)[0])
+
+
+# Assignments: what a chosen row names, evaluated, and compared with what the search has of the row.
+
+
+SEARCH_TOLERANCE = Tolerance(hours=1e-6, gib=1e-6, usd=1e-4)
+"""How far the row of a search may be from the plan: it computes many rows at once, in arrays and in another order."""
+
+
+def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
+    """Return what decides the figures of a chosen row."""
+    candidates, row, recipe = chosen.candidates, chosen.row, chosen.recipe
+    machine = None if candidates.is_managed_service[row] else chosen.machine
+    waiting = chosen.waiting_usd + (limits.waiting_usd_per_hour or 0.0)
+    return NamedRun(
+        name=chosen.job.name,
+        offer=chosen.market.labels[chosen.place],
+        instances=machine.instances if machine else 0,
+        gpus=machine.gpus if machine else 0,
+        gpus_per_instance=machine.gpus_per_instance if machine else 0,
+        techniques=techniques_of(recipe, chosen.job, *candidates.batch(row)),
+        spot_share=chosen.share,
+        beside=tuple(
+            NamedStage(separate_stage.stage, separate_stage.label)
+            for separate_stage in candidates.placement_of(row).separate_stages
+        ),
+        policy=NamedPolicy(chosen.spot.point.hours, waiting) if chosen.spot else None,
+        kv_bits=getattr(recipe, "kv_bits", None),  # of an engine
+        start_at_hours=chosen.lead_hours if chosen.start_at_hours is None else chosen.start_at_hours,
+        pauses=chosen.pauses,
+        is_reserved=chosen.is_reserved,
+    )
+
+
+def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violation]:
+    """Return where a plan has other hours, dollars or bytes than the row of the search."""
+    figures, share = chosen.figures, chosen.share
+    pairs = {
+        "hours.expected": (figures.hours(share), made.hours.expected),
+        "hours.at_confidence": (figures.late_hours(share), made.hours.at_confidence),
+    }
+    if made.inference is None:  # the cache of generation takes what is left
+        pairs["vram_gib.peak"] = (figures.fit_gib, made.vram_gib.peak)
+    if not made.pauses:  # a timetable adds what they cost
+        terms, after, late_after = figures.term_usd[0] * chosen.is_reserved  # paid apart from the jobs
+        pairs["cost_usd"] = (figures.cost_usd(share) - terms - after, made.cost_usd)
+        if chosen.spot is None:  # of a policy they are drawn: the search bounds them where a budget asks for them
+            pairs["cost_at_confidence"] = (figures.late_cost_usd(share) - terms - late_after, made.cost_at_confidence)
+    return [
+        broken
+        for what, (row, plan) in pairs.items()
+        for broken in compare(made.name, what, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(what.partition(".")[0]))
+    ]

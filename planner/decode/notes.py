@@ -1,8 +1,9 @@
-"""Notes of a plan: what is tight, what is assumed, and the probability of keeping a budget."""
+"""The plan of one job with its notes: what is tight, what is assumed, and the probability of keeping a budget."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
@@ -18,13 +19,17 @@ from planner.configurations.coefficients import (
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import JobShape, parts_of_card, prompt_notes, stand_ins
 from planner.configurations.recipe import framework_of, length_spread, mean_tokens, technique_notes
-from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
+from planner.decode.chosen import ChosenCandidate, MemoryEvaluator, compare_with_row, name_run
+from planner.errors import AuditError
 from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
+from planner.evaluation.comparison import Violation
+from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
+from planner.evaluation.named_run import RunContext, SearchedPolicy, resolve_names
 from planner.library.schema import Architecture, Library
 from planner.results.fleet import BulkGeneration
 from planner.results.odds import joint_late_usd, joint_probability
@@ -574,3 +579,42 @@ def on_hours(chosen: ChosenCandidate, limits: Limits) -> list[str]:
     """Return the limit on hours where no deadline is shorter."""
     deadline, latest = chosen.job.planned_deadline_hours, latest_finish_hours(chosen.job, limits)
     return [f"runs are limited to {latest:,.0f} h"] if deadline is None or latest < deadline else []
+
+
+def build_assignment(chosen: ChosenCandidate, scenario: Scenario, library: Library, as_of: datetime.date) -> Assignment:
+    """Return the plan of one job: the figures of what the row names, and notes.
+
+    Raises AuditError where the search has other figures of the row: one of the two is wrong.
+    """
+    named = name_run(chosen, scenario.limits)
+    context, wrong = resolve_names(named, scenario, library)
+    if context is None:
+        raise AuditError(_audit_text("cannot be evaluated", wrong))
+    made = evaluate(_with_passes(context, chosen), as_of).assignment
+    if wrong := compare_with_row(made, chosen):
+        raise AuditError(_audit_text("is not the row that the search chose", wrong))
+    return made.model_copy(update={"notes": _notes(chosen, made, scenario.limits, library, as_of)})
+
+
+def _notes(
+    chosen: ChosenCandidate, made: Assignment, limits: Limits, library: Library, as_of: datetime.date
+) -> tuple[str, ...]:
+    if chosen.candidates.is_managed_service[chosen.row]:
+        return build_managed_notes(chosen, limits, as_of)
+    quick = on_quick_market(made, chosen.job)
+    if made.inference is not None:
+        return (*quick, *build_generation_notes(chosen, made.inference, limits, as_of))
+    return (*quick, *build_notes(chosen, made.vram_gib, made.host_memory, limits, library, as_of))
+
+
+def _audit_text(what: str, wrong: list[Violation]) -> str:
+    return f"the plan {what}: " + "; ".join(str(violation) for violation in wrong[:5])
+
+
+def _with_passes(context: RunContext, chosen: ChosenCandidate) -> RunContext:
+    """Return the context with what the search has computed of the machines and the policy of the row."""
+    context = replace(context, kept=chosen.candidates.kept)
+    if chosen.spot is None:
+        return context
+    spot, policies = chosen.spot, chosen.candidates.policies
+    return replace(context, searched=SearchedPolicy(spot.run, spot.states, chosen.policy_costs(spot), policies))

@@ -33,8 +33,8 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
+from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
 from planner.formulation.constraints import build_program
 from planner.formulation.dominance import find_undominated
