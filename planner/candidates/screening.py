@@ -14,6 +14,7 @@ from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
+from planner.candidates.run_hours import RowHours
 from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
 from planner.candidates.spot_rows import (
     FixedShares,
@@ -26,7 +27,6 @@ from planner.candidates.spot_rows import (
     with_spot_only_odds,
 )
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
-from planner.candidates.stage_hours import RowHours
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours

@@ -23,7 +23,7 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
 from planner.candidates.deadline import policy_guarantee_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
-from planner.candidates.stage_hours import RowHours
+from planner.candidates.run_hours import RowHours
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import node_group_market
 from planner.library.schema import Library
