@@ -14,8 +14,7 @@ from planner.analysis.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
-from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
-from planner.candidates.spot_rows import SearchTarget
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of

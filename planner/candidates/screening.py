@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, distinct_names
-from planner.candidate_table import CandidateTable, concatenate
+from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market
 from planner.candidates.run_hours import RowHours
-from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
-from planner.candidates.spot_rows import (
-    FixedShares,
+from planner.candidates.spot_candidates import (
+    FoundPolicies,
     SearchTarget,
-    WantedShares,
-    apply_billing_steps,
+    SpotCandidates,
+    SpotChoice,
+    SpotPiece,
+    _rounding_usd,
     has_coarse_billing,
-    on_both_markets,
-    whole_step_shares,
-    with_spot_only_odds,
+    policy_rows,
 )
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
+from planner.candidates.spot_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours
@@ -404,3 +404,63 @@ def _exceeds_quota_or_stock(table: CandidateTable, market: Market, limits: Limit
     quota = np.asarray([limits.quota.get(name, np.inf) for name in table.providers])
     stock = np.asarray([np.inf if o.stock is None else o.stock for o in market.offers])
     return np.asarray((table.gpus > quota[table.provider]) | (table.instances > stock[table.offer]))
+
+
+def apply_billing_steps(
+    table: CandidateTable, hours: RowHours, columns: OfferColumns
+) -> tuple[CandidateTable, Integers, Flags]:
+    """Return the table with coarsely billed rows as points, the row that each came from, and which are rounded.
+
+    A point has a fixed spot share and rounded dollars. Steps add to drawn dollars what they add to the expected hours,
+    whatever the confidence: so dollars never fall as the confidence rises. The points of a row are its bounds on the
+    share and those of `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better
+    share is missed.
+    """
+    everything = np.arange(len(table))
+    if not len(table):
+        return table, everything, np.zeros(0, dtype=bool)
+    coarse = has_coarse_billing(table, hours, columns)
+    if not coarse.any():
+        return table, everything, coarse
+    smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
+    inside, between = whole_step_shares(table, hours, points, columns)
+    two = points[table.share_high[points] > table.share_low[points]]
+    origin = np.concatenate([smooth, points, inside, two])
+    share = np.concatenate([table.share_low[points], between, table.share_high[two]])
+    which = np.concatenate([points, inside, two])
+    made, at = table.rows(which), hours.rows(which)
+    none, drawn = np.ones(len(made)), share > 0
+    late, stretch = np.where(drawn, 1.0, at.budget), np.where(drawn, 1.0, at.stretch)
+    made = replace(
+        made,
+        run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, late, stretch, columns),
+        share_low=share,
+        share_high=share,
+    )
+    return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
+
+
+def whole_step_shares(
+    table: CandidateTable, hours: RowHours, rows: Integers, columns: OfferColumns
+) -> tuple[Integers, Floats]:
+    """Return rows and spot shares, inside the bounds of the row, at which all billed hours on demand are used.
+
+    (1 - x) * (once + run) + x * switch hours of a node group on demand are billed in whole steps of `step` h, at least
+    `least` h: a share just above such an x pays the same on demand and no less on spot, and ends later.
+    A run has few coarse steps.
+    """
+    rows = rows[(table.share_high[rows] > table.share_low[rows]) & ~np.isnan(table.run_h[rows, ON_DEMAND])]
+    low, high, of_row = table.share_low[rows], table.share_high[rows], hours.rows(rows)
+    step, least = columns.step_hours[table.offer[rows]], columns.minimum_hours[table.offer[rows]]
+    everything, none, most, fewest = (of_row.billed(share)[0][0] for share in (0.0, 1.0, low, high))
+    first = np.ceil(np.maximum(fewest, least) / step)
+    count = np.maximum(np.floor(most / step) - first + 1, 0).astype(np.int64)
+    # The whole steps of each row, then its minimum.
+    at = np.repeat(np.arange(len(rows)), count + 1)
+    number = np.arange(len(at)) - np.repeat(np.cumsum(count + 1) - (count + 1), count + 1)
+    whole = np.where(number < count[at], (first[at] + number) * step[at], least[at])
+    saved = everything - none
+    shares = (everything[at] - whole) / np.where(saved > 0, saved, np.nan)[at]
+    inside = (shares > low[at]) & (shares < high[at])
+    return rows[at[inside]], shares[inside]
