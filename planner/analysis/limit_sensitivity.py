@@ -15,6 +15,7 @@ from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND
+from planner.candidates.screening import CandidateObjective
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.program import cost_objective
@@ -55,7 +56,7 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
 from planner.subjects import check_supported, subject_of
 

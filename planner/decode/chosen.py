@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, hourly_price
 from planner.library.schema import ImageSize, ImageTokens, ImageWork, Library
 from planner.results.plan import Assignment, Inputs, Planned
-from planner.results.plan_parts import HostMemory, Pause, Vram, describe_machines
+from planner.results.plan_parts import HostMemory, Option, Pause, Vram, describe_machines
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer, offer_data, offer_labels
@@ -432,3 +432,61 @@ def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violatio
         for what, (row, plan) in pairs.items()
         for broken in compare(made.name, what, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(what.partition(".")[0]))
     ]
+
+
+def option_at(
+    label: str, candidates: JobCandidates, market: Market, at: tuple[CandidateTable, int, float], **marks: Any
+) -> Option:
+    """Return a candidate as another way to run a job, with `marks`: note, allowed, prior.
+
+    `at`: a table of the candidates, its row and a spot share. Of a row that follows a spot policy the hours at the
+    confidence are the deadline that the policy keeps.
+    """
+    table, row, share = at
+    return Option(
+        label=label,
+        **_keeps_and_rent(at, market),
+        method=candidates.recipes[int(table.recipe[row])].method_label,
+        **marks,
+        **figures_of(table, row, share, market),
+    )
+
+
+def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, Any]:
+    """Return the hours that a candidate keeps at the confidence, the rent of all its machines, and how it is paid."""
+    table, row, share = at
+    offer = market.offers[int(table.offer[row])]
+    return {
+        "hours_at_confidence": float(table.rows(np.asarray([row])).late_hours(share)[0]),
+        "usd_per_hour": rent_usd_per_hour(offer, int(table.gpus[row]), share),
+        "tier": offer.tier,
+        "spot_share": share,
+    }
+
+
+def nothing_there(label: str, note: str, allowed: bool = True) -> Option:
+    """Return another way that no configuration within the limits gives; the note says why."""
+    nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
+    return Option(label=label, allowed=allowed, note=note, **nothing)
+
+
+def rent_usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
+    """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
+    on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
+    if not offer.is_by_the_hour or not offer.gpus:
+        return None
+    each = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
+    return each * gpus / offer.gpus
+
+
+def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
+    """Return what a candidate rents, and its cost and hours at a spot share."""
+    offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
+    return {
+        "provider": market.offers[offer].provider,
+        "gpu": market.gpus[offer],
+        "gpus": int(table.run_gpus[row]),
+        "runs_at_once": int(table.node_groups[row]),
+        "cost_usd": float(one.cost_usd(share)[0]),
+        "hours": float(one.hours(share)[0]),
+    }

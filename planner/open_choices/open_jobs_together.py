@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
-from planner.candidates.screening import screen
+from planner.candidates.screening import CandidateObjective, screen
 from planner.formulation.program import SharedLimits
 from planner.library.schema import Library
 from planner.open_choices.choice_alternatives import (
@@ -35,7 +35,7 @@ from planner.results.chosen_model import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
 from planner.solving.optimise_choice import Run
-from planner.solving.prepare import CandidateObjective, PreparedScenario, build_shared_limits, prepare
+from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

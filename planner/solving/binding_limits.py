@@ -19,10 +19,10 @@ import numpy as np
 
 from planner import generation
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.screening import screen
+from planner.candidates.screening import CandidateObjective, promising_rows, screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
-from planner.decode.chosen import recipe_of
+from planner.decode.chosen import figures_of, recipe_of
 from planner.errors import ScenarioError
 from planner.evaluation.named_run import hourly_price
 from planner.results.explanation import Binding
@@ -33,10 +33,9 @@ from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import figures_of
 from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare, promising_rows
+from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:

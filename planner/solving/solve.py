@@ -14,6 +14,7 @@ import numpy as np
 
 from planner import timetable
 from planner.audit.audit import audit
+from planner.candidates.screening import CandidateObjective
 from planner.configurations.recipe import Recipe
 from planner.decode.chosen import ChosenCandidate, build_inputs
 from planner.decode.notes import budget_probability, budget_warnings, build_assignment, cut_samples, typical_stock_note
@@ -61,7 +62,7 @@ from planner.solving.plan_evidence import (
     find_safer,
     with_flattery,
 )
-from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
+from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.subjects import subject_of
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 
