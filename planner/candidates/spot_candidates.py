@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
@@ -32,6 +32,7 @@ from planner.spot.switching_policy import CurvePiece, WaitingRule
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
 
 
@@ -648,3 +649,49 @@ def _rounding_usd(
         for billed_hours, price in zip(group, prices, strict=True)
     )
     return np.asarray(added)[:, None]
+
+
+@dataclass(frozen=True)
+class ScreenedCandidates:
+    """The rows that meet the limits of the job, with their spot shares cut, and why the others do not."""
+
+    table: CandidateTable
+    rows: Integers  # row of `table` -> row of the uncut table
+    rounded: Flags  # row of `table`: billed in whole steps
+    rejected: Counter[str]
+    lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
+    spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
+    pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
+    dropped: int = 0  # uncut rows that are no longer kept
+    dominated: int = 0  # rows of the table that are no longer kept
+
+    def select(self, which: Flags) -> ScreenedCandidates:
+        """Return the rows that a mask (n,) selects."""
+        kept = np.flatnonzero(which).tolist()
+        return replace(
+            self,
+            table=self.table.rows(which),
+            rows=self.rows[which],
+            rounded=self.rounded[which],
+            spot={number: self.spot[row] for number, row in enumerate(kept) if row in self.spot},
+            pieces={number: self.pieces[row] for number, row in enumerate(kept) if row in self.pieces},
+        )
+
+    def curves(self) -> Integers:
+        """Return for rows that are pieces of a curve the row of the uncut table that it belongs to; -1 for others."""
+        found = np.full(len(self.rows), -1)
+        pieces = list(self.pieces)
+        found[pieces] = self.rows[pieces]
+        return found
+
+    def with_policies(self, found: FoundPolicies, rows: Integers) -> ScreenedCandidates:
+        """Return these candidates and those that follow policies, which come from `rows` of the uncut table."""
+        first = len(self.rows)
+        return replace(
+            self,
+            table=concatenate([self.table, found.table]),
+            rows=np.append(self.rows, rows),
+            rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
+            spot={first + number: choice for number, choice in found.choices.items()},
+            pieces={first + number: piece for number, piece in found.pieces.items()},
+        )

@@ -13,8 +13,7 @@ import planner
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.screening import ScreenedCandidates
-from planner.candidates.spot_candidates import SpotChoice, policy_costs
+from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs

@@ -19,8 +19,8 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.screening import CandidateObjective, ScreenedCandidates, screen
-from planner.candidates.spot_candidates import policy_rows
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates, policy_rows
 from planner.candidates.spot_search import SearchScope
 from planner.configurations.grid import shape_of
 from planner.configurations.recipe import sequence_of

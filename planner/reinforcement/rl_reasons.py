@@ -42,7 +42,7 @@ from planner.results.rl_run import rollout_words
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
-from planner.solving.infeasibility.relaxations import LimitChange, limit_key
+from planner.solving.infeasibility.limit_changes import LimitChange, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,7 +42,7 @@ from planner.services.fleet_problem import services_alone, services_of, without_
 from planner.services.service_changes import SERVICE_POINTS, service_frontier
 from planner.services.service_reasons import explain_service
 from planner.services.service_simulation import simulate_service
-from planner.solving.infeasibility.relaxations import BUDGET
+from planner.solving.infeasibility.limit_changes import BUDGET
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 

@@ -23,7 +23,8 @@ from planner.candidates.market import (
     needs_separate_machines,
     with_separate_offers,
 )
-from planner.candidates.screening import CandidateObjective, ScreenedCandidates, promising_rows, screen
+from planner.candidates.screening import CandidateObjective, promising_rows, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import export_fault, no_machine_fault
 from planner.configurations.coefficients import image_faults

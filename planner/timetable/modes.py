@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable
-from planner.candidates.screening import CandidateObjective, ScreenedCandidates, screen
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated, undominated_columns
 from planner.formulation.program import SharedLimits, TypicalPeak

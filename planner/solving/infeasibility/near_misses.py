@@ -33,7 +33,7 @@ from planner.scenario.limits import (
     max_run_hours,
 )
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram, RelaxedCandidates
-from planner.solving.infeasibility.relaxations import build_changes, round_up
+from planner.solving.infeasibility.limit_changes import build_changes, round_up
 from planner.solving.optimise_choice import ResolvedPlan, may_share_luck, try_solve
 from planner.solving.prepare import PreparedScenario
 
