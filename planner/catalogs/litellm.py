@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
-from planner.documents.validation import JsonDocument, first_faults, read_json
+from planner.documents.tables import JsonDocument, first_faults, read_json
 from planner.errors import Fault, InputError, format_value
 from planner.library.names import provider_name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.documents.files import MAX_BYTES
-from planner.documents.validation import JsonDocument, parse_json, read_json
+from planner.documents.tables import JsonDocument, parse_json, read_json
 from planner.errors import Fault, InputError
 from planner.library.reading import (
     CONFIG,

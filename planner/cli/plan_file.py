@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import KeyPath
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, KeyPath
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 
@@ -24,7 +23,8 @@ def read_plan(path: str | Path) -> Plan:
     True
     """
     from planner.documents.quantities import MAX_NUMBER
-    from planner.documents.validation import Source, read_json
+    from planner.documents.tables import read_json
+    from planner.documents.validation import Source
 
     fix = "give a file written by planner solve"
     document = read_json(str(path), fix)
@@ -64,7 +64,7 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     import os
 
     from planner.documents.files import file_name
-    from planner.documents.validation import read_json
+    from planner.documents.tables import read_json
 
     if fault.file not in ("plan", path) or fault.line:
         return fault

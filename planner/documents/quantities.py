@@ -32,9 +32,8 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from planner.documents.files import KeyPath
 from planner.documents.validation import faults_of_call
-from planner.errors import InputError, format_value
+from planner.errors import InputError, KeyPath, format_value
 from planner.units import HOUR
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import Document, file_name, parse_document, read_text
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.field_map import FieldMap, field_maps, launch_maps, rl_maps
 from planner.exports.machine_names import missing_fields

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.export_command import TARGETS
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.exports.folder_check import _parsed, _scripts
 from planner.results.plan import Plan
 from tests.helpers import exported_services
