@@ -163,7 +163,11 @@ class InferenceWork(Work):
         if self.lengths and not self.image_tokens:
             return self.lengths
         alike = ((self.input_tokens or 0, self.output_tokens or 0, self.requests or 0),)
-        rows = ((one.input_tokens, one.output_tokens, one.count) for one in self.lengths) if self.lengths else alike
+        rows = (
+            ((length.input_tokens, length.output_tokens, length.count) for length in self.lengths)
+            if self.lengths
+            else alike
+        )
         return tuple(
             LengthClass.model_construct(input_tokens=prompt + self.image_tokens, output_tokens=answer, count=count)
             for prompt, answer, count in rows

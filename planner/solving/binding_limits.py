@@ -287,11 +287,11 @@ def scale(job: Job, factor: float) -> Job:
 def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
     """Return a table of lengths with so many times the requests, in whole numbers that spread evenly over its rows."""
     found, total, taken = [], 0.0, 0
-    for one in lengths:
-        total += one.count * factor
+    for length in lengths:
+        total += length.count * factor
         count = round(total) - taken
         taken += count
-        found += [one.model_copy(update={"count": count})] if count > 0 else []
+        found += [length.model_copy(update={"count": count})] if count > 0 else []
     return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
 
 
@@ -459,7 +459,7 @@ def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
         made = prepare(scenario.model_copy(update=update), prepared.library, with_policies=False)
     except ScenarioError:  # none of them can hold or prepare so much
         return None
-    (table,), by_label = [one.table for one in made.screened], dict(zip(offer_labels(running), sold, strict=True))
+    (table,), by_label = [job.table for job in made.screened], dict(zip(offer_labels(running), sold, strict=True))
     found: list[tuple[float, float, FirstPurchase]] = []
     for row in range(len(table)):
         figures, label = figures_of(table, row, 0.0, made.market), table.offers[int(table.offer[row])]

@@ -444,10 +444,10 @@ def _made_by_workers(executor: Executor, questions: Sequence[tuple[Any, ...]]) -
         while waiting:
             keep_going()
             done, waiting = wait(waiting, timeout=ASKED_EVERY_SECONDS, return_when=FIRST_COMPLETED)
-            yield from (one.result() for one in done)
+            yield from (future.result() for future in done)
     finally:
-        for one in waiting:
-            one.cancel()
+        for future in waiting:
+            future.cancel()
 
 
 def _of_part_alone(scenario: Scenario, library: Library, wanted: _Wanted, places: Sequence[int]) -> FoundOfJobs:
