@@ -17,7 +17,7 @@ from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, p
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.recipe import Recipe, excluding_techniques
+from planner.configurations.recipe import Recipe, excluding_techniques, length_spread, mean_tokens
 from planner.estimates.billing import break_even_hours
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory_fit import (
@@ -32,13 +32,14 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
+from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, hourly_price
-from planner.library.schema import ImageSize, ImageTokens, ImageWork, Library
+from planner.library.schema import Architecture, ImageSize, ImageTokens, ImageWork, Library
 from planner.results.plan import Assignment, Inputs, Planned
-from planner.results.plan_parts import HostMemory, Option, Pause, Vram, describe_machines
-from planner.scenario.job import Job
+from planner.results.plan_parts import CutSamples, HostMemory, Option, Pause, Vram, describe_machines
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
@@ -489,3 +490,27 @@ def figures_of(table: CandidateTable, row: int, share: float, market: Market) ->
         "cost_usd": float(one.cost_usd(share)[0]),
         "hours": float(one.hours(share)[0]),
     }
+
+
+TIGHT_FIT_PROBABILITY = DEFAULT_MEMORY_CONFIDENCE
+"""Probability of fitting in memory below which the plan says how to ask for more room: less than is asked for."""
+
+
+def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
+    """Return a note where the memory of the host is assumed; `how` says where it can be stated."""
+    if host is None or not host.assumed:
+        return []
+    what = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
+    return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
+
+
+def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSamples | None:
+    """Return what the sequences of a job do not hold of its samples; None where that is nothing, or negligible."""
+    if shape.cut_share < NEGLIGIBLE_CUT:
+        return None
+    context = architecture.max_sequence
+    mean, spread = mean_tokens(job, architecture), length_spread(job, architecture)
+    whole = default_sequence(job.packing, mean, spread, context, job.sequence_lengths)
+    held = whole if whole > shape.sequence else None
+    setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
+    return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)

@@ -16,8 +16,8 @@ from planner import timetable
 from planner.audit.audit import audit
 from planner.candidates.screening import CandidateObjective
 from planner.configurations.recipe import Recipe
-from planner.decode.chosen import ChosenCandidate, build_inputs
-from planner.decode.notes import budget_probability, budget_warnings, build_assignment, cut_samples, typical_stock_note
+from planner.decode.chosen import ChosenCandidate, build_inputs, cut_samples
+from planner.decode.notes import budget_probability, budget_warnings, build_assignment, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.engines import facts_on
 from planner.library.schema import Library
