@@ -33,9 +33,9 @@ from planner.solving.infeasibility.limit_changes import (
     USD_STEP,
     LimitChange,
     build_changes,
+    find_near_misses,
     round_up,
 )
-from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario, prepare
 
