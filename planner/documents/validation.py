@@ -366,6 +366,10 @@ def _how_to_write(kind: str, value: Any) -> str:
 class HasLines(Protocol):
     """A document that knows the line of each of its values."""
 
+    @property
+    def data(self) -> Any:
+        """What the document says, as plain data."""
+
     def line(self, path: KeyPath) -> int:
         """Return the line of a value, or of the nearest one around it."""
         ...

@@ -56,7 +56,6 @@ from planner.scenario.scenario import (
     scenario_data,
 )
 from planner.solving.infeasibility.diagnosis import (
-    BUDGET,
     MAX_RELAXATIONS,
     STEP_OF,
     asks_no_less,
@@ -72,7 +71,7 @@ from planner.solving.infeasibility.elastic_program import (
     pieces_of,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import LimitChange, build_changes
+from planner.solving.infeasibility.limit_changes import BUDGET, LimitChange, build_changes
 from planner.solving.optimise_choice import may_take_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
