@@ -1,4 +1,4 @@
-"""Errors that a caller may catch, and faults of the input."""
+"""Errors that a caller may catch, faults of the input, and places in it."""
 
 from __future__ import annotations
 
@@ -130,3 +130,18 @@ def raise_faults(faults: Sequence[Fault], kind: type[InputError] = InputError) -
 
 class AuditError(PlannerError):
     """A fault of the planner: search and evaluation, or plan and check, have different figures of one run."""
+
+
+Part = str | int | None
+"""A key of a mapping or number of a list; None where a value is no part of another, or a key."""
+KeyPath = tuple[str | int, ...]
+"""A place in a document: mapping keys and list indices from the top."""
+
+
+SHOWN_OF_KEY = 20
+"""Characters of an unknown key that a fault shows."""
+
+
+def short_key(key: str) -> str:
+    """Return a key as a fault shows it: no more than its start, because the file may be one of passwords."""
+    return key if len(key) <= SHOWN_OF_KEY else f"{key[:SHOWN_OF_KEY]}..."

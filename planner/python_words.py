@@ -94,7 +94,7 @@ def _is_number(value: Any) -> bool:
 def _are_texts(value: Any) -> bool:
     """Return whether a value is a text or a path, or several."""
     each = [*value] if hasattr(value, "__iter__") and not hasattr(value, "keys") else [value]
-    return all(isinstance(one, (str, os.PathLike)) for one in each)
+    return all(isinstance(part, (str, os.PathLike)) for part in each)
 
 
 _IS: dict[str, Callable[[Any], bool]] = {
@@ -142,8 +142,12 @@ def _check_kinds(arguments: Mapping[str, Any], typed: Mapping[str, tuple[str, ..
 def in_python_words(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a public function whose faults name arguments; it is pickled by the name that the package has for it."""
     given = inspect.signature(function)
-    named = [one for one in given.parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    typed = {one.name: kinds for one in named if (kinds := _kinds_of(one.annotation)) is not None}
+    named = [
+        parameter
+        for parameter in given.parameters.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    typed = {parameter.name: kinds for parameter in named if (kinds := _kinds_of(parameter.annotation)) is not None}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -35,8 +35,7 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.decode.chosen import MemoryEvaluator, as_scalar
-from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
+from planner.decode.chosen import TIGHT_FIT_PROBABILITY, MemoryEvaluator, as_scalar, cut_samples, on_host_memory
 from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import TimeCoefficients

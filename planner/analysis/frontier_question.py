@@ -13,7 +13,8 @@ import numpy as np
 from planner.analysis.frontier_trace import NOTICEABLE_USD, FrontierTracer, TracedFrontier, ignored_objectives
 from planner.analysis.lower_envelope import build_segments
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidates.screening import screen
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.documents.validation import meant_name

@@ -29,11 +29,9 @@ from planner.analysis.lower_envelope import (
     sum_envelopes,
 )
 from planner.candidate_table import CandidateTable
-from planner.candidates.screening import ScreenedCandidates
-from planner.candidates.spot_candidates import SpotChoice
-from planner.decode.assignment import build_assignment
+from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice
 from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import budget_probability
+from planner.decode.notes import budget_probability, build_assignment
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import DOLLARS_PAID, TAKES_FIRST, Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status

@@ -14,8 +14,8 @@ from planner.analysis.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
-from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
-from planner.candidates.spot_rows import SearchTarget
+from planner.candidates.screening import CandidateObjective
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
@@ -26,7 +26,7 @@ from planner.results.plan_parts import SpotPlan
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.solving.optimise_choice import may_take_turns
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.spot.policy_cache import advice, to_table
 from planner.spot.run import SpotRun
 from planner.spot.states import Ages, SpotStates, expected_rest

@@ -15,6 +15,7 @@ from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND
+from planner.candidates.screening import CandidateObjective
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.program import cost_objective
@@ -36,7 +37,7 @@ from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
-from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.infeasibility.diagnosis import diagnose, verify_relaxation
 from planner.solving.infeasibility.elastic_program import (
     HOURS_LEFT_OF,
     STOCK_OF,
@@ -46,16 +47,9 @@ from planner.solving.infeasibility.elastic_program import (
     indicator_row,
     relax_candidates,
 )
-from planner.solving.infeasibility.relaxations import (
-    HOURS_STEP,
-    SPOT_CAP,
-    build_changes,
-    limit_key,
-    round_up,
-    verify_relaxation,
-)
+from planner.solving.infeasibility.limit_changes import HOURS_STEP, SPOT_CAP, build_changes, limit_key, round_up
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
 from planner.subjects import check_supported, subject_of
 

@@ -21,7 +21,8 @@ from pydantic import Field
 from planner.analysis.track_question import entry_of, job_on_machines, read_with_offers
 from planner.documents.files import check_writable, file_name, read_text, write_text_atomically
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel
-from planner.documents.validation import Source, read_json
+from planner.documents.tables import read_json
+from planner.documents.validation import Source
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.named_run import NamedRun, resolve_names

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
 from planner.documents.overrides import SweepRange, parse_ranges
-from planner.documents.validation import csv_text, json_text
+from planner.documents.tables import csv_text, json_text
 from planner.errors import CancelledError, Fault, InputError, ScenarioError, TimeIsUpError, printable
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario

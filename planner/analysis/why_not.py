@@ -22,19 +22,19 @@ from planner.arrays import Flags
 from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.screening import ScreenedCandidates, screen
-from planner.decode.chosen import describe_break_even, recipe_of
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
+from planner.decode.chosen import describe_break_even, recipe_of, rent_usd_per_hour
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import rent_usd_per_hour
 from planner.solving.binding_limits import with_job
-from planner.solving.infeasibility.diagnosis import verified_relaxations
+from planner.solving.infeasibility.diagnosis import build_relaxations, verified_relaxations
 from planner.solving.infeasibility.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
-from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
+from planner.solving.infeasibility.limit_changes import LimitChange, limit_key
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_built, solve_prepared
 
 if TYPE_CHECKING:

@@ -657,7 +657,7 @@ def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> 
         ("at_one_time", plan.at_one_time, busiest),
         ("most_of_each", plan.most_of_each, of_each if differs else {}),
     ):
-        said = {(one.provider, one.gpu): one.gpus for one in stated}
+        said = {(peak_use.provider, peak_use.gpu): peak_use.gpus for peak_use in stated}
         for provider, gpu in dict.fromkeys([*needs, *said]):
             if said.get((provider, gpu), 0) != needs.get((provider, gpu), 0):
                 yield f"{what} of {gpu} at {provider}", needs.get((provider, gpu)), said.get((provider, gpu))

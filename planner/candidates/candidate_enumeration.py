@@ -19,14 +19,12 @@ from planner.candidates.job_candidates import (
     undominated_on_machine,
 )
 from planner.candidates.market import Market, disk_gb, spot_markets, tie_steps
-from planner.candidates.run_hours import RunHours, compute_run_hours
+from planner.candidates.run_hours import Placement, RowHours, RunHours, compute_run_hours, node_group_ratios
 from planner.candidates.stage_hours import (
-    Placement,
-    RowHours,
     enumerate_placements,
+    export_columns,
     find_fitting,
     ingested_tokens,
-    node_group_ratios,
     place_exports,
     prepared_gb,
 )
@@ -542,7 +540,7 @@ def enumerate_candidates(
     if before and same_rows and before.run_hours is run_hours and are_of(before, job, jobs):
         return of_job(before, job)
     spot = spot_markets(market.offers, library)
-    columns = OfferColumns.of(market, job, spot, library)
+    columns = OfferColumns.of(market, job, spot, export_columns(job, market.offers, library), library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
     which = kept_undominated(kept, job, physics.ways, run_hours)
     machines = join_placements(job, physics, run_hours, columns, placements, market, which)

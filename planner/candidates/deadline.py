@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates.stage_hours import RowHours
+from planner.candidates.run_hours import RowHours
 
 
 def max_spot_share(

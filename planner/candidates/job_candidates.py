@@ -21,8 +21,7 @@ from planner.candidates.market import (
     offer_steps,
     tie_steps,
 )
-from planner.candidates.run_hours import Evidence, RunHours
-from planner.candidates.stage_hours import Placement, RowHours, export_columns, node_group_ratios
+from planner.candidates.run_hours import Evidence, Placement, RowHours, RunHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Configurations, JobShape, evaluated_tokens, technique_penalties, trained_gb
@@ -258,8 +257,10 @@ class OfferColumns:
     tie_steps: Integers  # (offers, 3): what ties are decided by, see `planner.candidates.market`
 
     @classmethod
-    def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
-        """Return the columns of the offers of a market, given the spot market of each."""
+    def of(
+        cls, market: Market, job: Job, spot: Sequence[SpotMarket], export: tuple[Floats, Flags], library: Library
+    ) -> OfferColumns:
+        """Return the columns of the offers of a market, given the spot market and the hours of the export of each."""
         offers, after = market.offers, market.after_term
         source = job.stages.transfer
 
@@ -271,8 +272,6 @@ class OfferColumns:
         for fee in FEES:
             fee_usd[FEE_COUNTS.index(fee.counts)] += column([fee.rate(o.fees) for o in offers], 0.0)
         hourly = fee_usd[FEE_COUNTS.index("machine hours")]
-        disks = column([disk_rate(o, library) for o in offers])
-        export_seconds, lacks_export_memory = export_columns(job, offers, disks, library)
         return cls(
             on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]) + hourly,
             spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]) + hourly,
@@ -281,7 +280,7 @@ class OfferColumns:
             source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
             at_data=np.asarray([bool(source and o.is_in(source.region)) for o in offers], dtype=bool),
             pull_bytes_per_second=column([download_rate(o, library) for o in offers]),
-            disk_bytes_per_second=disks,
+            disk_bytes_per_second=column([disk_rate(o, library) for o in offers]),
             cores=column([o.cpu_cores for o in offers]),
             ram_gb=column([o.ram_gb for o in offers]),
             availability=column([s.availability for s in spot]),
@@ -295,8 +294,8 @@ class OfferColumns:
             after_minimum_hours=column([a.billing.minimum_hours if a else 0.0 for a in after]),
             lead_hours=column([o.lead_hours for o in offers]),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
-            export_seconds=export_seconds,
-            lacks_export_memory=lacks_export_memory,
+            export_seconds=export[0],
+            lacks_export_memory=export[1],
             tie_steps=offer_steps(offers),
         )
 

@@ -1,4 +1,4 @@
-"""Hours of configurations or candidates on any offer, one array element each, and their uncertainty."""
+"""Hours of configurations and of candidates on any offer, one array element each, and their uncertainty; placements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -45,9 +45,10 @@ from planner.estimates.stage_seconds import (
     load_seconds,
 )
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, efficiency_sigma, time_sigmas
-from planner.estimates.work import trial_work
+from planner.estimates.work import node_group_shares, trial_work
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job
+from planner.scenario.offer import Offer
 from planner.scenario.scenario import token_sigma
 from planner.spot.run import checkpoint_interval, last_checkpoint_fits
 from planner.spot.states import SpotStates
@@ -485,3 +486,166 @@ def compute_run_hours(
         budget_wall_factor=wall_quantile_factor(budget_confidence, spread),
         budget_confidence=budget_confidence,
     )
+
+
+# Hours and amounts of data of every candidate, stage by stage: one element per row of the candidate table.
+#
+#     once        boot, image, weights and data, load; preparing data and export where the training machine does them
+#     run         training, evaluation on the training machine, checkpoints, loads between trials
+#     separate    stages on separate machines, before and after
+#
+# A node group is the set of all instances of one run; trials at the same time are several node groups. Hours of the run
+# are those of the longest chain of trials. Interruptions on spot lengthen the run, and every move to another machine
+# costs one more start.
+
+
+@dataclass(frozen=True)
+class RowHours:
+    """Columns (n,): expected hours of one node group, on the wall clock, unless a comment says otherwise."""
+
+    start: Floats  # boot, image, weights and data, load; 0 where observed hours include it
+    restart: Floats  # the same for every further start, whatever was observed
+    ingest: Floats  # on the training machine, with the encoding of images whose latents are cached
+    export: Floats
+    separate: Floats
+    late_separate: Floats  # where the run does not stop early
+    training: Floats
+    evaluation: Floats  # on the training machine
+    checkpoints: Floats
+    reload: Floats
+    waiting: Floats  # machine hours of node groups that wait for the last trial of a rung, in all
+    group_run: Floats  # of all node groups together: what is paid on demand for `run`
+    stretch: Floats  # the run without early stopping over the expected run
+    late: Floats  # factor on all hours at the confidence of the job
+    budget: Floats  # factor on all hours that are paid, at the confidence of the budget
+    switch: Floats  # one more start, from spot to on demand; 0 where the offer is spot only
+    spot_paid: Floats  # of `run` on spot; nan without a spot market
+    spot_wall: Floats
+    late_spot_wall: Floats
+    budget_spot_wall: Floats  # at the confidence of the budget
+    moved_gb: Floats  # onto every instance: weights and data
+    own_gb: Floats  # of `moved_gb`, what leaves the storage of the user
+    sent_gb: Floats  # what leaves the training machines: the result, or what another machine makes it from
+    result_gb: Floats  # of the result that is kept where it was trained; 0 where another machine makes it
+    stored_gb: Floats  # on disks of all instances and in checkpoints that stay, while machines are rented
+    node_group_ratios: tuple[float, ...]  # of `group_run`, the part of each node group over the mean of all
+
+    @property
+    def node_groups(self) -> int:
+        """Return the number of runs at the same time."""
+        return len(self.node_group_ratios)
+
+    @property
+    def once(self) -> Floats:
+        """Return the hours (n,) outside the run in which the training machines are rented."""
+        return self.start + self.ingest + self.export
+
+    @property
+    def run(self) -> Floats:
+        """Return the hours (n,) of the longest chain of trials on demand."""
+        return self.training + self.evaluation + self.checkpoints + self.reload
+
+    @property
+    def spot_group_paid(self) -> Floats:
+        """Return the machine hours (n,) of all node groups on spot, without starts."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self.spot_paid * self.group_run / self.run)
+
+    @property
+    def after_start(self) -> Floats:
+        """Return the hours (n,) of `once` without the start, which a switching policy counts as part of the run."""
+        return self.once - self.start
+
+    @property
+    def late_outside_run(self) -> Floats:
+        """Return the hours (n,) at the confidence that a switching policy has no influence on."""
+        return (self.after_start + self.late_separate) * self.late
+
+    @property
+    def late_factor(self) -> Floats:
+        """Return the hours of the run at the confidence, without early stopping, over the expected ones (n,)."""
+        return self.late * self.stretch
+
+    @property
+    def budget_factor(self) -> Floats:
+        """Return the hours of the run that a budget has to pay, without early stopping, over the expected ones (n,)."""
+        return self.budget * self.stretch
+
+    @property
+    def budget_run(self) -> Floats:
+        """Return the wall hours (n, 2) of the run in each market, at the confidence of the budget."""
+        return np.stack([self.run * self.budget_factor, self.budget_spot_wall + self.switch * self.budget], axis=1)
+
+    def billed(
+        self, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
+    ) -> list[tuple[Floats, Floats]]:
+        """Return per node group the hours (n,) on demand and on spot at a spot share, before rounding."""
+        share = np.asarray(share, dtype=float)
+        found = []
+        for ratio in self.node_group_ratios:
+            run, paid = (
+                duration * stretch * ratio / self.node_groups for duration in (self.group_run, self.spot_group_paid)
+            )
+            on_demand = (1.0 - share) * (self.once + run) + share * self.switch
+            spot = np.where(share > 0, share * (self.once + paid), 0.0)
+            found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
+        return found
+
+    def joined(self, other: RowHours) -> RowHours:
+        """Return the rows of both, these first."""
+        arrays: dict[str, Any] = {n: np.concatenate([v, getattr(other, n)]) for n, v in self._columns().items()}
+        return replace(self, **arrays)
+
+    def rows(self, which: Integers | Flags) -> RowHours:
+        """Return the rows that a mask or an index array selects."""
+        index = np.flatnonzero(which) if which.dtype == bool else which
+        chosen: dict[str, Any] = {name: column.take(index) for name, column in self._columns().items()}
+        return replace(self, **chosen)  # `take` is twice as fast as indexing
+
+    def _columns(self) -> dict[str, Floats]:
+        """Return the columns by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "node_group_ratios"}
+
+
+def node_group_ratios(job: Job) -> tuple[float, ...]:
+    """Return the rented hours of each node group over the mean of all; (1,) for one run."""
+    shares = node_group_shares(job.trials.count, job.trials.at_once, job.trials.halving)
+    return tuple(share * len(shares) / sum(shares) for share in shares)
+
+
+@dataclass(frozen=True)
+class SeparateStage:
+    """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
+
+    stage: Literal["ingest", "evaluation", "export"]
+    label: str
+    offer: Offer
+    hours: float  # expected, on the wall clock
+    late_hours: float  # where the run does not stop early; without the error of the estimate
+    usd: float
+    late_usd: float
+    billed_hours: float
+    moved_usd: float  # of `usd`, for data that move in and out
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
+
+    ingest: SeparateStage | None = None
+    evaluation: SeparateStage | None = None
+    export: SeparateStage | None = None
+    adapts: bool | None = None  # whether it is for runs that train adapters, or for full training; None: for both
+
+    @property
+    def separate_stages(self) -> tuple[SeparateStage, ...]:
+        """Return the stages on separate machines."""
+        return tuple(stage for stage in (self.ingest, self.evaluation, self.export) if stage is not None)
+
+    def hours_of(self, stage: str) -> float:
+        """Return the hours of a stage on a separate machine; 0 where it has none."""
+        return sum(separate.hours for separate in self.separate_stages if separate.stage == stage)
+
+    def total(self, figure: Literal["hours", "late_hours", "usd", "late_usd"]) -> float:
+        """Return a figure of the separate machines, summed."""
+        return float(sum(getattr(stage, figure) for stage in self.separate_stages))

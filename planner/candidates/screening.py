@@ -1,39 +1,38 @@
-"""Limits of one job: filters, the spot share cut at the deadline, and bills rounded to whole billing steps."""
+"""Candidates of one job within its limits: filters, the spot share cut at the deadline, whole billing steps, scores."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, distinct_names
-from planner.candidate_table import CandidateTable, concatenate
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market
-from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
-from planner.candidates.spot_rows import (
-    FixedShares,
+from planner.candidates.run_hours import RowHours
+from planner.candidates.spot_candidates import (
+    ScreenedCandidates,
     SearchTarget,
-    WantedShares,
-    apply_billing_steps,
+    SpotCandidates,
+    _rounding_usd,
     has_coarse_billing,
-    on_both_markets,
-    whole_step_shares,
-    with_spot_only_odds,
+    policy_rows,
 )
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
-from planner.candidates.stage_hours import RowHours
+from planner.candidates.spot_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours
+from planner.scenario.scenario import Scenario
 from planner.watch import keep_going
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 METHOD_NOT_ALLOWED = "its method is not allowed"
@@ -44,52 +43,6 @@ LITTLE_STOCK = "its provider lists too little stock"
 INSUFFICIENT_RAM = "its memory is too small to prepare the data"
 LACKS_EXPORT_MEMORY = "its memory is too small to merge or quantise the result"
 SHARE_TOLERANCE = 1e-12
-
-
-@dataclass(frozen=True)
-class ScreenedCandidates:
-    """The rows that meet the limits of the job, with their spot shares cut, and why the others do not."""
-
-    table: CandidateTable
-    rows: Integers  # row of `table` -> row of the uncut table
-    rounded: Flags  # row of `table`: billed in whole steps
-    rejected: Counter[str]
-    lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
-    spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
-    pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
-    dropped: int = 0  # uncut rows that are no longer kept
-    dominated: int = 0  # rows of the table that are no longer kept
-
-    def select(self, which: Flags) -> ScreenedCandidates:
-        """Return the rows that a mask (n,) selects."""
-        kept = np.flatnonzero(which).tolist()
-        return replace(
-            self,
-            table=self.table.rows(which),
-            rows=self.rows[which],
-            rounded=self.rounded[which],
-            spot={number: self.spot[row] for number, row in enumerate(kept) if row in self.spot},
-            pieces={number: self.pieces[row] for number, row in enumerate(kept) if row in self.pieces},
-        )
-
-    def curves(self) -> Integers:
-        """Return for rows that are pieces of a curve the row of the uncut table that it belongs to; -1 for others."""
-        found = np.full(len(self.rows), -1)
-        pieces = list(self.pieces)
-        found[pieces] = self.rows[pieces]
-        return found
-
-    def with_policies(self, found: FoundPolicies, rows: Integers) -> ScreenedCandidates:
-        """Return these candidates and those that follow policies, which come from `rows` of the uncut table."""
-        first = len(self.rows)
-        return replace(
-            self,
-            table=concatenate([self.table, found.table]),
-            rows=np.append(self.rows, rows),
-            rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
-            spot={first + number: choice for number, choice in found.choices.items()},
-            pieces={first + number: piece for number, piece in found.pieces.items()},
-        )
 
 
 class _Rejections:
@@ -404,3 +357,189 @@ def _exceeds_quota_or_stock(table: CandidateTable, market: Market, limits: Limit
     quota = np.asarray([limits.quota.get(name, np.inf) for name in table.providers])
     stock = np.asarray([np.inf if o.stock is None else o.stock for o in market.offers])
     return np.asarray((table.gpus > quota[table.provider]) | (table.instances > stock[table.offer]))
+
+
+def apply_billing_steps(
+    table: CandidateTable, hours: RowHours, columns: OfferColumns
+) -> tuple[CandidateTable, Integers, Flags]:
+    """Return the table with coarsely billed rows as points, the row that each came from, and which are rounded.
+
+    A point has a fixed spot share and rounded dollars. Steps add to drawn dollars what they add to the expected hours,
+    whatever the confidence: so dollars never fall as the confidence rises. The points of a row are its bounds on the
+    share and those of `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better
+    share is missed.
+    """
+    everything = np.arange(len(table))
+    if not len(table):
+        return table, everything, np.zeros(0, dtype=bool)
+    coarse = has_coarse_billing(table, hours, columns)
+    if not coarse.any():
+        return table, everything, coarse
+    smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
+    inside, between = whole_step_shares(table, hours, points, columns)
+    two = points[table.share_high[points] > table.share_low[points]]
+    origin = np.concatenate([smooth, points, inside, two])
+    share = np.concatenate([table.share_low[points], between, table.share_high[two]])
+    which = np.concatenate([points, inside, two])
+    made, at = table.rows(which), hours.rows(which)
+    none, drawn = np.ones(len(made)), share > 0
+    late, stretch = np.where(drawn, 1.0, at.budget), np.where(drawn, 1.0, at.stretch)
+    made = replace(
+        made,
+        run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, late, stretch, columns),
+        share_low=share,
+        share_high=share,
+    )
+    return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
+
+
+def whole_step_shares(
+    table: CandidateTable, hours: RowHours, rows: Integers, columns: OfferColumns
+) -> tuple[Integers, Floats]:
+    """Return rows and spot shares, inside the bounds of the row, at which all billed hours on demand are used.
+
+    (1 - x) * (once + run) + x * switch hours of a node group on demand are billed in whole steps of `step` h, at least
+    `least` h: a share just above such an x pays the same on demand and no less on spot, and ends later.
+    A run has few coarse steps.
+    """
+    rows = rows[(table.share_high[rows] > table.share_low[rows]) & ~np.isnan(table.run_h[rows, ON_DEMAND])]
+    low, high, of_row = table.share_low[rows], table.share_high[rows], hours.rows(rows)
+    step, least = columns.step_hours[table.offer[rows]], columns.minimum_hours[table.offer[rows]]
+    everything, none, most, fewest = (of_row.billed(share)[0][0] for share in (0.0, 1.0, low, high))
+    first = np.ceil(np.maximum(fewest, least) / step)
+    count = np.maximum(np.floor(most / step) - first + 1, 0).astype(np.int64)
+    # The whole steps of each row, then its minimum.
+    at = np.repeat(np.arange(len(rows)), count + 1)
+    number = np.arange(len(at)) - np.repeat(np.cumsum(count + 1) - (count + 1), count + 1)
+    whole = np.where(number < count[at], (first[at] + number) * step[at], least[at])
+    saved = everything - none
+    shares = (everything[at] - whole) / np.where(saved > 0, saved, np.nan)[at]
+    inside = (shares > low[at]) & (shares < high[at])
+    return rows[at[inside]], shares[inside]
+
+
+# The objective of a scenario for single candidates: dollars with penalties and the value of time, or hours.
+
+
+MIN_GAIN_USD, MIN_GAIN_SHARE = 0.01, 0.001
+"""A plan is better if it saves a cent and a thousandth of the objective: less is not worth a decision."""
+
+
+MIN_GAIN_HOURS = 0.05
+"""A plan is faster if it saves what rounds to a tenth of an hour."""
+
+
+BUDGET_TOLERANCE = 1e-9
+"""Relative, at the spot share at which a budget is spent."""
+
+
+@dataclass(frozen=True)
+class CandidateObjective:
+    """What a scenario minimises, as a value of each candidate and in words.
+
+    The dollars are expected dollars with penalties and the value of time, the hours those at the requested
+    confidence; `by_time` says which. The scenario's own `objective` is only the user's choice between the two.
+    """
+
+    by_time: bool = False
+    usd_per_hour: float = 0.0
+    has_penalties: bool = False
+    budget_usd: float = math.inf  # at the requested confidence; infinite if several jobs share it
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> CandidateObjective:
+        """Return the objective of a scenario."""
+        budget = scenario.limits.budget_usd
+        return cls(
+            by_time=scenario.objective_kind == "time",
+            usd_per_hour=scenario.value_of_time_usd_per_hour,
+            has_penalties=any(any(job.techniques.penalty_usd.values()) for job in scenario.jobs),
+            budget_usd=math.inf if budget is None or len(scenario.jobs) > 1 else budget,
+        )
+
+    @property
+    def waiting_usd(self) -> float | None:
+        """Dollars that an hour of waiting is worth; None if hours are minimised, as spot saves none."""
+        return None if self.by_time else self.usd_per_hour
+
+    def values(self, table: CandidateTable, share: Floats | float) -> Floats:
+        """Return the objective (n,) of every candidate at a spot share."""
+        if self.by_time:
+            return table.late_hours(share)
+        return table.cost_usd(share) + table.penalty_usd + self.usd_per_hour * table.hours(share)
+
+    def best(self, table: CandidateTable) -> tuple[Floats, Floats]:
+        """Return the least objective (n,) of each candidate over its spot shares, and the share (n,) that has it.
+
+        The objective is linear in the share, so that one of three points has its minimum: the floor, the cap, and
+        the share at which the budget is spent. It is infinite if no share keeps the budget.
+        """
+        best = np.full(len(table), np.inf)
+        share = table.share_low.copy()
+        ends = [table.share_low, table.share_high]
+        if not math.isinf(self.budget_usd):
+            ends.append(self._share_at_budget(table))
+        for end in ends:
+            is_affordable = table.late_cost_usd(end) <= self.budget_usd * (1 + BUDGET_TOLERANCE)
+            value = np.where(is_affordable, self.values(table, end), np.inf)
+            share = np.where(value < best, end, share)
+            best = np.minimum(best, value)
+        return best, share
+
+    def _share_at_budget(self, table: CandidateTable) -> Floats:
+        """Return the spot share (n,) at which the budget is spent, the floor if there is none."""
+        on_demand_usd = table.fixed_usd + table.late_usd[:, ON_DEMAND]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = (self.budget_usd - on_demand_usd) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])
+        return np.clip(np.where(np.isfinite(share), share, table.share_low), table.share_low, table.share_high)
+
+    def min_gain(self, objective: float) -> float:
+        """Return by how much a plan must be better than this objective to be reported."""
+        return max(MIN_GAIN_HOURS if self.by_time else MIN_GAIN_USD, MIN_GAIN_SHARE * abs(objective))
+
+    @property
+    def formula(self) -> str:
+        """Such as `cost + $0.50 per hour + penalties`; empty if plans are compared by plain dollars or hours."""
+        if self.by_time or not (self.usd_per_hour or self.has_penalties):
+            return ""
+        hours = f" + ${self.usd_per_hour:,.2f} per hour" if self.usd_per_hour else ""
+        return f"cost{hours}{' + penalties' if self.has_penalties else ''}"
+
+    @property
+    def comparatives(self) -> tuple[str, str, str]:
+        """The words for less, for more, and for many times as much."""
+        if self.by_time:
+            return "faster", "slower", "the hours"
+        return ("better", "worse", "the objective") if self.formula else ("cheaper", "more expensive", "the cost")
+
+    def describe_saving(self, amount: float) -> str:
+        """Return such as `$0.40 less`, `$1.45 better` if more than dollars counts, or `3 min earlier`."""
+        if self.by_time:
+            return f"{amount * 60:.0f} min earlier" if amount < 0.1 else f"{amount:,.1f} h earlier"
+        return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.formula else 'less'}"
+
+
+def promising_rows(candidates: JobCandidates, objective: CandidateObjective, goal: float) -> Integers:
+    """Return the rows whose objective may lie below a goal if limits are lifted.
+
+    Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both (and
+    without the budget) cannot become the best when a limit is lifted.
+    """
+    without_budget = replace(objective, budget_usd=math.inf)
+    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
+    return np.flatnonzero(lower_bound < goal)
+
+
+def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:
+    """Return an objective (n,) that no switching policy on spot beats: all work at the spot price, nothing lost.
+
+    It is nan where no policy is followed, because hours are minimised.
+    """
+    if objective.waiting_usd is None:
+        return np.full(len(candidates.table), np.nan)
+    table, hours = candidates.table, candidates.hours
+    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
+    return np.asarray(
+        table.fixed_usd + table.penalty_usd + price * hours.group_run + objective.usd_per_hour * hours.run
+    )

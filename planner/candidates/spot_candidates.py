@@ -1,4 +1,4 @@
-"""Candidates that follow the best switching policy of a spot market, and what each such row follows.
+"""Candidates on spot: their runs and bounds, whole billing steps, and the best switching policies that they follow.
 
 A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
 path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).
@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates.deadline import policy_late_hours
-from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.spot_rows import ALL, SpotRows
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
+from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
+from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
+from planner.candidates.run_hours import RowHours
+from planner.estimates.billing import round_up_hours
+from planner.estimates.preemption import node_group_market
+from planner.library.schema import Library
+from planner.scenario.limits import PeakLimit
 from planner.spot.drawn_runs import PolicyCosts, late_dollars, least_wait
 from planner.spot.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
 from planner.spot.run import SpotRun
 from planner.spot.states import SpotStates
 from planner.spot.switching_policy import CurvePiece, WaitingRule
+from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
 
 
@@ -115,6 +123,192 @@ class SpotPiece:
 def _in_both(values: Floats) -> Floats:
     """Return a column (n,) for both markets (n, 2)."""
     return np.repeat(values[:, None], 2, axis=1)
+
+
+ALL = slice(None)
+
+
+MIN_HOURS = 1e-3
+"""Shortest work that a policy is computed for."""
+
+
+@dataclass(frozen=True)
+class SearchTarget:
+    """What the points are for: the latest finish, bounds on the spot share, the value of an hour in dollars."""
+
+    latest_hours: float
+    low: float
+    high: float
+    usd_per_hour: float
+    waiting: float  # price of an hour of waiting for spot machines, on no bill
+    shared: bool = False  # there is a budget or another job: the program may need more than the cheapest candidate
+    quota: frozenset[str] = frozenset()  # providers with a quota
+    has_budget: bool = False  # dollars at its confidence are quantiles over speeds and markets
+    peaks: tuple[PeakLimit, ...] = ()  # what several jobs may use at one time, beside dollars
+    at_one_time: bool = False  # several jobs have some limit at one time, be it of dollars
+    only_budget_usd: float = -math.inf  # the budget where nothing else may bar the cheapest candidate of the only job
+
+
+class SpotRows:
+    """Bounds and runs of the rows of one screened table, each at share 0."""
+
+    def __init__(
+        self,
+        candidates: JobCandidates,
+        table: CandidateTable,
+        rows: Integers,
+        target: SearchTarget,
+        market: Market,
+        library: Library,
+    ) -> None:
+        self.candidates, self.table, self.rows, self.target = candidates, table, rows, target
+        self.market, self.library = market, library
+        self.configuration, self.placement = candidates.configuration[rows], candidates.placement[rows]
+        columns, self.nodes = candidates.columns, table.instances // table.node_groups
+        self.gang: Integers = candidates.run_hours.gang(self.nodes)
+        self.hours = h = candidates.hours.rows(rows)
+        self.on_demand = columns.on_demand_usd[table.offer] * self.nodes
+        self.spot = columns.spot_usd[table.offer] * self.nodes
+        self.storage = columns.storage_usd_per_hour(table.offer, h.stored_gb)
+        self.standing = self.storage + target.usd_per_hour + target.waiting
+        # Hours of an observed run include its start; a policy counts every start on its own.
+        self.work = np.where(candidates.observed[rows], h.run - h.restart, h.run)
+        self.outside_run = h.after_start + h.separate
+        self.guarantee = policy_guarantee_hours(h, target.latest_hours)
+        separate_usd = np.asarray([placement.total("usd") for placement in candidates.placements])[self.placement]
+        self.outside_usd = table.fixed_usd + (self.on_demand + self.storage) * h.after_start + separate_usd
+        # Standing costs are those of every hour until the end; the work itself is no waiting.
+        self.worth = (
+            table.penalty_usd + target.usd_per_hour * self.outside_run - target.waiting * (self.work + h.restart)
+        )
+        self.states: dict[tuple[int, int], SpotStates] = {}
+        self._runs: dict[int, tuple[SpotRun, SpotStates]] = {}
+
+    def bound(self, guarantee: Floats | None = None, which: Integers | slice = ALL) -> Floats:
+        """Return a lower bound on the value of every policy; inf where on demand takes longer than `guarantee`.
+
+        Spot does at most the work that fits into the hours that the market is available. All work is paid, and one
+        start. Shape (n,) for the rows of `which` and their own guarantees; one row broadcasts over many guarantees.
+        """
+        guarantee = self.guarantee[which] if guarantee is None else guarantee
+        work, restart = self.work[which], self.hours.restart[which]
+        on_spot = np.minimum(work, self._group_availability[which] * guarantee)
+        hours = self.spot[which] * (on_spot + restart) + self.on_demand[which] * (work - on_spot)
+        least = (self.outside_usd + self.worth)[which] + hours + self.standing[which] * (work + restart)
+        return np.where(guarantee > work + restart, least, np.inf)
+
+    @cached_property
+    def _group_availability(self) -> Floats:
+        """Return the share of time (n,) at which all machines of a row are there together."""
+        columns, offer = self.candidates.columns, self.table.offer
+        means = columns.mean_up_hours[offer], columns.availability[offer]
+        group = node_group_market(*means, self.gang, self.candidates.run_hours.node_group)
+        most = int(np.max(self.gang, initial=0)) + 1
+        several, of_row = np.unique(offer * most + self.gang, return_inverse=True)
+        pairs = [divmod(code, most) for code in several.tolist()]
+        stated = [stated_availability(self.market.offers[place].spot, count) for place, count in pairs]
+        alone = np.maximum(group.availability, np.asarray(stated)[of_row])
+        zones = np.asarray([states.zones for states in self.candidates.spot])[offer]
+        exponent = self.library.calibrations["spot"].value("zone_exponent")
+        return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
+
+    def late_value(self, row: int, value: float) -> float:
+        """Return the cost at the confidence, with penalties, of a policy of that value on a mean market.
+
+        It is an upper bound where the dollars of slow runs all grow as the hours do.
+        """
+        worth = float(self.worth[row])
+        return (value - worth) * float(self.hours.budget_factor[row]) + worth
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Return figures (n, 12) of which none makes a policy on the same kind of machines better if it grows."""
+        columns = (
+            self.work,
+            self.hours.restart,
+            self.candidates.run_hours.exposure_hours(self.configuration),
+            self.outside_usd + self.worth,
+            self.spot,
+            self.on_demand,
+            self.standing,
+            self.hours.late_factor,
+            self.hours.late_outside_run,
+            self.hours.budget,
+            *self.moves.T,
+        )
+        return np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
+
+    def kind(self, row: int) -> tuple[object, ...]:
+        """Return the kind of a row: rows of one kind rent the same machines at one provider on the same spot market."""
+        place = int(self.table.offer[row])
+        offer, one = self.market.offers[place], self.candidates.spot[place]
+        # Where jobs share limits, two offers may differ in stock.
+        where: object = place if self.target.shared else (offer.provider, offer.gpu, offer.spot, offer.notice_seconds)
+        return where, int(self.table.gpus[row]), int(self.nodes[row]), one.mean_up_hours, one.availability, one.zones
+
+    @property
+    def unlimited(self) -> Flags:
+        """Return the offers (offers,) without stock, quota or prepaid hours that limit them."""
+        free = [offer.stock is None and offer.committed_hours is None for offer in self.market.offers]
+        open_ = [offer.provider not in self.target.quota for offer in self.market.offers]
+        return np.asarray(np.asarray(free) & np.asarray(open_), dtype=bool)
+
+    def places(self) -> tuple[Integers, int]:
+        """Return the number (n,) of the provider and GPU of each row, and how many there are."""
+        places = [(offer.provider, offer.gpu) for offer in self.market.offers]
+        known = {place: code for code, place in enumerate(dict.fromkeys(places))}
+        return np.asarray([known[place] for place in places], dtype=np.int64)[self.table.offer], len(known)
+
+    @cached_property
+    def stalls(self) -> Floats:
+        """Return the hours (n,) that a checkpoint stops training."""
+        return np.asarray(self.candidates.run_hours.stall_seconds[self.configuration] / HOUR, dtype=float)
+
+    @cached_property
+    def moves(self) -> Floats:
+        """Return the dollars and hours (n, 2) that a loss of machines costs a run which goes on in another region."""
+        found, offer = np.zeros((len(self.table), 2)), self.table.offer
+        saved_gb = self.candidates.run_hours.saved_bytes[self.configuration] / GB
+        pull = self.candidates.columns.pull_bytes_per_second[offer]
+        for place in np.flatnonzero(np.bincount(offer)).tolist():
+            if (sold := self.market.offers[place]).zones:
+                at = np.flatnonzero(offer == place)
+                one = moves_of(sold, saved_gb[at], self.candidates.job.data_gb, pull[at])
+                found[at, 0] = one.usd * self.nodes[at] / self.gang[at]  # machines that move each copy all
+                found[at, 1] = one.hours
+        return found
+
+    def run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
+        """Return the run of a row and the market of all machines of its node group together."""
+        if row not in self._runs:
+            self._runs[row] = self._run_of(row)
+        return self._runs[row]
+
+    def _run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
+        place, nodes = int(self.table.offer[row]), int(self.nodes[row])
+        offer, run_hours, key = self.market.offers[place], self.candidates.run_hours, (place, int(self.gang[row]))
+        if key not in self.states:
+            one = self.candidates.spot[place]
+            self.states[key] = market_of_nodes(offer, one, key[1], run_hours.node_group, self.library)
+        states = self.states[key]
+        configuration = int(self.configuration[row])
+        interval, write, warned = run_hours.checkpoints(configuration, nodes, states, offer.notice_seconds)
+        return (
+            SpotRun(
+                work_hours=float(self.work[row]),
+                restart_hours=float(self.hours.restart[row]),
+                stall_hours=float(self.stalls[row]),
+                interval_hours=interval,
+                spot_usd_per_hour=float(self.spot[row]),
+                on_demand_usd_per_hour=math.inf if np.isnan(self.on_demand[row]) else float(self.on_demand[row]),
+                standing_usd_per_hour=float(self.standing[row]),
+                last_checkpoint=warned,
+                write_hours=write,
+                hop_usd=float(self.moves[row, 0]),
+                hop_hours=float(self.moves[row, 1]),
+            ),
+            states,
+        )
 
 
 SPAN_PARTS = 8
@@ -408,3 +602,96 @@ def rows_of(
     """Return the rows of a table for what was found, and the row of `work` that each came from."""
     origin = np.asarray([row for row, _ in found], dtype=np.int64)
     return (work.as_rows(origin, [choice for _, choice in found]) if found else work.table.rows(origin)), origin
+
+
+# Bills of whole billing steps: rows as points of fixed spot shares, each with rounded dollars.
+
+
+COARSE_STEP = 0.05
+"""Share of the run above which a billing step is rounded where there is a spot market."""
+
+
+FINE_STEP_HOURS = 1 / 60
+"""Billing steps up to a minute are never rounded."""
+
+
+def has_coarse_billing(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
+    """Return the rows (n,) whose billing step or minimum is too large a part of their hours to be ignored."""
+    step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
+    # Without a spot market there is one point, and rounding it costs nothing but the arithmetic.
+    smallest = np.where(np.isnan(columns.spot_usd[table.offer]), FINE_STEP_HOURS, COARSE_STEP * hours.run)
+    return np.asarray((step > smallest) | (least > hours.once + hours.run), dtype=bool)
+
+
+def on_demand_rounding_usd(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Floats:
+    """Return the dollars (n,) that whole billing steps add to rows with all work on demand; 0 where none are rounded.
+
+    0.2 h at 17.50 dollars, billed for an hour at least: 14 more than the 3.50 of the hours.
+    """
+    added = np.zeros(len(table))
+    if len(rows := np.flatnonzero(has_coarse_billing(table, hours, columns))):
+        made, none = table.rows(rows), np.ones(len(rows))
+        added[rows] = _rounding_usd(made, hours.rows(rows), np.zeros(len(rows)), none, none, columns)[:, 0]
+    return added
+
+
+def _rounding_usd(
+    made: CandidateTable, hours: RowHours, share: Floats, late: Floats, stretch: Floats, columns: OfferColumns
+) -> Floats:
+    """Return what whole billing steps add to the dollars per market (n, 1), so that the mix at `share` is the bill."""
+    step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
+    prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
+    added = sum(
+        (round_up_hours(billed_hours, step, least) - billed_hours)
+        * np.nan_to_num(price)
+        * (made.instances // made.node_groups)
+        for group in hours.billed(share, late, stretch)
+        for billed_hours, price in zip(group, prices, strict=True)
+    )
+    return np.asarray(added)[:, None]
+
+
+@dataclass(frozen=True)
+class ScreenedCandidates:
+    """The rows that meet the limits of the job, with their spot shares cut, and why the others do not."""
+
+    table: CandidateTable
+    rows: Integers  # row of `table` -> row of the uncut table
+    rounded: Flags  # row of `table`: billed in whole steps
+    rejected: Counter[str]
+    lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
+    spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
+    pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
+    dropped: int = 0  # uncut rows that are no longer kept
+    dominated: int = 0  # rows of the table that are no longer kept
+
+    def select(self, which: Flags) -> ScreenedCandidates:
+        """Return the rows that a mask (n,) selects."""
+        kept = np.flatnonzero(which).tolist()
+        return replace(
+            self,
+            table=self.table.rows(which),
+            rows=self.rows[which],
+            rounded=self.rounded[which],
+            spot={number: self.spot[row] for number, row in enumerate(kept) if row in self.spot},
+            pieces={number: self.pieces[row] for number, row in enumerate(kept) if row in self.pieces},
+        )
+
+    def curves(self) -> Integers:
+        """Return for rows that are pieces of a curve the row of the uncut table that it belongs to; -1 for others."""
+        found = np.full(len(self.rows), -1)
+        pieces = list(self.pieces)
+        found[pieces] = self.rows[pieces]
+        return found
+
+    def with_policies(self, found: FoundPolicies, rows: Integers) -> ScreenedCandidates:
+        """Return these candidates and those that follow policies, which come from `rows` of the uncut table."""
+        first = len(self.rows)
+        return replace(
+            self,
+            table=concatenate([self.table, found.table]),
+            rows=np.append(self.rows, rows),
+            rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
+            spot={first + number: choice for number, choice in found.choices.items()},
+            pieces={first + number: piece for number, piece in found.pieces.items()},
+        )

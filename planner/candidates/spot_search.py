@@ -13,14 +13,15 @@ from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.spot_candidates import (
+    MIN_HOURS,
     FoundPolicies,
     SpotCandidates,
     SpotChoice,
     SpotPiece,
+    on_demand_rounding_usd,
     only_dollars,
     rows_of,
 )
-from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.configurations.recipe import is_allowed
 from planner.spot.policy_cache import Span
 from planner.spot.switching_policy import LeastCost

@@ -6,7 +6,7 @@ The training machines send what they have trained, adapters or all weights, and 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from planner.candidates.market import (
     download_rate,
     fee_usd,
 )
-from planner.candidates.run_hours import RunHours
+from planner.candidates.run_hours import Placement, RunHours, SeparateStage
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.grid import JobShape, evaluated_tokens, network_of
 from planner.errors import Fault, ScenarioError
@@ -46,7 +46,7 @@ from planner.estimates.stage_seconds import (
     retained_gb_months,
     transfer_seconds,
 )
-from planner.estimates.work import node_group_shares, trial_work
+from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Export
@@ -57,131 +57,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-# Hours and amounts of data of every candidate, stage by stage: one element per row of the candidate table.
-#
-#     once        boot, image, weights and data, load; preparing data and export where the training machine does them
-#     run         training, evaluation on the training machine, checkpoints, loads between trials
-#     separate    stages on separate machines, before and after
-#
-# A node group is the set of all instances of one run; trials at the same time are several node groups. Hours of the run
-# are those of the longest chain of trials. Interruptions on spot lengthen the run, and every move to another machine
-# costs one more start.
-
-
-@dataclass(frozen=True)
-class RowHours:
-    """Columns (n,): expected hours of one node group, on the wall clock, unless a comment says otherwise."""
-
-    start: Floats  # boot, image, weights and data, load; 0 where observed hours include it
-    restart: Floats  # the same for every further start, whatever was observed
-    ingest: Floats  # on the training machine, with the encoding of images whose latents are cached
-    export: Floats
-    separate: Floats
-    late_separate: Floats  # where the run does not stop early
-    training: Floats
-    evaluation: Floats  # on the training machine
-    checkpoints: Floats
-    reload: Floats
-    waiting: Floats  # machine hours of node groups that wait for the last trial of a rung, in all
-    group_run: Floats  # of all node groups together: what is paid on demand for `run`
-    stretch: Floats  # the run without early stopping over the expected run
-    late: Floats  # factor on all hours at the confidence of the job
-    budget: Floats  # factor on all hours that are paid, at the confidence of the budget
-    switch: Floats  # one more start, from spot to on demand; 0 where the offer is spot only
-    spot_paid: Floats  # of `run` on spot; nan without a spot market
-    spot_wall: Floats
-    late_spot_wall: Floats
-    budget_spot_wall: Floats  # at the confidence of the budget
-    moved_gb: Floats  # onto every instance: weights and data
-    own_gb: Floats  # of `moved_gb`, what leaves the storage of the user
-    sent_gb: Floats  # what leaves the training machines: the result, or what another machine makes it from
-    result_gb: Floats  # of the result that is kept where it was trained; 0 where another machine makes it
-    stored_gb: Floats  # on disks of all instances and in checkpoints that stay, while machines are rented
-    node_group_ratios: tuple[float, ...]  # of `group_run`, the part of each node group over the mean of all
-
-    @property
-    def node_groups(self) -> int:
-        """Return the number of runs at the same time."""
-        return len(self.node_group_ratios)
-
-    @property
-    def once(self) -> Floats:
-        """Return the hours (n,) outside the run in which the training machines are rented."""
-        return self.start + self.ingest + self.export
-
-    @property
-    def run(self) -> Floats:
-        """Return the hours (n,) of the longest chain of trials on demand."""
-        return self.training + self.evaluation + self.checkpoints + self.reload
-
-    @property
-    def spot_group_paid(self) -> Floats:
-        """Return the machine hours (n,) of all node groups on spot, without starts."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(self.spot_paid * self.group_run / self.run)
-
-    @property
-    def after_start(self) -> Floats:
-        """Return the hours (n,) of `once` without the start, which a switching policy counts as part of the run."""
-        return self.once - self.start
-
-    @property
-    def late_outside_run(self) -> Floats:
-        """Return the hours (n,) at the confidence that a switching policy has no influence on."""
-        return (self.after_start + self.late_separate) * self.late
-
-    @property
-    def late_factor(self) -> Floats:
-        """Return the hours of the run at the confidence, without early stopping, over the expected ones (n,)."""
-        return self.late * self.stretch
-
-    @property
-    def budget_factor(self) -> Floats:
-        """Return the hours of the run that a budget has to pay, without early stopping, over the expected ones (n,)."""
-        return self.budget * self.stretch
-
-    @property
-    def budget_run(self) -> Floats:
-        """Return the wall hours (n, 2) of the run in each market, at the confidence of the budget."""
-        return np.stack([self.run * self.budget_factor, self.budget_spot_wall + self.switch * self.budget], axis=1)
-
-    def billed(
-        self, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
-    ) -> list[tuple[Floats, Floats]]:
-        """Return per node group the hours (n,) on demand and on spot at a spot share, before rounding."""
-        share = np.asarray(share, dtype=float)
-        found = []
-        for ratio in self.node_group_ratios:
-            run, paid = (
-                duration * stretch * ratio / self.node_groups for duration in (self.group_run, self.spot_group_paid)
-            )
-            on_demand = (1.0 - share) * (self.once + run) + share * self.switch
-            spot = np.where(share > 0, share * (self.once + paid), 0.0)
-            found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
-        return found
-
-    def joined(self, other: RowHours) -> RowHours:
-        """Return the rows of both, these first."""
-        arrays: dict[str, Any] = {n: np.concatenate([v, getattr(other, n)]) for n, v in self._columns().items()}
-        return replace(self, **arrays)
-
-    def rows(self, which: Integers | Flags) -> RowHours:
-        """Return the rows that a mask or an index array selects."""
-        index = np.flatnonzero(which) if which.dtype == bool else which
-        chosen: dict[str, Any] = {name: column.take(index) for name, column in self._columns().items()}
-        return replace(self, **chosen)  # `take` is twice as fast as indexing
-
-    def _columns(self) -> dict[str, Floats]:
-        """Return the columns by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "node_group_ratios"}
-
-
-def node_group_ratios(job: Job) -> tuple[float, ...]:
-    """Return the rented hours of each node group over the mean of all; (1,) for one run."""
-    shares = node_group_shares(job.trials.count, job.trials.at_once, job.trials.halving)
-    return tuple(share * len(shares) / sum(shares) for share in shares)
-
-
 # Stages on separate machines: preparing data on a CPU offer, evaluating on one GPU or on a CPU.
 #
 # The training machines are not rented meanwhile, so the hours and dollars of such a stage depend only on the job and
@@ -190,44 +65,6 @@ def node_group_ratios(job: Job) -> tuple[float, ...]:
 
 TOKEN_GB = 4.0 / GB
 """Size of a token id on disk."""
-
-
-@dataclass(frozen=True)
-class SeparateStage:
-    """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
-
-    stage: Literal["ingest", "evaluation", "export"]
-    label: str
-    offer: Offer
-    hours: float  # expected, on the wall clock
-    late_hours: float  # where the run does not stop early; without the error of the estimate
-    usd: float
-    late_usd: float
-    billed_hours: float
-    moved_usd: float  # of `usd`, for data that move in and out
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
-
-    ingest: SeparateStage | None = None
-    evaluation: SeparateStage | None = None
-    export: SeparateStage | None = None
-    adapts: bool | None = None  # whether it is for runs that train adapters, or for full training; None: for both
-
-    @property
-    def separate_stages(self) -> tuple[SeparateStage, ...]:
-        """Return the stages on separate machines."""
-        return tuple(stage for stage in (self.ingest, self.evaluation, self.export) if stage is not None)
-
-    def hours_of(self, stage: str) -> float:
-        """Return the hours of a stage on a separate machine; 0 where it has none."""
-        return sum(separate.hours for separate in self.separate_stages if separate.stage == stage)
-
-    def total(self, figure: Literal["hours", "late_hours", "usd", "late_usd"]) -> float:
-        """Return a figure of the separate machines, summed."""
-        return float(sum(getattr(stage, figure) for stage in self.separate_stages))
 
 
 def enumerate_placements(
@@ -459,13 +296,14 @@ class ExportWork:
         return merged + gpu_quantise_seconds(weights, made, peak_flops, disk_bytes_per_second, values)
 
 
-def export_columns(job: Job, offers: Sequence[Offer], disks: Floats, library: Library) -> tuple[Floats, Flags]:
+def export_columns(job: Job, offers: Sequence[Offer], library: Library) -> tuple[Floats, Flags]:
     """Return seconds and lack of memory (2, offers) of exporting on the machine that trained.
 
     First row: the result of full training; second: that of adapters.
     """
     seconds, lacks = np.zeros((2, len(offers))), np.zeros((2, len(offers)), dtype=bool)
     architecture = library.architecture(job.architecture)
+    disks = np.asarray([disk_rate(offer, library) for offer in offers], dtype=float)
     cards = [library.gpu(offer.card) if offer.rents_gpus else None for offer in offers]
     peaks = np.asarray([card.matmul16_tflops * TERA if card else np.nan for card in cards], dtype=float)
     ram_gb = np.asarray([np.nan if offer.ram_gb is None else offer.ram_gb for offer in offers], dtype=float)

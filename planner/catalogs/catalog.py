@@ -36,15 +36,8 @@ from planner.catalogs.skypilot import (
     read_skypilot,
 )
 from planner.documents.files import MAX_BYTES, file_name, plain_scalar, read_text
-from planner.documents.validation import (
-    MAX_CSV_BYTES,
-    SYNONYMS,
-    CsvTable,
-    first_faults,
-    parse_csv,
-    parse_json,
-    short_column,
-)
+from planner.documents.tables import MAX_CSV_BYTES, CsvTable, first_faults, parse_csv, parse_json, short_column
+from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError, printable
 from planner.library.names import is_known_provider, provider_name, seller_of
 from planner.library.reading import CardNames

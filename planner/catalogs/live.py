@@ -30,7 +30,8 @@ from planner.catalogs.catalog import GPUHUNT, JOB_FLAVORS, Catalog, catalog_of, 
 from planner.catalogs.skypilot import PROVIDER as JOBS
 from planner.catalogs.skypilot import flavors_table, plain_flavors
 from planner.documents.files import check_writable, make_folder, write_text_atomically
-from planner.documents.validation import MAX_CSV_BYTES, CsvTable, find_name, name_fix, parse_csv, parse_json
+from planner.documents.tables import MAX_CSV_BYTES, CsvTable, parse_csv, parse_json
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError, raise_faults
 from planner.library.names import provider_name, seller_of, tiers_of
 from planner.loading.price_files import (

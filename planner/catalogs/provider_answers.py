@@ -17,7 +17,7 @@ from typing import Any
 from planner.arrays import median
 from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.skypilot import CatalogRows, Machine, matched_gpu
-from planner.documents.validation import CsvTable, JsonRecord
+from planner.documents.tables import CsvTable, JsonRecord
 from planner.errors import Fault
 from planner.library.names import known_gpus
 from planner.loading.price_files import Row, parse_number

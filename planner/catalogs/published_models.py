@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
 from planner.documents.files import MAX_BYTES
-from planner.documents.validation import JsonDocument, first_faults, parse_json, read_json
+from planner.documents.tables import JsonDocument, first_faults, parse_json, read_json
 from planner.errors import Fault, InputError, format_value
 from planner.library.names import provider_name
 from planner.library.reading import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.arrays import median
 from planner.catalogs.gpu_match import GpuMatch, GpuMatcher, says_nvlink
-from planner.documents.validation import CsvTable, JsonDocument
+from planner.documents.tables import CsvTable, JsonDocument
 from planner.errors import Fault, InputError
 from planner.library.names import (
     Attached,

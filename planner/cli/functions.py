@@ -306,7 +306,7 @@ def import_architecture(model: str | Path | Mapping[str, Any], name: str | None 
     'ours'
     """
     from planner.catalogs.published_models import import_architecture as read_model
-    from planner.documents.validation import parse_json
+    from planner.documents.tables import parse_json
 
     if not isinstance(model, Mapping):
         return read_model(str(model), name).card

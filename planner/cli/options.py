@@ -450,7 +450,8 @@ def read_plan(path: str | Path) -> Plan:
     True
     """
     from planner.documents.quantities import MAX_NUMBER
-    from planner.documents.validation import Source, read_json
+    from planner.documents.tables import read_json
+    from planner.documents.validation import Source
     from planner.results.plan import Plan  # slow to define: most commands read no plan
 
     fix = "give a file written by planner solve"
@@ -490,7 +491,7 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     """Return a fault of a plan with its file and line; that of an option as it is."""
     import os
 
-    from planner.documents.validation import read_json
+    from planner.documents.tables import read_json
 
     if fault.file not in ("plan", path) or fault.line:
         return fault

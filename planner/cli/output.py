@@ -335,7 +335,7 @@ def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> 
 
 def write_json(document: Any) -> None:
     """Print one JSON document on standard output."""
-    from planner.documents.validation import json_text
+    from planner.documents.tables import json_text
 
     show(json_text(document))
 

@@ -460,6 +460,6 @@ def _policies_text(scenario: Scenario, found: Simulation) -> str:
     if others:  # they have no policy, and a part of the budget
         scenario = without_jobs(scenario, others, found.plan.budget_usd)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
-    from planner.documents.validation import json_text
+    from planner.documents.tables import json_text
 
     return json_text(document, indent=1) + "\n"

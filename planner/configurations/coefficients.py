@@ -201,7 +201,11 @@ def network_refusal(framework: str, architecture: Architecture, library: Library
 
 def targets_refusal(frameworks: Sequence[str], targets: Targets, library: Library) -> Iterator[str]:
     """Yield why the matrices that adapters extend are those of none of the frameworks, where all have others."""
-    if frameworks and targets != "all-linear" and all(framework_of(library, one).adapts_all for one in frameworks):
+    if (
+        frameworks
+        and targets != "all-linear"
+        and all(framework_of(library, framework).adapts_all for framework in frameworks)
+    ):
         named = " and ".join(frameworks)
         yield f"{named} {'has' if len(frameworks) == 1 else 'have'} adapters on all linear layers alone"
 

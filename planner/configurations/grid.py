@@ -436,10 +436,10 @@ def _inputs(
     setup = TimedSetup(
         network,
         layout,
-        stack_dataclasses([one.states for one in coefficients], is_grid),
-        stack_dataclasses([one.activations for one in coefficients], is_grid),
-        stack_dataclasses([one.stack for one in coefficients], is_grid),
-        stack_dataclasses([one.kernels for one in coefficients], is_grid),
+        stack_dataclasses([values.states for values in coefficients], is_grid),
+        stack_dataclasses([values.activations for values in coefficients], is_grid),
+        stack_dataclasses([values.stack for values in coefficients], is_grid),
+        stack_dataclasses([values.kernels for values in coefficients], is_grid),
         speeds,
     )
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)

@@ -1,11 +1,11 @@
-"""The candidate that a plan takes for one job, also in words, its memory by part, and what the plan was made from."""
+"""The candidate that a plan takes for one job: in words, its memory by part, and the names of its run to evaluate."""
 
 from __future__ import annotations
 
 import bisect
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,11 @@ import planner
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.screening import ScreenedCandidates
-from planner.candidates.spot_candidates import SpotChoice, policy_costs
+from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.recipe import Recipe, excluding_techniques
+from planner.configurations.recipe import Recipe, excluding_techniques, length_spread, mean_tokens
 from planner.estimates.billing import break_even_hours
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory_fit import (
@@ -33,11 +32,15 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
-from planner.evaluation.named_run import hourly_price
-from planner.library.schema import ImageSize, ImageTokens, ImageWork, Library
-from planner.results.plan import Inputs, Planned
-from planner.results.plan_parts import HostMemory, Pause, Vram, describe_machines
-from planner.scenario.job import Job
+from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
+from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
+from planner.evaluation.evaluated_physics import techniques_of
+from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, hourly_price
+from planner.library.schema import Architecture, ImageSize, ImageTokens, ImageWork, Library
+from planner.results.plan import Assignment, Inputs, Planned
+from planner.results.plan_parts import CutSamples, HostMemory, Option, Pause, Vram, describe_machines
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job
+from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
 from planner.spot.drawn_runs import PolicyCosts, late_dollars
@@ -376,3 +379,138 @@ class MemoryEvaluator:
 def as_scalar(values: object) -> float:
     """Return the only element of an array, or the scalar itself."""
     return float(np.asarray(values, dtype=float).reshape(-1)[0])
+
+
+# Assignments: what a chosen row names, evaluated, and compared with what the search has of the row.
+
+
+SEARCH_TOLERANCE = Tolerance(hours=1e-6, gib=1e-6, usd=1e-4)
+"""How far the row of a search may be from the plan: it computes many rows at once, in arrays and in another order."""
+
+
+def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
+    """Return what decides the figures of a chosen row."""
+    candidates, row, recipe = chosen.candidates, chosen.row, chosen.recipe
+    machine = None if candidates.is_managed_service[row] else chosen.machine
+    waiting = chosen.waiting_usd + (limits.waiting_usd_per_hour or 0.0)
+    return NamedRun(
+        name=chosen.job.name,
+        offer=chosen.market.labels[chosen.place],
+        instances=machine.instances if machine else 0,
+        gpus=machine.gpus if machine else 0,
+        gpus_per_instance=machine.gpus_per_instance if machine else 0,
+        techniques=techniques_of(recipe, chosen.job, *candidates.batch(row)),
+        spot_share=chosen.share,
+        beside=tuple(
+            NamedStage(separate_stage.stage, separate_stage.label)
+            for separate_stage in candidates.placement_of(row).separate_stages
+        ),
+        policy=NamedPolicy(chosen.spot.point.hours, waiting) if chosen.spot else None,
+        kv_bits=getattr(recipe, "kv_bits", None),  # of an engine
+        start_at_hours=chosen.lead_hours if chosen.start_at_hours is None else chosen.start_at_hours,
+        pauses=chosen.pauses,
+        is_reserved=chosen.is_reserved,
+    )
+
+
+def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violation]:
+    """Return where a plan has other hours, dollars or bytes than the row of the search."""
+    figures, share = chosen.figures, chosen.share
+    pairs = {
+        "hours.expected": (figures.hours(share), made.hours.expected),
+        "hours.at_confidence": (figures.late_hours(share), made.hours.at_confidence),
+    }
+    if made.inference is None:  # the cache of generation takes what is left
+        pairs["vram_gib.peak"] = (figures.fit_gib, made.vram_gib.peak)
+    if not made.pauses:  # a timetable adds what they cost
+        terms, after, late_after = figures.term_usd[0] * chosen.is_reserved  # paid apart from the jobs
+        pairs["cost_usd"] = (figures.cost_usd(share) - terms - after, made.cost_usd)
+        if chosen.spot is None:  # of a policy they are drawn: the search bounds them where a budget asks for them
+            pairs["cost_at_confidence"] = (figures.late_cost_usd(share) - terms - late_after, made.cost_at_confidence)
+    return [
+        broken
+        for what, (row, plan) in pairs.items()
+        for broken in compare(made.name, what, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(what.partition(".")[0]))
+    ]
+
+
+def option_at(
+    label: str, candidates: JobCandidates, market: Market, at: tuple[CandidateTable, int, float], **marks: Any
+) -> Option:
+    """Return a candidate as another way to run a job, with `marks`: note, allowed, prior.
+
+    `at`: a table of the candidates, its row and a spot share. Of a row that follows a spot policy the hours at the
+    confidence are the deadline that the policy keeps.
+    """
+    table, row, share = at
+    return Option(
+        label=label,
+        **_keeps_and_rent(at, market),
+        method=candidates.recipes[int(table.recipe[row])].method_label,
+        **marks,
+        **figures_of(table, row, share, market),
+    )
+
+
+def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, Any]:
+    """Return the hours that a candidate keeps at the confidence, the rent of all its machines, and how it is paid."""
+    table, row, share = at
+    offer = market.offers[int(table.offer[row])]
+    return {
+        "hours_at_confidence": float(table.rows(np.asarray([row])).late_hours(share)[0]),
+        "usd_per_hour": rent_usd_per_hour(offer, int(table.gpus[row]), share),
+        "tier": offer.tier,
+        "spot_share": share,
+    }
+
+
+def nothing_there(label: str, note: str, allowed: bool = True) -> Option:
+    """Return another way that no configuration within the limits gives; the note says why."""
+    nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
+    return Option(label=label, allowed=allowed, note=note, **nothing)
+
+
+def rent_usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
+    """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
+    on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
+    if not offer.is_by_the_hour or not offer.gpus:
+        return None
+    each = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
+    return each * gpus / offer.gpus
+
+
+def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
+    """Return what a candidate rents, and its cost and hours at a spot share."""
+    offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
+    return {
+        "provider": market.offers[offer].provider,
+        "gpu": market.gpus[offer],
+        "gpus": int(table.run_gpus[row]),
+        "runs_at_once": int(table.node_groups[row]),
+        "cost_usd": float(one.cost_usd(share)[0]),
+        "hours": float(one.hours(share)[0]),
+    }
+
+
+TIGHT_FIT_PROBABILITY = DEFAULT_MEMORY_CONFIDENCE
+"""Probability of fitting in memory below which the plan says how to ask for more room: less than is asked for."""
+
+
+def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
+    """Return a note where the memory of the host is assumed; `how` says where it can be stated."""
+    if host is None or not host.assumed:
+        return []
+    what = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
+    return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
+
+
+def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSamples | None:
+    """Return what the sequences of a job do not hold of its samples; None where that is nothing, or negligible."""
+    if shape.cut_share < NEGLIGIBLE_CUT:
+        return None
+    context = architecture.max_sequence
+    mean, spread = mean_tokens(job, architecture), length_spread(job, architecture)
+    whole = default_sequence(job.packing, mean, spread, context, job.sequence_lengths)
+    held = whole if whole > shape.sequence else None
+    setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
+    return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)

@@ -1,8 +1,9 @@
-"""Notes of a plan: what is tight, what is assumed, and the probability of keeping a budget."""
+"""The plan of one job with its notes: what is tight, what is assumed, and the probability of keeping a budget."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
@@ -16,22 +17,32 @@ from planner.configurations.coefficients import (
     recipe_spread,
 )
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
-from planner.configurations.grid import JobShape, parts_of_card, prompt_notes, stand_ins
-from planner.configurations.recipe import framework_of, length_spread, mean_tokens, technique_notes
-from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
+from planner.configurations.grid import parts_of_card, prompt_notes, stand_ins
+from planner.configurations.recipe import framework_of, mean_tokens, technique_notes
+from planner.decode.chosen import (
+    TIGHT_FIT_PROBABILITY,
+    ChosenCandidate,
+    MemoryEvaluator,
+    compare_with_row,
+    name_run,
+    on_host_memory,
+)
+from planner.errors import AuditError
 from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
-from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
+from planner.estimates.work import trial_work
+from planner.evaluation.comparison import Violation
+from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.library.schema import Architecture, Library
+from planner.evaluation.named_run import RunContext, SearchedPolicy, resolve_names
+from planner.library.schema import Library
 from planner.results.fleet import BulkGeneration
 from planner.results.plan import Assignment
 from planner.results.plan_parts import (
     BEYOND_TYPICAL_STOCK,
     TYPICAL_STOCK_HOLDS,
-    CutSamples,
     HostMemory,
     ObservedRun,
     Vram,
@@ -39,7 +50,7 @@ from planner.results.plan_parts import (
     joint_probability,
 )
 from planner.scenario.fees import fees_that_count
-from planner.scenario.job import ASSUMED_PASSES, DEFAULT_MEMORY_CONFIDENCE, MAX_CONFIDENCE, Job
+from planner.scenario.job import ASSUMED_PASSES, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
@@ -180,8 +191,6 @@ def describe_observed_run(seen: ComparedRun, job: Job, library: Library) -> Obse
     )
 
 
-TIGHT_FIT_PROBABILITY = DEFAULT_MEMORY_CONFIDENCE
-"""Probability of fitting in memory below which the plan says how to ask for more room: less than is asked for."""
 FP8_HIDDEN = 4096
 """Hidden size of the narrowest network among the published fp8 runs of the calibration (Llama 3 8B)."""
 LORA_BATCH = 32
@@ -408,14 +417,6 @@ def _on_observed_runs(learned: Correction) -> list[str]:
     return notes
 
 
-def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
-    """Return a note where the memory of the host is assumed; `how` says where it can be stated."""
-    if host is None or not host.assumed:
-        return []
-    what = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
-    return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
-
-
 USUAL_EVALUATION_BATCH = 8
 """Sequences per GPU of a batch of evaluation by default (Transformers, `per_device_eval_batch_size`)."""
 
@@ -545,18 +546,6 @@ def _on_one_more_trial(trials: Trials) -> list[str]:
     return [f"{trials.count + 1} trials would be {less:.0f} % less work: they are halved once more"]
 
 
-def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSamples | None:
-    """Return what the sequences of a job do not hold of its samples; None where that is nothing, or negligible."""
-    if shape.cut_share < NEGLIGIBLE_CUT:
-        return None
-    context = architecture.max_sequence
-    mean, spread = mean_tokens(job, architecture), length_spread(job, architecture)
-    whole = default_sequence(job.packing, mean, spread, context, job.sequence_lengths)
-    held = whole if whole > shape.sequence else None
-    setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
-    return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)
-
-
 def _on_work(chosen: ChosenCandidate, limits: Limits) -> list[str]:
     """Return the assumptions of the amount of work, and the limit on hours where it binds."""
     job, shape, notes = chosen.job, chosen.candidates.physics.shape, []
@@ -575,3 +564,42 @@ def on_hours(chosen: ChosenCandidate, limits: Limits) -> list[str]:
     """Return the limit on hours where no deadline is shorter."""
     deadline, latest = chosen.job.planned_deadline_hours, latest_finish_hours(chosen.job, limits)
     return [f"runs are limited to {latest:,.0f} h"] if deadline is None or latest < deadline else []
+
+
+def build_assignment(chosen: ChosenCandidate, scenario: Scenario, library: Library, as_of: datetime.date) -> Assignment:
+    """Return the plan of one job: the figures of what the row names, and notes.
+
+    Raises AuditError where the search has other figures of the row: one of the two is wrong.
+    """
+    named = name_run(chosen, scenario.limits)
+    context, wrong = resolve_names(named, scenario, library)
+    if context is None:
+        raise AuditError(_audit_text("cannot be evaluated", wrong))
+    made = evaluate(_with_passes(context, chosen), as_of).assignment
+    if wrong := compare_with_row(made, chosen):
+        raise AuditError(_audit_text("is not the row that the search chose", wrong))
+    return made.model_copy(update={"notes": _notes(chosen, made, scenario.limits, library, as_of)})
+
+
+def _notes(
+    chosen: ChosenCandidate, made: Assignment, limits: Limits, library: Library, as_of: datetime.date
+) -> tuple[str, ...]:
+    if chosen.candidates.is_managed_service[chosen.row]:
+        return build_managed_notes(chosen, limits, as_of)
+    quick = on_quick_market(made, chosen.job)
+    if made.inference is not None:
+        return (*quick, *build_generation_notes(chosen, made.inference, limits, as_of))
+    return (*quick, *build_notes(chosen, made.vram_gib, made.host_memory, limits, library, as_of))
+
+
+def _audit_text(what: str, wrong: list[Violation]) -> str:
+    return f"the plan {what}: " + "; ".join(str(violation) for violation in wrong[:5])
+
+
+def _with_passes(context: RunContext, chosen: ChosenCandidate) -> RunContext:
+    """Return the context with what the search has computed of the machines and the policy of the row."""
+    context = replace(context, kept=chosen.candidates.kept)
+    if chosen.spot is None:
+        return context
+    spot, policies = chosen.spot, chosen.candidates.policies
+    return replace(context, searched=SearchedPolicy(spot.run, spot.states, chosen.policy_costs(spot), policies))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import yaml
 
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, KeyPath, Part, short_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -346,8 +346,6 @@ MAX_VALUES = 1_000_000
 """Most values of a document with its aliases expanded."""
 MAX_DIGITS = 300
 """Most digits of an integer: more do not fit into a double."""
-SHOWN_OF_KEY = 20
-"""Characters of an unknown key that a fault shows."""
 
 NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
 BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
@@ -357,11 +355,6 @@ FLOAT = re.compile(
 )
 THOUSANDS = re.compile(r"[0-9]{3}\Z")
 """What is left of a number with a comma in a mapping of one line: a key of three digits without a value."""
-
-Part = str | int | None
-"""A key of a mapping or number of a list; None where a value is no part of another, or a key."""
-KeyPath = tuple[str | int, ...]
-"""A place in a document: mapping keys and list indices from the top."""
 
 
 @dataclass(frozen=True)
@@ -563,11 +556,6 @@ class _Reader:
             values[key], first[key] = value, event
             last = key
         return values
-
-
-def short_key(key: str) -> str:
-    """Return a key as a fault shows it: no more than its start, because the file may be one of passwords."""
-    return key if len(key) <= SHOWN_OF_KEY else f"{key[:SHOWN_OF_KEY]}..."
 
 
 @lru_cache(maxsize=4096)  # names and numbers repeat

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import MAX_DEPTH, KeyPath, parse_value
+from planner.documents.files import MAX_DEPTH, parse_value
 from planner.documents.quantities import expand_short_form
 from planner.documents.validation import (
     UNKNOWN_KEY,
@@ -21,7 +21,7 @@ from planner.documents.validation import (
     setting_name,
     suggest_names,
 )
-from planner.errors import Fault, InputError, ScenarioError, collect_faults, format_value, raise_faults
+from planner.errors import Fault, InputError, KeyPath, ScenarioError, collect_faults, format_value, raise_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import re
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -32,9 +32,8 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from planner.documents.files import KeyPath
 from planner.documents.validation import faults_of_call
-from planner.errors import InputError, format_value
+from planner.errors import InputError, KeyPath, format_value
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -542,3 +541,44 @@ def _of_class(node: ast.ClassDef) -> dict[str, str]:
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
             said[field.target.id] = " ".join(below.value.value.split())
     return said
+
+
+# Sizes of images.
+
+
+MIN_RESOLUTION = 64
+"""Pixels per side of an image: an autoencoder divides them by 8 and the U-Net halves the rest three times (Rombach et
+al. 2022, latent diffusion), so that less leaves no pixel at its deepest level."""
+
+
+Resolution = Annotated[PositiveInteger, Field(ge=MIN_RESOLUTION)]
+"""Pixels per side of an image."""
+
+
+_SIZE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})")
+
+
+def _image_size(value: Any) -> Any:
+    """Return width and height as `1280x720`; a number is the edge of a square."""
+    text = f"{value}x{value}" if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (found := _SIZE.fullmatch(text)):
+        what = f"{format_value(value)} is no size of an image"
+        raise validation_error(what, "write width x height, such as 1280x720")
+    if max(edges := [int(edge) for edge in found.groups()]) > MAX_ASPECT * min(edges):
+        raise validation_error(f"{text} is too narrow for image processors", f"a ratio of {MAX_ASPECT} at most")
+    return text
+
+
+MAX_ASPECT = 200
+"""Ratio of the edges of an image that `smart_resize` of Qwen takes."""
+
+
+ImageEdges = Annotated[str, BeforeValidator(_image_size, json_schema_input_type=int | str)]
+"""Width and height in pixels, such as `1280x720`; a number is the edge of a square."""
+
+
+TowerState = Literal["frozen", "lora", "trained"]
+"""What happens to an image tower: nothing, adapters of its own, or all its weights are trained."""
+
+
+TOWER_STATES: tuple[TowerState, ...] = get_args(TowerState)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner import generation
 from planner.documents.files import Document, data_folder, file_name, parse_document, read_text, yaml_text
-from planner.documents.validation import MOST_NAMES, json_text, meant_name, read_json
+from planner.documents.tables import json_text, read_json
+from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values

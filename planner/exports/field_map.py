@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from planner.documents.files import Document, data_folder, read_document
-from planner.documents.validation import Row, Source, json_text, validation_complaints
+from planner.documents.tables import json_text
+from planner.documents.validation import Row, Source, validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, holds, read_techniques
 from planner.results.plan import Assignment

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import Document, KeyPath, Marks, parse_document, read_text
-from planner.documents.validation import JsonDocument, parse_json
-from planner.errors import Fault, InputError, LibraryError, raise_faults
+from planner.documents.files import Document, Marks, parse_document, read_text
+from planner.documents.tables import JsonDocument, parse_json
+from planner.errors import Fault, InputError, KeyPath, LibraryError, raise_faults
 from planner.exports.field_map import (
     FieldMap,
     Refusal,

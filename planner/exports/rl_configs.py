@@ -18,7 +18,8 @@ from typing import Any
 from pydantic import Field
 
 from planner.documents.files import Document, Marks, data_folder, parse_document, parse_value, read_document, read_text
-from planner.documents.validation import JsonDocument, Row, parse_json
+from planner.documents.tables import JsonDocument, parse_json
+from planner.documents.validation import Row
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.field_map import ReadRow, RefusedRow, UnreadFile, validated
 from planner.exports.read_configs import (

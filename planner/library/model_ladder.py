@@ -296,7 +296,11 @@ def _stated_format(wanted: Mapping[str, Any]) -> str:
     said = f"quant_method {format_value(wanted['quant_method'])}" if "quant_method" in wanted else "no quant_method"
     if isinstance(groups, Mapping):
         weights = [group["weights"] for group in groups.values() if isinstance(group, Mapping) and group.get("weights")]
-        kinds = [f"{one.get('num_bits')}-bit {one.get('type', 'int')}" for one in weights if isinstance(one, Mapping)]
+        kinds = [
+            f"{weight.get('num_bits')}-bit {weight.get('type', 'int')}"
+            for weight in weights
+            if isinstance(weight, Mapping)
+        ]
         return f"{said}{': ' if kinds else ''}{' and '.join(dict.fromkeys(kinds))}"
     bits = wanted.get("bits", wanted.get("w_bit"))
     return said if bits is None else f"{said} with bits {format_value(bits)}"

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from planner.documents.files import Document, data_folder, read_document, read_shipped
-from planner.documents.validation import (
-    JsonDocument,
-    Source,
-    find_name,
-    fold,
-    name_fix,
-    suggest_names,
-    validation_complaints,
-)
+from planner.documents.tables import JsonDocument
+from planner.documents.validation import Source, find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.engines import formats_in_name, read_engines, release_name, split_release, unusable_format
 from planner.library.model_ladder import describe_misfit, find_generated, generate
@@ -225,7 +218,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
 
 def read_config(path: str) -> Architecture:
     """Return the architecture that a config.json or a card describes, named by its path; or raise `InputError`."""
-    from planner.documents.validation import read_json
+    from planner.documents.tables import read_json
 
     if path.endswith(".json"):
         return config_architecture(read_json(path, CONFIG_WANTED, keeps_infinity=True), path, formats_next_to(path))
@@ -265,7 +258,7 @@ CONFIG, MODELOPT_FILE = "config.json", "hf_quant_config.json"
 
 def formats_next_to(path: str | Path) -> JsonDocument | None:
     """Return ModelOpt's file in the folder of a config.json; None where there is none, or the file is another."""
-    from planner.documents.validation import read_json
+    from planner.documents.tables import read_json
 
     folder, file = os.path.split(path)
     formats = os.path.join(folder, MODELOPT_FILE)

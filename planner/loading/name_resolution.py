@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError, ValidationError
 
-from planner.documents.files import KeyPath, read_document, read_shipped
+from planner.documents.files import read_document, read_shipped
 from planner.documents.overrides import replace_value
 from planner.documents.quantities import (
     at_clock,
@@ -32,7 +32,7 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import Source, suggest_names
-from planner.errors import Fault, InputError, LibraryError
+from planner.errors import Fault, InputError, KeyPath, LibraryError
 from planner.library.engines import read_load_profiles
 from planner.library.model_ladder import release_bits
 from planner.library.reading import CardNames, is_config_path, read_config, read_library
@@ -195,7 +195,7 @@ def read_answer_lengths(path: Path) -> dict[tuple[int, ...], int]:
     one of these keys. `InputError` where no length is found, and for what is no number of tokens.
     """
     from planner.documents.files import file_name, read_text
-    from planner.documents.validation import MAX_CSV_BYTES, first_faults, read_csv
+    from planner.documents.tables import MAX_CSV_BYTES, first_faults, read_csv
 
     text = read_text(path, MAX_CSV_BYTES)
     if not text.lstrip()[:1].isdigit() and not text.lstrip().startswith("{"):
@@ -241,7 +241,7 @@ def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], 
     `InputError` for columns that are no such table and cells without counts. A table without
     `count` has a row for each request or sample.
     """
-    from planner.documents.validation import first_faults, read_csv  # late: few jobs have a table
+    from planner.documents.tables import first_faults, read_csv  # late: few jobs have a table
 
     table, faults = read_csv(path), list[Fault]()
     for column in table.columns:
@@ -424,7 +424,7 @@ def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -
 
 def read_load(path: Path) -> list[float]:
     """Return the load of each hour; `InputError` for other columns, cells that are no load, hours twice or missing."""
-    from planner.documents.validation import first_faults, read_csv  # late: few services have a table
+    from planner.documents.tables import first_faults, read_csv  # late: few services have a table
 
     table = read_csv(path)
     if sorted(table.columns) != sorted(LOAD_COLUMNS):

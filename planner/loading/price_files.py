@@ -13,23 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from planner.documents.files import Document, KeyPath, Marks, data_folder, read_shipped, read_text
+from planner.documents.files import Document, Marks, data_folder, read_shipped, read_text
 from planner.documents.quantities import Currency, Date, StrictModel, Text, WholeNumber, parse_date
-from planner.documents.validation import (
-    MAX_CSV_BYTES,
-    SYNONYMS,
-    CsvTable,
-    Source,
-    csv_text,
-    first_faults,
-    parse_csv,
-    read_json,
-    short_column,
-    suggest_names,
-    validate_spelled,
-    validation_complaints,
-)
-from planner.errors import Fault, InputError, collect_faults, format_value
+from planner.documents.tables import MAX_CSV_BYTES, CsvTable, csv_text, first_faults, parse_csv, read_json, short_column
+from planner.documents.validation import SYNONYMS, Source, suggest_names, validate_spelled, validation_complaints
+from planner.errors import Fault, InputError, KeyPath, collect_faults, format_value
 from planner.library.names import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names

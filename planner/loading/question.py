@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from planner.documents.files import (
     Document,
-    KeyPath,
     Marks,
     make_folder,
     parse_document,
@@ -26,8 +25,9 @@ from planner.documents.files import (
     yaml_text,
 )
 from planner.documents.overrides import Settings, as_settings
-from planner.documents.validation import name_fix, parse_json
-from planner.errors import Fault, InputError, LibraryError, ScenarioError, format_value, raise_faults
+from planner.documents.tables import parse_json
+from planner.documents.validation import name_fix
+from planner.errors import Fault, InputError, KeyPath, LibraryError, ScenarioError, format_value, raise_faults
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.name_resolution import images_wanted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.documents.files import Document, KeyPath, Marks, data_folder, parse_document, read_document, read_shipped
+from planner.documents.files import Document, Marks, data_folder, parse_document, read_document, read_shipped
 from planner.documents.overrides import Settings, as_settings, check_ranges, override, suggest_for_unknown_keys
 from planner.documents.validation import (
     SYNONYMS,
@@ -25,7 +25,7 @@ from planner.documents.validation import (
     validate_spelled,
     validation_complaints,
 )
-from planner.errors import Fault, InputError, ScenarioError, raise_faults
+from planner.errors import Fault, InputError, KeyPath, ScenarioError, raise_faults
 from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import (
@@ -167,7 +167,7 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> tuple[Offer,
         what = "not a file" if os.path.exists(path) else "no such file"
         raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
-        from planner.documents.validation import read_csv
+        from planner.documents.tables import read_csv
         from planner.loading.price_files import read_offer_table
 
         return read_offer_table(read_csv(path), faults)[1]

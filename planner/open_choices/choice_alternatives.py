@@ -19,8 +19,8 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.screening import ScreenedCandidates, screen
-from planner.candidates.spot_candidates import policy_rows
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates, policy_rows
 from planner.candidates.spot_search import SearchScope
 from planner.configurations.grid import shape_of
 from planner.configurations.recipe import sequence_of
@@ -33,7 +33,7 @@ from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario
 from planner.solving.optimise_choice import optimise, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.units import MEGA
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ import numpy as np
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
-from planner.candidates.screening import screen
+from planner.candidates.screening import CandidateObjective, screen
 from planner.formulation.constraints import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
@@ -50,7 +50,7 @@ from planner.results.chosen_model import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
 from planner.solving.optimise_choice import Run
-from planner.solving.prepare import CandidateObjective, PreparedScenario, build_shared_limits, prepare
+from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

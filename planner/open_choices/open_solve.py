@@ -55,7 +55,15 @@ from planner.scenario.scenario import (
     open_jobs,
     scenario_data,
 )
-from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions, settle_all
+from planner.solving.infeasibility.diagnosis import (
+    MAX_RELAXATIONS,
+    STEP_OF,
+    asks_no_less,
+    build_relaxations,
+    elastic_solutions,
+    settle_all,
+    verify_relaxation,
+)
 from planner.solving.infeasibility.elastic_program import (
     ElasticProgram,
     ElasticSolution,
@@ -63,14 +71,7 @@ from planner.solving.infeasibility.elastic_program import (
     pieces_of,
     relax_candidates,
 )
-from planner.solving.infeasibility.relaxations import (
-    BUDGET,
-    STEP_OF,
-    LimitChange,
-    build_changes,
-    build_relaxations,
-    verify_relaxation,
-)
+from planner.solving.infeasibility.limit_changes import BUDGET, LimitChange, build_changes
 from planner.solving.optimise_choice import may_take_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared

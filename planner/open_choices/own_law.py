@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.documents.quantities import parse_count
-from planner.documents.validation import CsvTable, read_csv
+from planner.documents.tables import CsvTable, read_csv
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.estimates.loss_laws import LAW_SPREAD, LAWS, LossLaw
 from planner.loading.question import as_scenario

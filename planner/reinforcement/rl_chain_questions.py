@@ -39,7 +39,7 @@ from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks
 from planner.scenario.scenario import rl_job_of, setting_path
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.relaxations import BUDGET, limit_key
+from planner.solving.infeasibility.limit_changes import BUDGET, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import CoreSchema
 
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import BulkGeneration, Service

@@ -9,6 +9,7 @@ from planner.documents.quantities import (
     MAX_GB,
     MAX_NUMBER,
     Hours,
+    ImageEdges,
     NotNegative,
     OneOrMany,
     Positive,
@@ -24,8 +25,8 @@ from planner.documents.quantities import Count as Amount
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.engines import read_engines, read_load_profiles
-from planner.scenario.job import Bits, Engine, Job, ServedRun, Tokens, WeightFormatName
-from planner.scenario.job_stages import Export, ImageEdges, PromptImages, Stages, Work
+from planner.scenario.job import JOB_KINDS, Bits, Engine, Job, ServedRun, Tokens, WeightFormatName, kind_of_job
+from planner.scenario.job_stages import Export, PromptImages, Stages, Work
 from planner.scenario.techniques import FewIntegers, Targets, Techniques
 from planner.units import DAY_HOURS, HOUR
 
@@ -162,7 +163,11 @@ class InferenceWork(Work):
         if self.lengths and not self.image_tokens:
             return self.lengths
         alike = ((self.input_tokens or 0, self.output_tokens or 0, self.requests or 0),)
-        rows = ((one.input_tokens, one.output_tokens, one.count) for one in self.lengths) if self.lengths else alike
+        rows = (
+            ((length.input_tokens, length.output_tokens, length.count) for length in self.lengths)
+            if self.lengths
+            else alike
+        )
         return tuple(
             LengthClass.model_construct(input_tokens=prompt + self.image_tokens, output_tokens=answer, count=count)
             for prompt, answer, count in rows
@@ -278,16 +283,6 @@ class InferenceStages(Stages):
         ingest: ClassVar[None] = None
         evaluation: ClassVar[None] = None
         checkpoints: ClassVar[None] = None
-
-
-JOB_KINDS = ("finetune", "pretrain", "inference", "serve", "rl")
-
-
-def kind_of_job(value: Any) -> Any:
-    """Return the kind of a job; a fault that names all kinds."""
-    if value not in JOB_KINDS:
-        raise validation_error(f"{format_value(value)} is not one of {', '.join(JOB_KINDS)}", "give one of them")
-    return value
 
 
 class InferenceJob(Job):

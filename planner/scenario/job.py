@@ -30,7 +30,7 @@ from planner.library.engines import read_engines
 from planner.library.technique_tables import Tuning as TuningRow
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
-from planner.scenario.offer import DiskSpeed
+from planner.scenario.offer_terms import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, RunSettings, Techniques, Tuning
 from planner.units import GB
@@ -244,6 +244,16 @@ def _confidence(value: object) -> object:
 
 
 Average = Literal["none", "gpu", "host"]
+
+
+JOB_KINDS = ("finetune", "pretrain", "inference", "serve", "rl")
+
+
+def kind_of_job(value: Any) -> Any:
+    """Return the kind of a job; a fault that names all kinds."""
+    if value not in JOB_KINDS:
+        raise validation_error(f"{format_value(value)} is not one of {', '.join(JOB_KINDS)}", "give one of them")
+    return value
 
 
 class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it

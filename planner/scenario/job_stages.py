@@ -1,9 +1,8 @@
 """How much a job computes, and what it does besides training: trials, data, evaluation, export."""
 
 import math
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -11,15 +10,18 @@ from planner.documents.quantities import (
     MAX_GB,
     Count,
     Hours,
+    ImageEdges,
     OneOrMany,
     Positive,
     PositiveInteger,
     Price,
+    Resolution,
     Rows,
     SequenceLength,
     StrictModel,
     Text,
     TokenMean,
+    TowerState,
     WholeNumber,
     validation_error,
 )
@@ -30,12 +32,6 @@ from planner.library.image_tower import ImageLimits, ImageTower
 
 
 MAX_EPOCHS = 1e6
-MIN_RESOLUTION = 64
-"""Pixels per side of an image: an autoencoder divides them by 8 and the U-Net halves the rest three times (Rombach et
-al. 2022, latent diffusion), so that less leaves no pixel at its deepest level."""
-
-Resolution = Annotated[PositiveInteger, Field(ge=MIN_RESOLUTION)]
-"""Pixels per side of an image."""
 
 
 MAX_SAMPLE_CLASSES = 2000
@@ -61,31 +57,6 @@ def gather_lengths(counts: dict[int, int], most: int = MAX_SAMPLE_CLASSES) -> li
     groups = [rest[at : at + size] for at in range(0, len(rest), size)]
     means = [(sum(tokens * count for tokens, count in group), sum(count for _, count in group)) for group in groups]
     return [(tokens / count, count) for tokens, count in means] + [(float(longest[0]), longest[1])]
-
-
-_SIZE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})")
-
-
-def _image_size(value: Any) -> Any:
-    """Return width and height as `1280x720`; a number is the edge of a square."""
-    text = f"{value}x{value}" if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not (found := _SIZE.fullmatch(text)):
-        what = f"{format_value(value)} is no size of an image"
-        raise validation_error(what, "write width x height, such as 1280x720")
-    if max(edges := [int(edge) for edge in found.groups()]) > MAX_ASPECT * min(edges):
-        raise validation_error(f"{text} is too narrow for image processors", f"a ratio of {MAX_ASPECT} at most")
-    return text
-
-
-MAX_ASPECT = 200
-"""Ratio of the edges of an image that `smart_resize` of Qwen takes."""
-
-
-ImageEdges = Annotated[str, BeforeValidator(_image_size, json_schema_input_type=int | str)]
-"""Width and height in pixels, such as `1280x720`; a number is the edge of a square."""
-TowerState = Literal["frozen", "lora", "trained"]
-"""What happens to an image tower: nothing, adapters of its own, or all its weights are trained."""
-TOWER_STATES: tuple[TowerState, ...] = get_args(TowerState)
 
 
 class PromptImages(StrictModel):

@@ -20,31 +20,11 @@ from planner.documents.quantities import (
     WholeNumber,
     validation_error,
 )
-from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
-from planner.library.names import disk_classes
 from planner.scenario.fees import Fees, fee_rate, fees_that_count
-from planner.scenario.offer_terms import Buy, Horizon, Own, SpotStatistics, Zones, regions_of
+from planner.scenario.offer_terms import Buy, DiskSpeed, Horizon, Own, SpotStatistics, Zones, regions_of
 from planner.scenario.schedule import Block, Window
 from planner.units import MONTH_HOURS
-
-# The speed of a disk in GB per second, or the name of a class of disks that has it.
-
-
-def _speed(value: Any) -> Any:
-    """Return the GB per second of a class; a number as it is."""
-    if not isinstance(value, str):
-        return value
-    known = disk_classes()
-    if (name := find_name(value, known)) is None:
-        fix = f"{name_fix(value, known)}; or give GB per second"
-        raise validation_error(f"{format_value(value)} is not a class of disks", fix)
-    return known[name]
-
-
-DiskSpeed = Annotated[Positive, BeforeValidator(_speed, json_schema_input_type=Positive | str)]
-"""GB per second, more than 0."""
-
 
 # The days in which a price can have been collected, where its own day is not known.
 

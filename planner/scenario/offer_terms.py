@@ -30,7 +30,10 @@ from planner.documents.quantities import (
     Text,
     validation_error,
 )
+from planner.documents.validation import find_name, name_fix
+from planner.errors import format_value
 from planner.hazards import mean_hours
+from planner.library.names import disk_classes
 from planner.units import MONTH_HOURS
 
 WATTS_PER_KILOWATT = 1000.0
@@ -498,3 +501,21 @@ def moves_between_regions(zones: Zones) -> float:
     names = [name.partition("/")[0] for name, _ in zones]
     pairs = len(names) * (len(names) - 1)
     return sum(name != other for name in names for other in names) / pairs if pairs else 0.0
+
+
+# The speed of a disk in GB per second, or the name of a class of disks that has it.
+
+
+def _speed(value: Any) -> Any:
+    """Return the GB per second of a class; a number as it is."""
+    if not isinstance(value, str):
+        return value
+    known = disk_classes()
+    if (name := find_name(value, known)) is None:
+        fix = f"{name_fix(value, known)}; or give GB per second"
+        raise validation_error(f"{format_value(value)} is not a class of disks", fix)
+    return known[name]
+
+
+DiskSpeed = Annotated[Positive, BeforeValidator(_speed, json_schema_input_type=Positive | str)]
+"""GB per second, more than 0."""

@@ -21,8 +21,7 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
-from planner.scenario.inference_job import kind_of_job
-from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits
+from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits, kind_of_job
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
 from planner.scenario.techniques import Checkpointing, Method, Optimizer, Sharding, Techniques, WeightBits
 

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from planner.documents.files import KeyPath, yaml_text
+from planner.documents.files import yaml_text
 from planner.documents.quantities import (
     Currency,
     Date,
@@ -39,7 +39,7 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.errors import Fault, ScenarioError, format_value
+from planner.errors import Fault, KeyPath, ScenarioError, format_value
 from planner.library.model_ladder import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work

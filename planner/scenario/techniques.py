@@ -9,23 +9,25 @@ from pydantic_core import CoreSchema, core_schema
 
 from planner.documents.quantities import (
     Count,
+    ImageEdges,
     NotNegative,
     OneOrMany,
     Positive,
     PositiveInteger,
     Price,
+    Resolution,
     SequenceCount,
     SequenceLength,
     StrictModel,
     Text,
     TokenMean,
+    TowerState,
     WholeNumber,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
 from planner.library.technique_tables import read_techniques
-from planner.scenario.job_stages import ImageEdges, Resolution, TowerState
 
 # What of a job may be chosen: the values of each technique, and the settings of adapters.
 

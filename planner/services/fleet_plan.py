@@ -13,7 +13,7 @@ from planner.arrays import Floats, Integers
 from planner.candidates.market import Market
 from planner.configurations.grid import prompt_notes
 from planner.configurations.recipe import weights_to_make
-from planner.decode.assignment import SEARCH_TOLERANCE
+from planner.decode.chosen import SEARCH_TOLERANCE
 from planner.errors import AuditError
 from planner.evaluation.comparison import Violation, compare, unit_of
 from planner.formulation.program import Peak

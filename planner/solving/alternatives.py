@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import MANAGED, Market
-from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST, BEST_OF_METHODS, BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
+from planner.candidates.market import MANAGED
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_search import BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.chosen import (
+    _keeps_and_rent,
     build_inputs,
     describe_break_even,
     describe_candidate,
     describe_method,
+    figures_of,
+    nothing_there,
+    option_at,
     recipe_of,
     why_excluded,
 )
@@ -36,24 +40,22 @@ from planner.results.plan_parts import (
     describe_machines,
 )
 from planner.scenario.limits import PEAK_TOLERANCE
-from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import COST, LAST, ResolvedPlan, with_settings
 from planner.solving.prepare import (
-    CandidateObjective,
+    BOUND_ROUNDING,
     PreparedScenario,
+    method_labels,
     prepare,
-    promising_rows,
+    screen_up_to,
     shared_peaks,
     typical_stock,
+    with_excluded_methods,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.scenario.limits import Limits
 
 
 # The best alternatives of a plan by method, GPU and provider, and whether they really differ from it.
@@ -92,69 +94,10 @@ def describe_difference(
     return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")
 
 
-METHOD_LABELS = ("QLoRA", "LoRA", "full")
 PAYMENT_LABELS = {"own": "own machine", "bought": "bought", "managed": "by the service", "committed": "committed"}
 """How the tiers are paid that are not rented by the hour."""
 MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which an alternative of the same cost must differ in hours, or of the same hours in cost."""
-
-
-def option_at(
-    label: str, candidates: JobCandidates, market: Market, at: tuple[CandidateTable, int, float], **marks: Any
-) -> Option:
-    """Return a candidate as another way to run a job, with `marks`: note, allowed, prior.
-
-    `at`: a table of the candidates, its row and a spot share. Of a row that follows a spot policy the hours at the
-    confidence are the deadline that the policy keeps.
-    """
-    table, row, share = at
-    return Option(
-        label=label,
-        **_keeps_and_rent(at, market),
-        method=candidates.recipes[int(table.recipe[row])].method_label,
-        **marks,
-        **figures_of(table, row, share, market),
-    )
-
-
-def _keeps_and_rent(at: tuple[CandidateTable, int, float], market: Market) -> dict[str, Any]:
-    """Return the hours that a candidate keeps at the confidence, the rent of all its machines, and how it is paid."""
-    table, row, share = at
-    offer = market.offers[int(table.offer[row])]
-    return {
-        "hours_at_confidence": float(table.rows(np.asarray([row])).late_hours(share)[0]),
-        "usd_per_hour": rent_usd_per_hour(offer, int(table.gpus[row]), share),
-        "tier": offer.tier,
-        "spot_share": share,
-    }
-
-
-def nothing_there(label: str, note: str, allowed: bool = True) -> Option:
-    """Return another way that no configuration within the limits gives; the note says why."""
-    nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
-    return Option(label=label, allowed=allowed, note=note, **nothing)
-
-
-def rent_usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
-    """Return the rent of machines with so many GPUs in all; None where they are not rented by the hour."""
-    on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
-    if not offer.is_by_the_hour or not offer.gpus:
-        return None
-    each = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
-    return each * gpus / offer.gpus
-
-
-def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
-    """Return what a candidate rents, and its cost and hours at a spot share."""
-    offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
-    return {
-        "provider": market.offers[offer].provider,
-        "gpu": market.gpus[offer],
-        "gpus": int(table.run_gpus[row]),
-        "runs_at_once": int(table.node_groups[row]),
-        "cost_usd": float(one.cost_usd(share)[0]),
-        "hours": float(one.hours(share)[0]),
-    }
 
 
 class ScoredCandidate(NamedTuple):
@@ -187,32 +130,6 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             options.append(nothing_there(label, note, allowed=not excluded))
     return tuple(options)
-
-
-def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
-    """Return the rungs of the ladder of a job: of generation engines and bits, most bits first."""
-    if candidates.job.trains:
-        return METHOD_LABELS
-    return tuple(
-        dict.fromkeys(
-            recipe.method_label for recipe in sorted(candidates.recipes, key=lambda recipe: -recipe.weight_bits)
-        )
-    )
-
-
-def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
-    """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
-    candidates, table = prepared.candidates[job], prepared.screened[job].table
-    labels = method_labels(candidates)
-    recipes = [
-        recipe.method_label in labels and not is_allowed(recipe, candidates.job) for recipe in candidates.recipes
-    ]
-    if not any(recipes):
-        return table
-    is_excluded = np.asarray(recipes, dtype=bool)
-    limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
-    found = screen(candidates, prepared.market, limits, prepared.library, is_excluded, waiting_usd, BEST_OF_METHODS)
-    return concatenate([table, found.table])
 
 
 def _are_all_observed(candidates: JobCandidates) -> bool:
@@ -264,35 +181,8 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
     return tuple(found)
 
 
-BOUND_ROUNDING = 1e-6
-"""Relative: rounding puts a bound above what it bounds, or hours above a deadline, by less."""
 FASTER = {"half the time": 0.55, "a quarter": 0.275}
 """Trades that a plan of least cost shows, as shares of its hours at the confidence: each to within a tenth."""
-
-
-def screen_up_to(
-    prepared: PreparedScenario,
-    candidates: JobCandidates,
-    limits: Limits,
-    known: CandidateTable,
-    keeps_ties: bool = False,
-) -> ScreenedCandidates:
-    """Return what `screen` finds best within stricter limits, with the rows of `candidates`.
-
-    Of the screened candidates of the job those that are `known` keep them at their least spot share. Whatever cannot
-    cost less than the best of these is not screened again; with `keeps_ties` it may cost a near tie more. Hours are not
-    bounded this way: those of drawn runs may be fewer than those of their means.
-    """
-    objective, rows, scope = CandidateObjective.of(prepared.scenario), np.arange(len(candidates.table)), BEST
-    if not objective.by_time:
-        value = objective.values(known, known.share_low)
-        affordable = known.late_cost_usd(known.share_low) <= objective.budget_usd
-        least = float(np.min(value[affordable], initial=np.inf))
-        least += BOUND_ROUNDING * max(1.0, least) + (prepared.scenario.near_tie_usd(least) if keeps_ties else 0.0)
-        rows, scope = promising_rows(candidates, objective, least), replace(BEST, below=least)
-    some = candidates.rows(rows)
-    found = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
-    return replace(found, rows=rows[found.rows])
 
 
 def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:

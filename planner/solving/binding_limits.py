@@ -1,4 +1,4 @@
-"""What a plan depends on: limits and prices, and the amount of work from which own machines cost less.
+"""What a plan depends on: limits, prices, what buying machines costs, and the work from which own machines cost less.
 
 The cheapest machines of a small job are not those of a large one, so that the machines of the plan do not know it. The
 work of the job is scaled, and the least dollars at each amount are those of the program. A program over the whole
@@ -19,22 +19,23 @@ import numpy as np
 
 from planner import generation
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.screening import screen
+from planner.candidates.screening import CandidateObjective, promising_rows, screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
-from planner.decode.assignment import RENTED, pays_from_months
-from planner.decode.chosen import recipe_of
+from planner.decode.chosen import figures_of, recipe_of
 from planner.errors import ScenarioError
+from planner.evaluation.named_run import hourly_price
 from planner.results.explanation import Binding
-from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, describe_machines
+from planner.results.plan import Assignment
+from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, Purchase, describe_machines
+from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
-from planner.scenario.offer import offer_labels
-from planner.scenario.offer_terms import Own
+from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import figures_of
 from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
-from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare, promising_rows
+from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -286,11 +287,11 @@ def scale(job: Job, factor: float) -> Job:
 def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
     """Return a table of lengths with so many times the requests, in whole numbers that spread evenly over its rows."""
     found, total, taken = [], 0.0, 0
-    for one in lengths:
-        total += one.count * factor
+    for length in lengths:
+        total += length.count * factor
         count = round(total) - taken
         taken += count
-        found += [one.model_copy(update={"count": count})] if count > 0 else []
+        found += [length.model_copy(update={"count": count})] if count > 0 else []
     return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
 
 
@@ -458,7 +459,7 @@ def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
         made = prepare(scenario.model_copy(update=update), prepared.library, with_policies=False)
     except ScenarioError:  # none of them can hold or prepare so much
         return None
-    (table,), by_label = [one.table for one in made.screened], dict(zip(offer_labels(running), sold, strict=True))
+    (table,), by_label = [job.table for job in made.screened], dict(zip(offer_labels(running), sold, strict=True))
     found: list[tuple[float, float, FirstPurchase]] = []
     for row in range(len(table)):
         figures, label = figures_of(table, row, 0.0, made.market), table.offers[int(table.offer[row])]
@@ -542,3 +543,135 @@ def _of_tuning(own: OwnMachines) -> HostedTuning | None:
     tokens = float(own.prepared.candidates[0].physics.shape.tokens)
     pays, machines = (None, None) if found is None else (found[0] * tokens, found[1])
     return HostedTuning(provider=hosted.machines.provider, usd=hosted.usd, pays_from_tokens=pays, pays_on=machines)
+
+
+# What buying the machines of a job costs, and from how many hours of such use it pays.
+#
+# Buying n machines for P dollars each, of which a share r(m) is left after m months, pays from the first m on at which
+# the rent that h hours of use a month save is what they have lost by then, with the interest on it:
+#
+#     h*m*(rent - n*running) = n*(P*(1 - r(m)) + interest(m))
+#
+# where `rent` is what an hour of work is rented for, and `running` is power*PUE*price, the monthly costs over the hours
+# of a month and the hourly fees of the machine. Two RTX 3090 at $2,500, half of it left at any age, rented at $0.22 an
+# hour each, with 504 W at $0.18 per kWh: 2,500 / (0.44 - 0.18144) = 9,669 hours. The whole price is back after twice
+# as many hours: published break-evens often count that, and call it the same.
+
+
+RENTED = ("secure", "community")
+"""Tiers whose hours are rented one by one."""
+
+
+NO_WORK = {
+    *("lost on spot", "move to on demand", "starts on demand", "starts and losses", "rounded up"),
+    *fee_items("machine hours"),
+}
+"""Lines of the bill for hours that an own machine would not need, and fees of hours that another line has."""
+
+
+SOON_MONTHS = 1e-6
+"""Months that are none: what pays after them pays at once."""
+
+
+LONGEST_MONTHS = 12_000.0
+"""Age up to which a break-even of machines is sought whose life nobody states."""
+
+
+def compare_purchase(job: Assignment, scenario: Scenario) -> Purchase | None:
+    """Return the purchase of the machines of a job: of those that it buys, else of as many equal ones as it rents.
+
+    None where none is for sale, or nothing is rented. `scenario.for_sale` is searched in its order for a machine with
+    as many of the same GPUs.
+    """
+    if job.tier == "bought":
+        offer = dict(scenario.labelled_offers()).get(job.offer)
+    else:
+        kind = job.gpu, job.gpus_per_instance
+        offer = next((offer for offer in scenario.for_sale if (offer.gpu, offer.gpus) == kind), None)
+    if offer is None or offer.buy is None or job.tier not in (*RENTED, "bought"):
+        return None
+    machines, buy = job.instances * job.runs_at_once, offer.buy
+    hours, rent = _bought_hours(job, offer, scenario) if job.tier == "bought" else _rented_hours(job)
+    if hours <= 0 or (rent is not None and rent <= 0):
+        return None
+    horizon = scenario.horizon if job.tier == "bought" else None
+    monthly = horizon.hours_per_month if horizon is not None else MONTH_HOURS
+    fees = fee_rate(offer.fees, "machine hours") or 0.0
+    running = machines * (buy.power_usd_per_hour + buy.idle_usd_per_month / monthly + fees)
+    saved, interest = 0.0 if rent is None else (rent - running) / machines, horizon.interest if horizon else 0.0
+    months = [pays_from_months(buy, saved * monthly, interest, which) for which in range(3)]
+    pays = [None if each is None else each * monthly for each in months]
+    low, high = buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)
+    return Purchase(
+        is_bought=job.tier == "bought",
+        offer=offer.label,
+        machines=machines,
+        usd=machines * buy.purchase_usd,
+        low_usd=machines * low,
+        high_usd=machines * high,
+        date=offer.date_text,
+        source=offer.source,
+        rent_usd_per_hour=rent,
+        hours_per_month=monthly,
+        running_usd_per_hour=running,
+        price_back_hours=buy.purchase_usd / saved if saved > 0 else None,
+        life_months=buy.life_months,
+        **_hour_of_it(buy, horizon, machines, fees),
+        without=buy.without or "",
+        interest=interest,
+        pays_from_hours=pays[0],
+        pays_from_hours_low=pays[1],
+        pays_from_hours_high=pays[2],
+        hours=hours,
+    )
+
+
+def _hour_of_it(buy: Buy, horizon: Horizon | None, machines: int, fees: float) -> dict[str, float]:
+    """Return what an hour of machines that are bought costs at the use of the horizon, and at half of it."""
+    if horizon is None:
+        return {}
+    half = horizon.model_copy(update={"hours_per_month": horizon.hours_per_month / 2})
+    usd = [machines * (buy.owned(used).usd_per_hour + fees) for used in (horizon, half)]
+    return {"usd_per_hour": usd[0], "half_use_usd_per_hour": usd[1]}
+
+
+def _rented_hours(job: Assignment) -> tuple[float, float]:
+    """Return the hours of work of rented machines, and the dollars of all of them for an hour of it."""
+    lines = [line for line in job.bill if line.unit == "h" and " at " not in line.item]
+    hours = math.fsum(line.quantity or 0.0 for line in lines if line.item not in NO_WORK)
+    hours /= job.instances * job.runs_at_once
+    if job.spot is not None:  # the starts of a policy are on lines of their own, of which one is needed
+        hours += job.start_hours
+    return hours, math.fsum(line.usd for line in lines) / hours if hours > 0 else 0.0
+
+
+def _bought_hours(job: Assignment, offer: Offer, scenario: Scenario) -> tuple[float, float | None]:
+    """Return the hours that bought machines work, and the dollars of as many equal ones by the hour; None without."""
+    machines = job.instances * job.runs_at_once
+    hours = max((line.quantity or 0.0 for line in job.bill if line.item == "wear of own machines"), default=0.0)
+    offers = (other for _, other in scenario.labelled_offers())
+    price = hourly_price(offer, (other for other in offers if other.tier in RENTED and scenario.limits.permits(other)))
+    fees = fee_rate(offer.fees, "machine hours") or 0.0  # which `hourly_price` takes off
+    return hours / machines, None if price is None else machines * (price + fees)
+
+
+def pays_from_months(buy: Buy, saved_usd_per_month: float, interest: float, which: int) -> float | None:
+    """Return the months from which on one machine that saves so many dollars of rent in each pays; None if never.
+
+    `which`: 0 as stated, 1 the least and 2 the most that it may lose. No machine pays after its life.
+    """
+    price = (buy.purchase_usd, *(buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)))[which]
+
+    def gain(months: float) -> float:
+        lost = buy.lost_usd(months)[which]
+        return saved_usd_per_month * months - lost - interest_usd(price, price - lost, months, interest)
+
+    low, high = 0.0, buy.life_months or LONGEST_MONTHS
+    if gain(high) < 0:
+        return None
+    if gain(SOON_MONTHS) >= 0:
+        return 0.0
+    for _ in range(60):  # what is lost grows ever more slowly, so that the gain is negative first and positive then
+        middle = (low + high) / 2
+        low, high = (low, middle) if gain(middle) >= 0 else (middle, high)
+    return high

@@ -33,8 +33,8 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
+from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
 from planner.formulation.constraints import build_program
 from planner.formulation.dominance import find_undominated
@@ -140,7 +140,7 @@ def may_share_luck(prepared: PreparedScenario) -> bool:
     """Return whether several jobs, of which some may be on spot, share a budget."""
     if prepared.scenario.limits.budget_usd is None or len(prepared.scenario.jobs) < 2 or prepared.is_slim:
         return False
-    return any(bool((one.table.share_high > 0).any()) for one in prepared.screened)
+    return any(bool((job.table.share_high > 0).any()) for job in prepared.screened)
 
 
 def optimise_jointly(
@@ -211,10 +211,10 @@ class _Search:
 
     def kept(self, found: OptimisedChoice, amount: float) -> OptimisedChoice | None:
         """Return a choice whose jobs together keep the budget, with or without the order of ties; None where none."""
-        for one in (found, found.strict):
-            late_usd = self.late_usd(one)
+        for choice in (found, found.strict):
+            late_usd = self.late_usd(choice)
             if late_usd <= self.budget * (1 + EQUAL_USD):
-                return replace(one, joint=self.joint(late_usd, amount))
+                return replace(choice, joint=self.joint(late_usd, amount))
         return None
 
     def late_usd(self, found: OptimisedChoice) -> float:

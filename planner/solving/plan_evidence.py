@@ -22,12 +22,13 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.run_hours import Evidence
-from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
 from planner.configurations.recipe import Recipe, framework_of, frameworks_of, unnamed_frameworks
-from planner.decode.chosen import ChosenCandidate, MemoryEvaluator
+from planner.decode.chosen import ChosenCandidate, MemoryEvaluator, nothing_there, option_at
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
 from planner.library.model_ladder import held_quant
@@ -40,9 +41,8 @@ from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import Limits, SpotShare
 from planner.scenario.scenario import SolveOptions, setting_path
-from planner.solving.alternatives import nothing_there, option_at, screen_up_to, with_excluded_methods
 from planner.solving.optimise_choice import optimise, waiting_rooms
-from planner.solving.prepare import CandidateObjective, PreparedScenario
+from planner.solving.prepare import PreparedScenario, screen_up_to, with_excluded_methods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Candidates of every job, screened and scored: all that is known before a program."""
+"""Candidates of every job, screened: all that is known before a program; again within stricter or looser limits."""
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.arrays import Flags, Integers
+from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (
@@ -24,12 +23,13 @@ from planner.candidates.market import (
     needs_separate_machines,
     with_separate_offers,
 )
-from planner.candidates.screening import ScreenedCandidates, screen
-from planner.candidates.spot_search import DEFAULT_SCOPE, NEEDED_BY_JOBS
+from planner.candidates.screening import CandidateObjective, promising_rows, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, DEFAULT_SCOPE, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import export_fault, no_machine_fault
 from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
-from planner.configurations.recipe import head_refusal, length_faults
+from planner.configurations.recipe import head_refusal, is_allowed, length_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
@@ -47,103 +47,6 @@ from planner.watch import ASKED_EVERY_SECONDS, keep_going, tell
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor, Future
-
-
-# The objective of a scenario for single candidates: dollars with penalties and the value of time, or hours.
-
-
-MIN_GAIN_USD, MIN_GAIN_SHARE = 0.01, 0.001
-"""A plan is better if it saves a cent and a thousandth of the objective: less is not worth a decision."""
-MIN_GAIN_HOURS = 0.05
-"""A plan is faster if it saves what rounds to a tenth of an hour."""
-BUDGET_TOLERANCE = 1e-9
-"""Relative, at the spot share at which a budget is spent."""
-
-
-@dataclass(frozen=True)
-class CandidateObjective:
-    """What a scenario minimises, as a value of each candidate and in words.
-
-    The dollars are expected dollars with penalties and the value of time, the hours those at the requested
-    confidence; `by_time` says which. The scenario's own `objective` is only the user's choice between the two.
-    """
-
-    by_time: bool = False
-    usd_per_hour: float = 0.0
-    has_penalties: bool = False
-    budget_usd: float = math.inf  # at the requested confidence; infinite if several jobs share it
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> CandidateObjective:
-        """Return the objective of a scenario."""
-        budget = scenario.limits.budget_usd
-        return cls(
-            by_time=scenario.objective_kind == "time",
-            usd_per_hour=scenario.value_of_time_usd_per_hour,
-            has_penalties=any(any(job.techniques.penalty_usd.values()) for job in scenario.jobs),
-            budget_usd=math.inf if budget is None or len(scenario.jobs) > 1 else budget,
-        )
-
-    @property
-    def waiting_usd(self) -> float | None:
-        """Dollars that an hour of waiting is worth; None if hours are minimised, as spot saves none."""
-        return None if self.by_time else self.usd_per_hour
-
-    def values(self, table: CandidateTable, share: Floats | float) -> Floats:
-        """Return the objective (n,) of every candidate at a spot share."""
-        if self.by_time:
-            return table.late_hours(share)
-        return table.cost_usd(share) + table.penalty_usd + self.usd_per_hour * table.hours(share)
-
-    def best(self, table: CandidateTable) -> tuple[Floats, Floats]:
-        """Return the least objective (n,) of each candidate over its spot shares, and the share (n,) that has it.
-
-        The objective is linear in the share, so that one of three points has its minimum: the floor, the cap, and
-        the share at which the budget is spent. It is infinite if no share keeps the budget.
-        """
-        best = np.full(len(table), np.inf)
-        share = table.share_low.copy()
-        ends = [table.share_low, table.share_high]
-        if not math.isinf(self.budget_usd):
-            ends.append(self._share_at_budget(table))
-        for end in ends:
-            is_affordable = table.late_cost_usd(end) <= self.budget_usd * (1 + BUDGET_TOLERANCE)
-            value = np.where(is_affordable, self.values(table, end), np.inf)
-            share = np.where(value < best, end, share)
-            best = np.minimum(best, value)
-        return best, share
-
-    def _share_at_budget(self, table: CandidateTable) -> Floats:
-        """Return the spot share (n,) at which the budget is spent, the floor if there is none."""
-        on_demand_usd = table.fixed_usd + table.late_usd[:, ON_DEMAND]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = (self.budget_usd - on_demand_usd) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])
-        return np.clip(np.where(np.isfinite(share), share, table.share_low), table.share_low, table.share_high)
-
-    def min_gain(self, objective: float) -> float:
-        """Return by how much a plan must be better than this objective to be reported."""
-        return max(MIN_GAIN_HOURS if self.by_time else MIN_GAIN_USD, MIN_GAIN_SHARE * abs(objective))
-
-    @property
-    def formula(self) -> str:
-        """Such as `cost + $0.50 per hour + penalties`; empty if plans are compared by plain dollars or hours."""
-        if self.by_time or not (self.usd_per_hour or self.has_penalties):
-            return ""
-        hours = f" + ${self.usd_per_hour:,.2f} per hour" if self.usd_per_hour else ""
-        return f"cost{hours}{' + penalties' if self.has_penalties else ''}"
-
-    @property
-    def comparatives(self) -> tuple[str, str, str]:
-        """The words for less, for more, and for many times as much."""
-        if self.by_time:
-            return "faster", "slower", "the hours"
-        return ("better", "worse", "the objective") if self.formula else ("cheaper", "more expensive", "the cost")
-
-    def describe_saving(self, amount: float) -> str:
-        """Return such as `$0.40 less`, `$1.45 better` if more than dollars counts, or `3 min earlier`."""
-        if self.by_time:
-            return f"{amount * 60:.0f} min earlier" if amount < 0.1 else f"{amount:,.1f} h earlier"
-        return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.formula else 'less'}"
 
 
 # Portfolios of many jobs: of each job only what the program and its notes need is kept, so that memory holds them all.
@@ -233,31 +136,6 @@ def _with_rows(
         lateness=found.lateness[rows],
         dropped=len(candidates.table) - len(rows),
         dominated=len(screened.table) - len(found.table),
-    )
-
-
-def promising_rows(candidates: JobCandidates, objective: CandidateObjective, goal: float) -> Integers:
-    """Return the rows whose objective may lie below a goal if limits are lifted.
-
-    Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both (and
-    without the budget) cannot become the best when a limit is lifted.
-    """
-    without_budget = replace(objective, budget_usd=math.inf)
-    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
-    return np.flatnonzero(lower_bound < goal)
-
-
-def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:
-    """Return an objective (n,) that no switching policy on spot beats: all work at the spot price, nothing lost.
-
-    It is nan where no policy is followed, because hours are minimised.
-    """
-    if objective.waiting_usd is None:
-        return np.full(len(candidates.table), np.nan)
-    table, hours = candidates.table, candidates.hours
-    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
-    return np.asarray(
-        table.fixed_usd + table.penalty_usd + price * hours.group_run + objective.usd_per_hour * hours.run
     )
 
 
@@ -566,10 +444,10 @@ def _made_by_workers(executor: Executor, questions: Sequence[tuple[Any, ...]]) -
         while waiting:
             keep_going()
             done, waiting = wait(waiting, timeout=ASKED_EVERY_SECONDS, return_when=FIRST_COMPLETED)
-            yield from (one.result() for one in done)
+            yield from (future.result() for future in done)
     finally:
-        for one in waiting:
-            one.cancel()
+        for future in waiting:
+            future.cancel()
 
 
 def _of_part_alone(scenario: Scenario, library: Library, wanted: _Wanted, places: Sequence[int]) -> FoundOfJobs:
@@ -716,3 +594,61 @@ def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
         objective=scenario.objective_kind,
         value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
     )
+
+
+METHOD_LABELS = ("QLoRA", "LoRA", "full")
+
+
+def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
+    """Return the rungs of the ladder of a job: of generation engines and bits, most bits first."""
+    if candidates.job.trains:
+        return METHOD_LABELS
+    return tuple(
+        dict.fromkeys(
+            recipe.method_label for recipe in sorted(candidates.recipes, key=lambda recipe: -recipe.weight_bits)
+        )
+    )
+
+
+def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
+    """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
+    candidates, table = prepared.candidates[job], prepared.screened[job].table
+    labels = method_labels(candidates)
+    recipes = [
+        recipe.method_label in labels and not is_allowed(recipe, candidates.job) for recipe in candidates.recipes
+    ]
+    if not any(recipes):
+        return table
+    is_excluded = np.asarray(recipes, dtype=bool)
+    limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
+    found = screen(candidates, prepared.market, limits, prepared.library, is_excluded, waiting_usd, BEST_OF_METHODS)
+    return concatenate([table, found.table])
+
+
+BOUND_ROUNDING = 1e-6
+"""Relative: rounding puts a bound above what it bounds, or hours above a deadline, by less."""
+
+
+def screen_up_to(
+    prepared: PreparedScenario,
+    candidates: JobCandidates,
+    limits: Limits,
+    known: CandidateTable,
+    keeps_ties: bool = False,
+) -> ScreenedCandidates:
+    """Return what `screen` finds best within stricter limits, with the rows of `candidates`.
+
+    Of the screened candidates of the job those that are `known` keep them at their least spot share. Whatever cannot
+    cost less than the best of these is not screened again; with `keeps_ties` it may cost a near tie more. Hours are not
+    bounded this way: those of drawn runs may be fewer than those of their means.
+    """
+    objective, rows, scope = CandidateObjective.of(prepared.scenario), np.arange(len(candidates.table)), BEST
+    if not objective.by_time:
+        value = objective.values(known, known.share_low)
+        affordable = known.late_cost_usd(known.share_low) <= objective.budget_usd
+        least = float(np.min(value[affordable], initial=np.inf))
+        least += BOUND_ROUNDING * max(1.0, least) + (prepared.scenario.near_tie_usd(least) if keeps_ties else 0.0)
+        rows, scope = promising_rows(candidates, objective, least), replace(BEST, below=least)
+    some = candidates.rows(rows)
+    found = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
+    return replace(found, rows=rows[found.rows])

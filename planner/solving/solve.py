@@ -14,10 +14,10 @@ import numpy as np
 
 from planner import timetable
 from planner.audit.audit import audit
+from planner.candidates.screening import CandidateObjective
 from planner.configurations.recipe import Recipe
-from planner.decode.assignment import build_assignment, compare_purchase
-from planner.decode.chosen import ChosenCandidate, build_inputs
-from planner.decode.notes import budget_probability, budget_warnings, cut_samples, typical_stock_note
+from planner.decode.chosen import ChosenCandidate, build_inputs, cut_samples
+from planner.decode.notes import budget_probability, budget_warnings, build_assignment, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.engines import facts_on
 from planner.library.schema import Library
@@ -36,7 +36,12 @@ from planner.solving.alternatives import (
     with_further_ways,
     without_demand,
 )
-from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
+from planner.solving.binding_limits import (
+    compare_purchase,
+    describe_binding_limits,
+    describe_outdated_prices,
+    describe_spot_outlier,
+)
 from planner.solving.optimise_choice import (
     OptimisedChoice,
     best_side_by_side,
@@ -57,7 +62,7 @@ from planner.solving.plan_evidence import (
     find_safer,
     with_flattery,
 )
-from planner.solving.prepare import CandidateObjective, PreparedScenario, are_compared, prepare
+from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.subjects import subject_of
 from planner.watch import WHY_NONE, finishing, if_time, noting_what_is_left_out, tell, watched
 

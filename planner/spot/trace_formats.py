@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.documents.files import MAX_BYTES, note_read, read_text
-from planner.documents.validation import parse_json
+from planner.documents.tables import parse_json
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.spot.states import Trace
 from planner.units import DAY_HOURS, HOUR, MINUTE

@@ -11,14 +11,15 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable
-from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidates.screening import CandidateObjective, screen
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated, undominated_columns
 from planner.formulation.program import SharedLimits, TypicalPeak
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
 from planner.scenario.scenario import Scenario
-from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
+from planner.solving.prepare import PreparedScenario, shared_peaks
 from planner.timetable.timetable_problem import (
     UNITS_PER_USD,
     Mode,

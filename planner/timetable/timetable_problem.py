@@ -26,7 +26,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from planner.candidates.market import Market
-from planner.candidates.screening import ScreenedCandidates
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.formulation.program import TypicalPeak
 from planner.scenario.limits import PeakLimit, given_peaks, may_pause
 from planner.scenario.offer import Offer

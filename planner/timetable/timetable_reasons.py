@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.why_not import keep_matches, rows_in_market
 from planner.analysis.why_not_query import WhyNotQuery
+from planner.candidates.screening import CandidateObjective
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
@@ -16,8 +17,8 @@ from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit, jobs
 from planner.scenario.limits import PEAK_LIMITS, given_peaks, peak_limit_at
 from planner.scenario.scenario import SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose, settle
-from planner.solving.infeasibility.relaxations import LimitChange
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.infeasibility.limit_changes import LimitChange
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_built
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.modes import BuiltTimetable, build_timetable

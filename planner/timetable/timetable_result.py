@@ -18,9 +18,14 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.candidate_table import concatenate
-from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
-from planner.decode.notes import added_budget_note, budget_probability, budget_warnings, typical_stock_note
+from planner.decode.notes import (
+    added_budget_note,
+    budget_probability,
+    budget_warnings,
+    build_assignment,
+    typical_stock_note,
+)
 from planner.errors import SolverError
 from planner.formulation.program import TypicalPeak, TypicalPeaks
 from planner.library.technique_tables import read_techniques

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.candidate_table import CandidateTable
-from planner.candidates.screening import ScreenedCandidates
+from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solvers.base import Termination

@@ -11,13 +11,13 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from planner.documents.quantities import TOWER_STATES
 from planner.errors import Fault, InputError
 from planner.library.engines import read_engines, read_load_profiles
 from planner.library.reading import is_config_path, read_library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import FLAT, InferenceJob, ServeJob
 from planner.scenario.job import Job
-from planner.scenario.job_stages import TOWER_STATES
 from planner.scenario.limits import AllowForbid
 from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import Scenario

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidates.spot_rows import on_demand_rounding_usd
+from planner.candidates.spot_candidates import on_demand_rounding_usd
 from planner.estimates.work import node_group_shares, trial_work
 from planner.results.plan import Assignment
 from planner.solving.prepare import prepare

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.candidates.deadline import max_spot_share, policy_guarantee_hours, policy_late_hours
-from planner.candidates.stage_hours import RowHours
+from planner.candidates.run_hours import RowHours
 from tests.helpers.candidate_tables import random_table
 
 NAN = float("nan")

@@ -11,8 +11,8 @@ from planner.audit.audit import audit
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.market import build_market
 from planner.candidates.screening import screen
-from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.notes import build_assignment
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
-from planner.decode.assignment import compare_purchase
-from planner.documents.validation import parse_csv
+from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table
 from planner.results.plan import Assignment
 from planner.scenario.scenario import SolveOptions
+from planner.solving.binding_limits import compare_purchase
 from planner.solving.solve import solve
 from planner.units import MONTH_HOURS
 from tests.helpers import generation

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
-from planner.candidates.screening import screen
+from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_candidates import SpotChoice
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
 from planner.loading.scenario_file import read_scenario
@@ -23,7 +23,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.optimise_choice import optimise
-from planner.solving.prepare import CandidateObjective, prepare
+from planner.solving.prepare import prepare
 from planner.spot.policy_cache import from_table, to_table
 from planner.spot.replayed_runs import replay
 from planner.spot.states import sample_states

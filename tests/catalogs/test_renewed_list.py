@@ -15,7 +15,7 @@ from planner.catalogs.catalog import offers_text
 from planner.cli import main
 from planner.cli.catalog_command import read_market
 from planner.documents.files import parse_document
-from planner.documents.validation import parse_csv
+from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table, read_offers
 from planner.loading.scenario_file import read_scenario, shipped_scenarios

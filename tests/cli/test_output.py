@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from planner.cli import main
 from planner.cli.output import Output, show, show_progress
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.errors import Fault
 
 HOSTILE = "a\x1b]0;b\x07\r\x9b2J\u202e\ud800\x7f é 日本"

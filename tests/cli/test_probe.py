@@ -17,7 +17,7 @@ from benchmarks.accuracy.recipes import framework_of_row, recipe_of_row, trains_
 from planner.analysis.probe_question import ROW_COLUMNS, ProbeFile, shared_row
 from planner.cli import main
 from planner.configurations.recipe import GpuClass
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.exports.export import TRAINER
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library

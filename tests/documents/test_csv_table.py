@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.documents import validation as csv_table
-from planner.documents.validation import parse_csv, read_csv
+from planner.documents.tables import parse_csv, read_csv
 from planner.errors import InputError
 
 

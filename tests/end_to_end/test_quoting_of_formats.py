@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import planner
 from planner.analysis.overview import overview
 from planner.cli import main
-from planner.documents.validation import csv_text, parse_csv
+from planner.documents.tables import csv_text, parse_csv
 from planner.loading.price_files import offer_table_text
 from planner.loading.scenario_file import parse_scenario
 from planner.report.report_page import render_page
@@ -31,7 +31,7 @@ ROOT = Path(planner.__file__).parent
 
 WRITERS = {
     # a call that makes text of a format: the only functions that may make it
-    "csv.writer": {"documents/validation.py:csv_text"},
+    "csv.writer": {"documents/tables.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
     "markupsafe.Markup": {
         "report/report_page.py:_drawn",

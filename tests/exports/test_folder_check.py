@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.plan_commands import TARGETS
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.exports.export import _parsed, _scripts
 from planner.results.plan import Plan
 from tests.helpers import exported_services

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from planner.candidates import screening
-from planner.candidates.spot_rows import SearchTarget
+from planner.candidates.spot_candidates import SearchTarget
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
 from planner.solving.solve import solve

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from planner.documents.files import data_folder, read_document
-from planner.documents.validation import parse_csv
+from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.library.names import known_host, typical_ram_gb
 from planner.library.reading import read_library

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.documents.validation import parse_csv
+from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading import price_files as offer_table
 from planner.loading.price_files import TABLE_COLUMNS, machine_key, offer_table_text, read_offer_table

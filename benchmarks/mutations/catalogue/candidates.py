@@ -146,7 +146,7 @@ AREA.add(
 AREA.add("offers of all regions are merged", 'return ("region",) if has_data_region else ()', "return ()", FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
-AREA.of("planner/candidates/stage_hours.py", ROWS, DEADLINES, LIMITS, BILLING)
+AREA.of("planner/candidates/run_hours.py", ROWS, DEADLINES, LIMITS, BILLING)
 AREA.add("preparing data is not rented", "self.start + self.ingest + self.export", "self.start + self.export", STAGES)
 AREA.add("evaluation takes no time", "self.training + self.evaluation + ", "self.training + ", STAGES)
 AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid")

@@ -51,16 +51,8 @@ AREA.add(
     "max(longest, job.planned_deadline_hours)",
 )
 
-AREA.of("planner/candidates/spot_rows.py", ONE_JOB, ROWS, BILLING, FEES)
+AREA.of("planner/candidates/spot_candidates.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
-AREA.add(
-    "late hours are rounded as on time",
-    "_rounding_usd(made, at, share, late, stretch, columns)",
-    "_rounding_usd(made, at, share, none, none, columns)",
-    LIMITS,
-    ONE_JOB,
-    ROWS,
-)
 AREA.add("minimum charges are no reason to round", " | (least > hours.once + hours.run)", "", LIMITS)
 AREA.add(
     "steps of an hour are rounded nowhere",
@@ -69,6 +61,14 @@ AREA.add(
 )
 
 AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
+AREA.add(
+    "late hours are rounded as on time",
+    "_rounding_usd(made, at, share, late, stretch, columns)",
+    "_rounding_usd(made, at, share, none, none, columns)",
+    LIMITS,
+    ONE_JOB,
+    ROWS,
+)
 AREA.add("hours left are not looked at", "table.rented_h > left", "table.rented_h > np.inf")
 AREA.add(
     "the term of a commitment is not looked at",

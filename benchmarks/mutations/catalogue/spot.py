@@ -6,7 +6,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 CANDIDATES = "tests/candidates/test_spot_candidates.py"
 
-AREA.of("planner/candidates/spot_rows.py", ROWS, LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "waiting costs no storage",
     "self.standing = self.storage + target.usd_per_hour",

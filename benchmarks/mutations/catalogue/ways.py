@@ -28,7 +28,7 @@ AREA.add("a timetable pays nothing at once", "found.outlay: offer.outlay_usd", "
 AREA.of("planner/candidates/market.py", OUTLAY)
 AREA.add("a stage buys its machine", "(offer.is_reservation or offer.outlay_usd)", "offer.is_reservation")
 
-AREA.of("planner/decode/assignment.py", WAYS)
+AREA.of("planner/solving/binding_limits.py", WAYS)
 AREA.add("buying saves the whole rent", "(rent - running) / machines", "rent / machines")
 AREA.add("a machine is worth most when it is oldest", "lost = buy.lost_usd(months)", "lost = buy.lost_usd(0.0)")
 AREA.add("a start is work that is lost", "if line.item not in NO_WORK", "if line.item in NO_WORK")

@@ -15,7 +15,8 @@ from planner.configurations.compared_runs import Correction, learn_correction, m
 from planner.configurations.grid import shape_of
 from planner.decode.notes import describe_observed_run
 from planner.documents.files import file_name, read_text
-from planner.documents.validation import MOST_NAMES, Source, meant_name, parse_json
+from planner.documents.tables import parse_json
+from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import is_implausible_speed
 from planner.library.reading import CardNames, read_library

@@ -40,7 +40,7 @@ from planner.analysis.calibration.line_logs import (
 )
 from planner.analysis.calibration.tool_logs import read_line_log
 from planner.documents.files import file_name, read_text
-from planner.documents.validation import JsonDocument, parse_json
+from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import InputError
 from planner.units import GIB
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.decode.chosen import recipe_of
-from planner.errors import InputError
-from planner.results.plan_parts import Infeasible
+from planner.errors import InputError, ScenarioError
+from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, setting_path
 from planner.solving.infeasibility.elastic_program import (
@@ -23,16 +24,17 @@ from planner.solving.infeasibility.elastic_program import (
     RelaxedCandidates,
     relax_candidates,
 )
-from planner.solving.infeasibility.near_misses import find_near_misses
-from planner.solving.infeasibility.relaxations import (
+from planner.solving.infeasibility.limit_changes import (
     BUDGET,
+    CONFIDENCE_STEP,
+    HOURS_STEP,
+    MARGIN_STEP,
+    SHARE_STEP,
     USD_STEP,
     LimitChange,
-    TrySolve,
     build_changes,
-    build_relaxations,
+    find_near_misses,
     round_up,
-    verify_relaxation,
 )
 from planner.solving.optimise_choice import ResolvedPlan, may_take_turns, try_solve, with_settings
 from planner.solving.prepare import PreparedScenario, prepare
@@ -399,3 +401,201 @@ def _split_relaxation(elastic: ElasticProgram, only: ElasticSolution) -> list[El
     solutions = [elastic.solve((path, other), half) for other in elastic.relaxable_paths if other != path]
     found = [solution for solution in solutions if solution is not None]
     return [min(found, key=lambda solution: (solution.change, solution.cost))] if found else []
+
+
+# Relaxations verified by solving the changed scenario, with no larger changes than the plan needs.
+
+
+LEAST_CONFIDENCE_STEPS = 50
+"""An even chance to fit in memory: below it nobody should rent a machine, and the schema has no such confidence."""
+AMPLE_USD = 1e8
+"""Dollars that no plan costs."""
+STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
+"""Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
+MORE_HOURS = (1.5, 3.0, 10.0)
+"""Times the further hours of a mix of markets that are tried where no policy on spot keeps the budget within these."""
+
+
+TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
+
+
+def verify_relaxation(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve = try_solve
+) -> tuple[ResolvedPlan, list[LimitChange]] | None:
+    """Return the plan under the changes, and the changes with no larger amounts than it needs.
+
+    Of memory they keep the greatest certainty that still has a plan.
+    None if the changed scenario has no plan after all, or is invalid.
+    """
+    kept = list(changes)
+    plan = _try_changes(prepared, kept, solve)
+    budget = next((i for i, change in enumerate(kept) if change.limit == BUDGET), None)
+    if plan is None and budget is not None:
+        # The change is that of a mix of markets; a policy that guarantees its deadline may cost more.
+        kept[budget] = replace(kept[budget], setting=f"{BUDGET}={AMPLE_USD:.0f}")
+        free = _try_changes(prepared, kept, solve)
+        new = round_up(free.late_usd, USD_STEP) if free else AMPLE_USD
+        kept[budget] = replace(kept[budget], new=new, setting=f"{BUDGET}={new:.2f}")
+        plan = free and _try_changes(prepared, kept, solve)
+    has_spot = any(offer.has_spot for offer in prepared.market.offers)
+    if plan is None and budget is None and has_spot:
+        plan, kept = _with_more_hours(prepared, kept, solve)
+    if plan is None:
+        return None
+    if budget is not None:
+        plan, kept = _needed_budget(prepared, kept, budget, plan, solve)
+    if has_spot:
+        for place, change in enumerate(kept):
+            if len(kept) == 1 or change.limit != BUDGET:
+                plan, kept[place] = _least_change(prepared, kept, place, plan, solve)
+    if any(change.limit == HEADROOM for change in kept):
+        plan, kept = _least_memory_change(prepared, kept, plan, solve)
+    return plan, kept
+
+
+def _with_more_hours(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve
+) -> tuple[ResolvedPlan | None, list[LimitChange]]:
+    """Return the first plan with still later deadlines, and the changes that it needs; None without one.
+
+    Within a budget a policy, which guarantees its deadline, may need more time than a mix of markets.
+    """
+    for times in MORE_HOURS:
+        made = [_moved_further(change, times) for change in changes]
+        if made == list(changes):
+            break
+        if (plan := _try_changes(prepared, made, solve)) is not None:
+            return plan, made
+    return None, list(changes)
+
+
+def _moved_further(change: LimitChange, times: float) -> LimitChange:
+    """Return a change of hours that is so many times as large, and any other as it is."""
+    path, _, text = change.setting.partition("=")
+    if change.limit.rpartition(".")[2] not in ("deadline", "max_hours"):
+        return change
+    if isinstance(change.old, str) or isinstance(change.new, str):
+        return change
+    new = round_up(change.old + times * (change.new - change.old), HOURS_STEP)
+    return replace(change, new=new, setting=f"{path}={new:.10g}{'h' if text.endswith('h') else ''}")
+
+
+def _needed_budget(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], place: int, plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, list[LimitChange]]:
+    """Return the plan and the changes with the budget that it needs, without that change if the old budget suffices.
+
+    The elastic program states the budget of a mix of markets, of which each job needs its part by itself. A policy on
+    spot may cost less, and jobs on several markets need less together.
+    """
+    old, needed = changes[place].old, round_up(plan.late_usd, USD_STEP)
+    tight = [replace(changes[place], new=needed, setting=f"{BUDGET}={needed:.2f}")] if needed > float(old) else []
+    fewer = [*changes[:place], *tight, *changes[place + 1 :]]
+    again = _try_changes(prepared, fewer, solve) if needed < float(changes[place].new) else None
+    return (again, fewer) if again else (plan, list(changes))
+
+
+def _least_memory_change(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, list[LimitChange]]:
+    """Return the plan and the changes with the greatest certainty that it fits in memory, by bisection.
+
+    The certainty is the confidence that the jobs ask for, in steps of a hundredth. It is the margin where the scenario
+    states one in its place, and where even an even chance is not enough.
+    """
+    place = next(i for i, change in enumerate(changes) if change.limit == HEADROOM)
+    before, after, margin = changes[:place], changes[place + 1 :], float(changes[place].old)
+
+    def with_margin(steps: int) -> list[LimitChange]:
+        new = steps * MARGIN_STEP
+        return [*before, replace(changes[place], new=new, setting=f"{HEADROOM}={new:g}"), *after]
+
+    def with_confidence(steps: int) -> list[LimitChange]:
+        return [*before, *_memory_confidences(prepared.scenario, steps * CONFIDENCE_STEP), *after]
+
+    change, low, high = with_margin, 0, math.ceil(margin / MARGIN_STEP - 1e-9)  # low suffices, high is as it was
+    if prepared.scenario.limits.vram_headroom is None and (
+        even := _try_changes(prepared, with_confidence(LEAST_CONFIDENCE_STEPS), solve)
+    ):
+        most = max(job.memory_confidence for job in prepared.scenario.jobs)
+        change, plan, low, high = (
+            with_confidence,
+            even,
+            LEAST_CONFIDENCE_STEPS,
+            math.ceil(most / CONFIDENCE_STEP - 1e-9),
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        again = _try_changes(prepared, change(middle), solve)
+        low, high, plan = (middle, high, again) if again else (low, middle, plan)
+    return plan, change(low)
+
+
+def _memory_confidences(scenario: Scenario, confidence: float) -> list[LimitChange]:
+    """Return the changes of the jobs that ask for more than a confidence of memory."""
+    new, found = round(confidence, 2), []
+    for job in scenario.jobs:
+        if job.memory_confidence > new:
+            path = f"jobs.{job.name}.confidence.memory"
+            setting = f"{setting_path(path, scenario)}={new:g}"
+            found.append(LimitChange(path, job.memory_confidence, new, setting))
+    return found
+
+
+def _least_change(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], place: int, plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, LimitChange]:
+    """Return the change of one limit that still has a plan, and its plan, by bisection in steps that can be typed.
+
+    All other changes stay. The change is that of a mix of markets; a policy that guarantees its deadline may need less
+    of a limit.
+    """
+    change = changes[place]
+    step = STEP_OF.get(change.limit.rpartition(".")[2])
+    if step is None or isinstance(change.old, str) or isinstance(change.new, str):
+        return plan, change
+    path, _, text = change.setting.partition("=")
+    sign, unit = math.copysign(step, change.new - change.old), "h" if text.endswith("h") else ""
+
+    def back(steps: int) -> LimitChange:
+        new = round(float(change.new) - steps * sign, 2)
+        return replace(change, new=new, setting=f"{path}={new:.10g}{unit}")
+
+    low, high = 0, math.ceil(abs(change.new - change.old) / step - 1e-6)  # steps back: low suffices, high does not
+    middle = min(1, high - 1)  # mostly the change is the least already
+    while high - low > 1:
+        if again := _try_changes(prepared, [*changes[:place], back(middle), *changes[place + 1 :]], solve):
+            low, plan = middle, again
+        else:
+            high = middle
+        middle = (low + high) // 2
+    return plan, back(low) if low else change
+
+
+def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], solve: TrySolve) -> ResolvedPlan | None:
+    try:
+        return solve(with_settings(prepared, [change.setting for change in changes]))
+    except ScenarioError:  # values that contradict one another: no relaxation
+        return None
+
+
+def build_relaxations(plan: timetable.ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
+    """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
+    most = "at most " if timetable.may_cost_less_in_turn(plan) else ""
+    limits = plan.prepared.scenario.limits
+    then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"
+    if limits.budget_usd is not None:  # all dollars of such an answer are those that a budget limits
+        then = f"{plan.description}, {most}${plan.late_usd:,.2f} at {limits.budget_confidence * 100:.3g} %"
+    return [
+        Relaxation(
+            limit=change.limit,
+            change_from=change.old,
+            change_to=change.new,
+            then=then,
+            way=number,
+            setting=change.setting,
+            cost_usd=plan.cost_usd,
+            hours=plan.hours,
+        )
+        for change in changes
+    ]

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.plan_commands import TARGETS, TRAINERS_OF_ALL
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from planner.exports.export import target_names
 from planner.exports.field_map import STARTING_ALL
 from planner.exports.machine_names import slug

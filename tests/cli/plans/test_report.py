@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from tests.helpers.computed_once import compute_once
 from tests.helpers.exported_services import with_job
 from tests.helpers.reports import SMALL

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.documents.validation import json_text
+from planner.documents.tables import json_text
 from tests.helpers import exported_services, run_logs
 from tests.helpers.exported_plans import solved
 

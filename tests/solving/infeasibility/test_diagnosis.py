@@ -22,7 +22,7 @@ from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.elastic_program import margin_of
-from planner.solving.infeasibility.relaxations import LimitChange
+from planner.solving.infeasibility.limit_changes import LimitChange
 from planner.solving.solve import solve
 from tests.helpers import costs
 from tests.helpers.bare_plans import bare_plan

@@ -13,7 +13,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.diagnosis import settle
-from planner.solving.infeasibility.relaxations import LimitChange
+from planner.solving.infeasibility.limit_changes import LimitChange
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 
