@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.output import INFEASIBLE, NO_PLAN, READ, SAVING, Output
-from planner.documents.files import KeyPath, file_name, read_text
-from planner.errors import Fault, InputError, ScenarioError
+from planner.documents.files import file_name, read_text
+from planner.errors import Fault, InputError, KeyPath, ScenarioError
 from planner.loading.scenario_file import PLAN_KEYS, LoadedScenario, load_scenario, parse_scenario
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.techniques import FOUR_BIT_LORA
