@@ -192,7 +192,8 @@ def refuse_following(given: Mapping[str, Any], following: Mapping[str, str]) -> 
 def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> None:
     """Raise every fault of a question."""
     faults = [Fault(WHERE, 0, *fault) for fault in (*_length_faults(asked, network), *_division_faults(asked, trainer))]
-    faults += [Fault(WHERE, 0, *fault) for fault in reward_model_faults(asked)]
+    longest = asked.longest_output or min(LONGER * asked.output, network.max_sequence - asked.input)
+    faults += [Fault(WHERE, 0, *fault) for fault in reward_model_faults(asked.reward_model, asked.input + longest)]
     if asked.algorithm not in REFERENCE:
         what, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
         faults.append(Fault(WHERE, 0, "algorithm", what, fix))
@@ -216,19 +217,19 @@ def _length_faults(asked: RlSettings, network: Architecture) -> Iterator[tuple[s
         yield where, what, f"at most {network.max_sequence:,} together"
 
 
-def reward_model_faults(asked: RlSettings) -> Iterator[tuple[str, str, str]]:
-    """Yield place, fault and mend of a reward model that is unknown, or cannot read the longest answer."""
-    if (name := asked.reward_model) is None:
+def reward_model_faults(name: str | None, tokens: float) -> Iterator[tuple[str, str, str]]:
+    """Yield place, fault and mend of a reward model that is unknown, or cannot read a prompt with the longest answer."""
+    if name is None:
         return
     if not is_config_path(name) and (names := CardNames("architectures")).canonical(name) is None:
         yield "reward_model", f"unknown architecture {name!r}", names.suggestion(name)
         return
-    card, longest = teacher_card(name), asked.longest_output or asked.output
+    card = teacher_card(name)
     if card.image is not None:
         yield "reward_model", f"{card.name} makes images", "choose a language model"
-    elif asked.input + longest > card.max_sequence:
-        what = f"{asked.input:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}, which scores them"
-        yield "reward_model", what, f"at most {card.max_sequence:,} together"
+    elif tokens > card.max_sequence:
+        what = f"prompts and answers of up to {tokens:,.0f} tokens exceed the context of {card.name}, which scores them"
+        yield "reward_model", what, f"give longest_output: at most {card.max_sequence:,} tokens together"
 
 
 def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tuple[str, str, str]]:

@@ -49,7 +49,7 @@ from planner.reinforcement.evaluated_rl import (
     states_network,
     trainer_data_gb,
 )
-from planner.reinforcement.rl_estimate import FP8_CAUTION, REWARD_CAUTION, RlSettings, reward_model_faults, step_sigma
+from planner.reinforcement.rl_estimate import FP8_CAUTION, LONGER, REWARD_CAUTION, reward_model_faults, step_sigma
 from planner.reinforcement.rl_search import (
     HOSTED,
     NO_REWARD,
@@ -111,7 +111,8 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
         what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
         fix = f"at most {card.max_sequence:,} together"
         faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", what, fix))
-    faults += _reward_faults(scenario, job, index, longest)
+    longest = work.cut_at or min(LONGER * work.mean_output, card.max_sequence - work.input_tokens)
+    faults += _reward_faults(scenario, job, index, work.input_tokens + longest)
     if card.image is not None:
         faults.append(
             Fault(
@@ -124,12 +125,11 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
     raise_faults(faults, ScenarioError)
 
 
-def _reward_faults(scenario: Scenario, job: RlJob, index: int, longest: float) -> Iterator[Fault]:
+def _reward_faults(scenario: Scenario, job: RlJob, index: int, tokens: float) -> Iterator[Fault]:
     """Yield what a reward model cannot score, or where it cannot be."""
     if (asked := job.reward_model) is None:
         return
-    given = {"reward_model": asked.model, "input": job.work.input_tokens, "longest_output": math.ceil(longest)}
-    for _, what, fix in reward_model_faults(RlSettings.model_construct(**given)):
+    for _, what, fix in reward_model_faults(asked.model, tokens):
         yield Fault(scenario.name, 0, f"jobs.{index}.reward.model", what, fix)
     if "shared" not in asked.placement and (scenario.limits.max_gpus or 2) < 2:
         what, fix = "1 GPU cannot train and be a reward model's own", "give 2 or more, or allow placement shared"

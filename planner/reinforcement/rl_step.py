@@ -403,7 +403,7 @@ def measured_factors(
             factors["rollout"] = min(1.0, known.trainer / predicted.rollout)
             known = predicted.times(RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name}))
         unknown = {name: value for name, value in unknown.items() if name in ("new_weights", "fixed")}
-        left = None if step_seconds is None else step_seconds - max(known.rollout, known.trainer)
+        left = None if step_seconds is None else step_seconds - max(known.sampling, known.trainer)
         left = None if left is None else left - measured.get("new_weights", 0.0)
     else:
         left = None if step_seconds is None else step_seconds - math.fsum(measured.values())

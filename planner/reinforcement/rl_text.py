@@ -85,7 +85,9 @@ def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
 
 def reward_words(step: RlEstimate | RlRun) -> str:
     """Return which model scores the answers, and where."""
-    where = f"{step.reward_gpus} GPUs of its own, after the last answer" if step.reward_gpus else "the GPUs that train"
+    where = "the GPUs that train"
+    if step.reward_gpus:
+        where = f"{step.reward_gpus} GPU{'s' * (step.reward_gpus > 1)} of its own, after the last answer"
     return f"{words.sanitise(step.reward_model)} scores each answer in one pass, on {where}"
 
 
