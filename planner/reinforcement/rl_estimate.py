@@ -218,7 +218,7 @@ def _length_faults(asked: RlSettings, network: Architecture) -> Iterator[tuple[s
 
 
 def reward_model_faults(name: str | None, tokens: float) -> Iterator[tuple[str, str, str]]:
-    """Yield place, fault and mend of a reward model that is unknown, or cannot read a prompt with the longest answer."""
+    """Yield place, fault and mend of a reward model that is unknown, or cannot read the longest answer."""
     if name is None:
         return
     if not is_config_path(name) and (names := CardNames("architectures")).canonical(name) is None:

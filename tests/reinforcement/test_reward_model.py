@@ -65,7 +65,7 @@ def test_a_model_as_large_as_the_policy_takes_what_a_reference_takes() -> None:
 def test_seconds_and_bytes_of_another_size_by_hand() -> None:
     """An 8B (8.03e9 weights) next to a 7B (7.62e9): 1.0545 passes; 16.06 GB in eight parts are 1.87 GiB of a GPU.
 
-    From host memory 2.008 GB come at 0.825 of 48 GB/s, PCIe 5 as reached, in 51 ms; they then leave room while it trains.
+    From host memory 2.008 GB come at 0.825 of 48 GB/s (PCIe 5) in 51 ms; they then leave room while it trains.
     """
     plain = estimate()
     held_there, hosted = (estimate(reward_model="llama-3.1-8b", reward_offload=away) for away in (False, True))
