@@ -15,7 +15,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 
 AREA.of("planner/reinforcement/rl_step.py", RL_STEPS)
-AREA.add("overlapped sides add up", "return max(self.sampling, self.trainer) +", "return self.sampling + self.trainer +")
+AREA.add("overlapped sides add up", "max(self.sampling, self.trainer) +", "self.sampling + self.trainer +")
 AREA.add("engines on spot lose nothing", "(1.0 - np.minimum(start / up, MOST_LOST))", "1.0", RL_STEPS)
 AREA.add("own scores are not waited for", "return self.rollout + self.own_reward", "return self.rollout", RL_REWARDS)
 AREA.add("answers that are dropped are not scored", "return sampled / sequences * reward", "return reward", RL_REWARDS)
