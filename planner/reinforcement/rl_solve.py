@@ -490,7 +490,7 @@ class _Search:
         self.of_machine: dict[int, list[int]] = {}
         for row, at in enumerate(self.trainers.machine.tolist()):
             self.of_machine.setdefault(at, []).append(row)
-        self.fastest: dict[tuple[int, int, bool], int] = {}
+        self.best: dict[tuple[int, int, bool], list[int]] = {}
 
     @property
     def parts_keys(self) -> dict[Any, Any]:
@@ -540,13 +540,13 @@ class _Search:
             and trainers.hosted_gib[row] * min(self.offers[at].gpus, trainers.machines[machine].gpus) <= room
         ]
 
-    def _fastest(self, at: int, machine: int, has_own: bool = False) -> int:
-        """Return the fastest of these trainers; -1 without any."""
+    def _best(self, at: int, machine: int, has_own: bool = False) -> list[int]:
+        """Return the fastest of these trainers, if there is any."""
         key = (at, machine, has_own)
-        if key not in self.fastest:
+        if key not in self.best:
             seconds = self.trainers.seconds
-            self.fastest[key] = min(self._rows(*key), key=lambda row: float(seconds[row]), default=-1)
-        return self.fastest[key]
+            self.best[key] = sorted(self._rows(*key), key=lambda row: float(seconds[row]))[:1]
+        return self.best[key]
 
     def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
         """Return the engines on so many GPUs of a machine of an offer."""
@@ -608,8 +608,8 @@ class _Search:
         found = list[OneOffer]()
         for at, gpus in self.parts:
             for own in [0] * shared + [own for own in self._own_rewards(at) if own < gpus]:
-                row = self._fastest(at, self.machine[at, 0, gpus], own > 0)
-                found += [OneOffer(at, 1, gpus - own, row, 0.0, own)] if row >= 0 else []
+                rows = self._best(at, self.machine[at, 0, gpus], own > 0)
+                found += [OneOffer(at, 1, gpus - own, row, 0.0, own) for row in rows]
         return found
 
     def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
@@ -666,12 +666,13 @@ class _Search:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
         trains, samples = (self.counts.get(key) for key in ("training_gpus", "rollout_gpus"))
         rows = [
-            (at, n, self._fastest(at, machine, own > 0), own)
+            self._trainer_row(at, n, row, own)
             for at, n in self.whole
             for machine, own in self._layouts(at, n)
             if trains in (None, n * self.offers[at].gpus - own)
+            for row in self._best(at, machine, own > 0)
         ]
-        trainer = self._pools([self._trainer_row(at, n, row, own) for at, n, row, own in rows if row >= 0])
+        trainer = self._pools(rows)
         sizes = [
             (at, n)
             for at in self.market.allowed
