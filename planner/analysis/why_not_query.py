@@ -59,7 +59,8 @@ RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
 ROLLOUT_BITS = "rollout_weight_bits"
 REWARD_PLACEMENT = "reward_placement"
-RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", REWARD_PLACEMENT, ROLLOUT_BITS, *RL_TECHNIQUES)
+OF_ROLLOUT = ("placement", REWARD_PLACEMENT, "engine", ROLLOUT_BITS)
+RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", *OF_ROLLOUT, *RL_TECHNIQUES)
 """Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""

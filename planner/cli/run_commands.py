@@ -86,6 +86,7 @@ RL: OptionTable = {
     "rollout-gpu": (str, "NAME", "GPU of the engines, where it is another"),
     "rollout-parallel": (int, None, "GPUs of one engine [the number with the fastest rollout]"),
     "rollout-weight-bits": (int, "16|8", "Bits of the engines' weights, 8 is fp8 [16]"),
+    "rollout-engine": (str, "NAME", "vllm or sglang [vllm]"),
     "reward-model": (str, "NAME", "Model that scores each answer in one pass [rewards are by rule]"),
     "reward-gpus": (int, None, "GPUs that only score, of the trainer's kind [the training GPUs do]"),
     "steps": (str, "N", "Steps in all [100]"),

@@ -160,7 +160,7 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
         **{"several_ahead": run.staleness > 1, "criticises": run.algorithm in CRITIC, "seats": run.seats},
         **{"prompts": work.prompts, "answers": work.answers, "longest_output": run.longest_output},
         **{"longest_prompt": longest_prompt, "gpus_per_engine": run.gpus_per_engine, "server_port": None},
-        "engine_weights": run.engine_weights,
+        **{"engine_weights": run.engine_weights, "rollout_engine": run.engine},
         **_of_reward(given),
         **_of_algorithm(given),
     }
@@ -306,8 +306,10 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
     refused = []
     if run.sampled > run.sequences:
         refused.append(("drops no groups of answers with equal rewards", "work.sampled_per_kept=1"))
-    if run.engine != "vllm":
-        refused.append((f"samples with vLLM, and the plan with {run.engine}", ""))
+    if target == "trl" and run.engine != "vllm":
+        refused.append(
+            (f"samples with vLLM, and the plan with {run.engine}: export with --to verl", "rollout.engine=vllm")
+        )
     is_divided = not run.sequences % (run.training_gpus * (work.updates if target == "trl" else 1))
     if not is_divided:
         what = f"cannot divide {run.sequences:,} answers among {run.training_gpus} GPUs and {work.updates} updates"

@@ -151,6 +151,7 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
         "weight_bits": (asked.weight_bits or (16,)) if named.method != "full" else (16,),
         "gpus_per_engine": job.rollout.tensor_parallel,
         "rollout_weight_bits": job.rollout.weight_bits,
+        "engine": job.rollout.engine,
     }
     for name, values in allowed.items():
         if values is not None and getattr(named, name) not in values:

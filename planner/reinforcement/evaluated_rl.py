@@ -90,6 +90,7 @@ class NamedRl:
     micro_batch: int
     lora_rank: int
     rollout_weight_bits: int = 16
+    engine: str = "vllm"
     reward_gpus: int = 0
     reward_offloads: bool = False
 
@@ -285,7 +286,7 @@ class EvaluatedRl:
         apart = named.placement != "colocated"
         settings = rl_settings(self.job) | {"rollout_parallel": named.gpus_per_engine, "overlap": named.overlapped}
         settings |= {"rollout_weight_bits": named.rollout_weight_bits, "reward_gpus": named.reward_gpus or None}
-        settings |= {"reward_offload": named.reward_offloads}
+        settings |= {"reward_offload": named.reward_offloads, "rollout_engine": named.engine}
         settings |= {"rollout_gpus": named.rollout_gpus, "rollout_gpu": engines.card.name} if apart else {}
         of_trainer = trainer_settings(self.job, named.method, named.weight_bits, named.activation_checkpointing)
         of_trainer |= {
@@ -516,6 +517,7 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     given = {key: value for name, key in work.items() if (value := getattr(run, name)) is not None}
     settings = {**rl_settings(job), **given, "rollout_parallel": run.tensor_parallel, "overlap": run.overlapped}
     settings |= {"rollout_weight_bits": run.rollout_weight_bits or job.rollout.weight_bits[0]}
+    settings |= {"rollout_engine": job.rollout.engine[0]}
     asked = job.techniques
     method = run.method or asked.method[0]
     bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)

@@ -327,6 +327,7 @@ def _figures(plan: Plan) -> dict[str, str]:
         "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
         "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}"
         + (", fp8" if run.rollout_weight_bits < 16 else "")
+        + ("" if run.engine == "vllm" else f", {run.engine}")
         + reward_gpus_words(run.reward_gpus),
         "step": f"{words.significant(run.step_seconds)} s",
         "cost": words.usd(run.cost_usd),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -38,7 +38,7 @@ from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
 from planner.scenario.job import RolloutBits
-from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE
+from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE, ROLLOUT_ENGINES
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
@@ -61,6 +61,11 @@ REWARD_CAUTION = (
     "published step has one"
 )
 """Note of an estimate and of a plan with a reward model."""
+SGLANG_CAUTION = (
+    "memory and answers at a time of SGLang are those of its server; its speed is fitted to other figures than that of "
+    "vLLM, so that a small difference between them says nothing"
+)
+"""Note of an estimate and of a plan whose engines are SGLang's."""
 FP8_CAUTION = (
     "engines with fp8 weights sample a slightly other policy (off-policy): correct it by importance sampling; what "
     "training loses is not modelled"
@@ -125,6 +130,10 @@ class RlSettings(BaseModel):
     """GPUs that share each layer of an engine; None: the number whose rollout is the fastest."""
     rollout_weight_bits: RolloutBits = 16
     """Bits of the engines' weights: 16, or 8 (fp8)."""
+    rollout_engine: Annotated[
+        Literal["vllm", "sglang"], BeforeValidator(lambda word: find_name(word, tuple(ROLLOUT_ENGINES)) or word)
+    ] = "vllm"
+    """What samples: vllm or sglang."""
     reward_model: Text | None = None
     """Model that scores each answer in one pass; None: rewards are by rule."""
     reward_gpus: Annotated[int, Field(ge=1, le=4096)] | None = None
@@ -502,7 +511,8 @@ class RlStep:
                 setup, _ = generation.resolve_replica(
                     self.network, self.engines_card.name, self.library, gpus=count,
                     input=max(round(asked.input), 1), output=max(round(asked.output), 1),
-                    use="offline", memory_share=self.engine_share, interconnect=link,
+                    engine=asked.rollout_engine, use=ROLLOUT_ENGINES[asked.rollout_engine],
+                    memory_share=self.engine_share, interconnect=link,
                     weight_format=ROLLOUT_FORMATS[asked.rollout_weight_bits],
                 )  # fmt: skip
                 if setup.memory.kv_tokens >= asked.input + self.longest:
@@ -666,6 +676,8 @@ def _notes(step: RlStep) -> tuple[str, ...]:
         notes.append(f"between its passes the reward model lies in host memory: {held:,.0f} GB of a machine")
     if step.asked.overlap:
         notes.append("the answers are of the policy one step before (off-policy)")
+    if step.asked.rollout_engine == "sglang":
+        notes.append(SGLANG_CAUTION)
     if step.asked.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
     if run.techniques.method != "full":

@@ -274,6 +274,7 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
         ("rollout.placement", rollout.placement, placement),
         ("rollout.tensor_parallel", rollout.tensor_parallel, named.gpus_per_engine),
         ("rollout.weight_bits", rollout.weight_bits, named.rollout_weight_bits),
+        ("rollout.engine", rollout.engine, named.engine),
     ]
     if (reward := job.reward_model) is not None:
         pairs.append(("reward.placement", reward.placement, "own" if named.reward_gpus else "shared"))

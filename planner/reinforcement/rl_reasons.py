@@ -74,7 +74,7 @@ class Chosen:
         """GPUs with their place, engines of fewer bits, and the method."""
         named = self.search.named(self.way)
         bits = {16: "LoRA", 4: "QLoRA"}.get(named.weight_bits, f"LoRA {named.weight_bits}-bit")
-        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits)
+        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits, named.engine)
         return f"{machines}, {'full' if named.method == 'full' else bits}"
 
     def against(self, other: Chosen) -> dict[str, Any]:
@@ -333,6 +333,8 @@ def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
         rollout["placement"] = ("colocated",) if given["placement"] == "colocated" else ("apart",)
     if "gpus_per_engine" in given:
         rollout["tensor_parallel"] = (given["gpus_per_engine"],)
+    if "engine" in given:
+        rollout["engine"] = (given["engine"],)
     if "rollout_weight_bits" in given:
         rollout["weight_bits"] = (given["rollout_weight_bits"],)
     pinned: dict[str, Any] = {"techniques": job.techniques.model_copy(update=techniques)}
@@ -353,6 +355,7 @@ def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[st
         "optimizer": asked.optimizer or (USUAL_OPTIMIZER,),
         "gpus_per_engine": job.rollout.tensor_parallel,
         "rollout_weight_bits": job.rollout.weight_bits,
+        "engine": job.rollout.engine,
         "reward_placement": job.reward_model and job.reward_model.placement,
     }
     found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]

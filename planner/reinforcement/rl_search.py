@@ -67,7 +67,7 @@ from planner.reinforcement.rl_step import (
     reward_passes,
     with_fixed_sigma,
 )
-from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
+from planner.scenario.rl_job import CRITIC, REFERENCE, ROLLOUT_ENGINES, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
 
@@ -412,6 +412,7 @@ class EngineKey(NamedTuple):
     gpus: int
     kept_gib: float  # of the trainer
     weight_bits: int
+    engine: str = "vllm"
 
 
 @dataclass(frozen=True)
@@ -432,7 +433,7 @@ def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Librar
     """Return the engines among those wanted that hold the model and its longest answer."""
     keys, seats, servings, rejected = [], [], [], Counter[str]()
     for key in dict.fromkeys(wanted):
-        gpu, link, count, kept, bits = key
+        gpu, link, count, kept, bits, engine = key
         card = library.gpu(gpu)
         share = engine_share(kept, card)
         if count * card.usable_gib * share * GIB < one.weight_bytes * bits / 16.0:
@@ -442,7 +443,7 @@ def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Librar
             setup, _ = generation.resolve_replica(
                 one.architecture, gpu, library, gpus=count, interconnect=link or None,
                 input=max(round(one.prompt), 1), output=max(round(one.job.work.mean_output), 1),
-                use="offline", memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
+                engine=engine, use=ROLLOUT_ENGINES[engine], memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
             )  # fmt: skip
             if setup.memory.kv_tokens < one.prompt + one.longest:
                 rejected[ENGINE_TOO_LARGE] += 1

@@ -49,7 +49,14 @@ from planner.reinforcement.evaluated_rl import (
     states_network,
     trainer_data_gb,
 )
-from planner.reinforcement.rl_estimate import FP8_CAUTION, LONGER, REWARD_CAUTION, reward_model_faults, step_sigma
+from planner.reinforcement.rl_estimate import (
+    FP8_CAUTION,
+    LONGER,
+    REWARD_CAUTION,
+    SGLANG_CAUTION,
+    reward_model_faults,
+    step_sigma,
+)
 from planner.reinforcement.rl_search import (
     HOSTED,
     NO_REWARD,
@@ -451,6 +458,7 @@ class RlSearch:
             micro_batch=int(self.trainers.micro_batch[row]),
             lora_rank=int(self.trainers.rank[row]),
             rollout_weight_bits=engine.weight_bits,
+            engine=engine.engine,
             reward_gpus=int(ways.trainer.reward_gpus[way]),
             reward_offloads=int(self.trainers.reward_place[row]) == HOSTED,
         )
@@ -550,11 +558,12 @@ class _Search:
 
     def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
         """Return the engines on so many GPUs of a machine of an offer."""
-        name, bits = self.market.cards[at].name, self.job.rollout.weight_bits
+        name, rollout = self.market.cards[at].name, self.job.rollout
         return [
-            EngineKey(name, self._link(at, count), count, kept, each)
+            EngineKey(name, self._link(at, count), count, kept, bits, engine)
             for count in engine_counts(self.job, gpus)
-            for each in bits
+            for bits in rollout.weight_bits
+            for engine in rollout.engine
         ]
 
     def _colocated(self) -> list[OneOffer]:
@@ -1031,7 +1040,7 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
         how=how_words(named.placement, named.overlapped, named.method, named.weight_bits)
-        + rollout_words(named.rollout_weight_bits)
+        + rollout_words(named.rollout_weight_bits, named.engine)
         + reward_gpus_words(named.reward_gpus),
     )
 
@@ -1081,6 +1090,8 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
         notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
     if made.named.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
+    if made.named.engine == "sglang":
+        notes.append(SGLANG_CAUTION)
     if made.step.reward is not None:
         notes.append(REWARD_CAUTION)
     if made.host_gb:

@@ -52,9 +52,9 @@ class PhaseMemory(Part):
     fits: bool
 
 
-def rollout_words(bits: int) -> str:
-    """Return what is to be said of engines whose weights have so many bits: of 16 nothing."""
-    return ", fp8 rollout" if bits < 16 else ""
+def rollout_words(bits: int, engine: str = "vllm") -> str:
+    """Return what is to be said of engines whose weights have so many bits: of 16 and vLLM nothing."""
+    return (", fp8 rollout" if bits < 16 else "") + ("" if engine == "vllm" else f", {engine}")
 
 
 def reward_gpus_words(gpus: int) -> str:
@@ -279,6 +279,7 @@ class RlRun(Part):
         others = {
             self.placement: self.placement != before.placement,
             "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
+            f"engine {self.engine}": self.engine != before.engine,
             f"{self.engine_weights} rollout": self.rollout_weight_bits != before.rollout_weight_bits,
             "other GPU": kinds[0] != kinds[1],
             "other provider": places[0] != places[1],

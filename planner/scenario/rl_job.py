@@ -157,6 +157,10 @@ class RlTechniques(Techniques):
         penalty_usd: ClassVar[dict[str, float]] = {}
 
 
+ROLLOUT_ENGINES = {"vllm": "offline", "sglang": "server"}
+"""Engines that sample, each with the use whose memory is known: what a script changes in that of SGLang is not."""
+
+
 class RolloutChoice(StrictModel):
     """What may be chosen of the engines that sample answers."""
 
@@ -166,6 +170,8 @@ class RolloutChoice(StrictModel):
     """GPUs of one engine, a value or a list; left out: the number with the fastest rollout."""
     weight_bits: OneOrMany[RolloutBits] = (16,)
     """Bits of the engines' weights: 16, or 8 (fp8) on GPUs that have it; a value or a list."""
+    engine: OneOrMany[Literal["vllm", "sglang"]] = ("vllm",)
+    """What samples: `vllm`, `sglang`, or both."""
 
 
 class Judge(StrictModel):

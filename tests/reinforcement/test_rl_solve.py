@@ -18,7 +18,7 @@ from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
 from planner.reinforcement.rl_answer import risk_lines
-from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES
+from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES, SGLANG_CAUTION
 from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
 from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
@@ -79,9 +79,10 @@ def every_way(one: Scenario) -> Iterator[NamedRl]:
     spots = {label: [False, True] if offer.has_spot else [False] for label, offer in one.labelled_offers()}
     (job,) = one.jobs
     assert isinstance(job, RlJob)
-    for micro, trainer, bits in itertools.product(MICRO_BATCHES, labels, job.rollout.weight_bits):
+    engines = itertools.product(job.rollout.weight_bits, job.rollout.engine)
+    for micro, trainer, (bits, engine) in itertools.product(MICRO_BATCHES, labels, [*engines]):
         own = {"offloads": False, "method": "full", "weight_bits": 16, "activation_checkpointing": "full"}
-        own |= {"rollout_weight_bits": bits}
+        own |= {"rollout_weight_bits": bits, "engine": engine}
         own |= {"optimizer": "adamw", "micro_batch": micro, "lora_rank": 16, "trainer": NamedPool(trainer, 1)}
         for count in (1, 2):
             given = {**own, "rollout": None, "gpus_per_engine": count, "sharding": "zero3", "overlapped": False}
@@ -120,6 +121,25 @@ def test_fp8_engines_are_chosen_where_they_are_least_and_the_gpu_has_fp8(gpus: t
     assert planner.check(plan.model_copy(update={"reinforcement": (edited,)}), one)
     other = planner.change_scenario(one, [f"jobs.0.rollout.weight_bits={24 - bits}"])
     assert "rollout_weight_bits" in {violation.what for violation in audit_rl(plan, other, LIBRARY, Tolerance())}
+
+
+@pytest.mark.slow
+def test_the_engine_is_chosen_among_those_that_are_allowed() -> None:
+    """Brute force over engines; the other one is priced, an edited one is found, and SGLang's has its note."""
+    rollout = {"tensor_parallel": [1], "placement": "colocated"}
+    one = scenario({"max_gpus": 2}, OFFERS[:1], staleness=0, rollout={**rollout, "engine": ["vllm", "sglang"]})
+    ways = (named for named in every_way(one) if named.placement == "colocated" and named.gpus_per_engine == 1)
+    plan = is_least_of_all(one, ways)
+    run = run_of(plan)
+    assert (SGLANG_CAUTION in run.notes) == (run.engine == "sglang")
+    assert not planner.check(plan, one)
+    other = "vllm" if run.engine == "sglang" else "sglang"
+    edited = run.model_copy(update={"engine": other})
+    assert planner.check(plan.model_copy(update={"reinforcement": (edited,)}), one)
+    usual = scenario({"max_gpus": 2}, OFFERS[:1], staleness=0, rollout=rollout)
+    assert run_of(solved(usual)).cost_usd >= run.cost_usd
+    found = planner.explain(usual, "engine=sglang", library=LIBRARY).why_not
+    assert found is not None and [change.limit for change in found.relax] == ["jobs.math.rollout.engine"]
 
 
 def test_an_engine_fits_with_fp8_weights_where_16_bits_are_too_large() -> None:
