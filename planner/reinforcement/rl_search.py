@@ -112,7 +112,7 @@ class RlQuantities:
             REFERENCE[job.algorithm] if job.reference is None else job.reference,
             job.algorithm in CRITIC,
             learned_factors(job, architecture, library),
-            job.reward_model and teacher_card(job.reward_model.model),
+            None if job.reward_model is None else teacher_card(job.reward_model.model),
         )  # fmt: skip
 
     @property

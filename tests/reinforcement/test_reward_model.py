@@ -98,7 +98,8 @@ def test_own_scores_count_on_the_side_that_samples() -> None:
     """60 s of rollout and 20 s of scores against 70 s of the trainer, overlapped, with 5 s of the rest: 85 s."""
     phases = RlPhases(60.0, 10.0, 60.0, 2.0, 3.0, own_reward=20.0)
     assert phases.step_seconds(overlapped=True) == 85.0 and phases.step_seconds(overlapped=False) == 155.0
-    assert phases.idle(overlapped=True, apart=True) == ("trainer", pytest.approx(10 / 85))
+    side, share = phases.idle(overlapped=True, apart=True)
+    assert side == "trainer" and share == pytest.approx(10 / 85)
     shared = RlPhases(60.0, 10.0, 60.0, 2.0, 3.0, reward=20.0)
     assert shared.step_seconds(overlapped=True) == 95.0
     engines = SpotEngines(1.0, 0.8, 1e9, 0.0, 0.0)
@@ -152,10 +153,10 @@ def test_a_plan_shows_where_answers_are_scored_and_what_is_edited_is_found() -> 
         str(plan).split()
     )
     assert dict(rl_sections(run))["Memory"][1].startswith("rewards: ")
-    (download,) = (line for line in run.bill if line.item == "start and load")
+    (start,) = (line.usd for line in run.bill if line.item == "start and load")
     bare = run_of(solved(planner.change_scenario(one, ["jobs.0.reward=rule"])))
     assert bare.reward_model == "" and not {"reward_model", "reward_gpus", "reward_offloads"} & bare.model_dump().keys()
-    assert download.quantity > next(line for line in bare.bill if line.item == "start and load").quantity
+    assert start > next(line.usd for line in bare.bill if line.item == "start and load")
     for update in (
         {"phases": {**run.phases, "reward": run.phases["reward"] * 1.01}},
         {"reward_offloads": not run.reward_offloads},
