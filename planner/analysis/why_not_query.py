@@ -30,6 +30,7 @@ from planner.scenario.job import Job
 from planner.scenario.limits import given_peaks
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
+from planner.scenario.rl_job import REWARD_PLACEMENTS
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.infeasibility.limit_changes import describe_small_host, longest_fitting_sequence
@@ -57,7 +58,9 @@ COUNT_KEYS = ("gpus", *SIDES)
 RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
 ROLLOUT_BITS = "rollout_weight_bits"
-RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", "placement", ROLLOUT_BITS, *RL_TECHNIQUES)
+REWARD_PLACEMENT = "reward_placement"
+OF_ROLLOUT = ("placement", REWARD_PLACEMENT, "engine", ROLLOUT_BITS)
+RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", *OF_ROLLOUT, *RL_TECHNIQUES)
 """Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
@@ -179,7 +182,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         fault("job", "is missing, but the scenario has several jobs", fix)
     settled |= {ROLLOUT_BITS: int(values[ROLLOUT_BITS])} if ROLLOUT_BITS in values else {}
     settled |= {
-        key: values[key] for key in (*COUNT_KEYS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values
+        key: values[key]
+        for key in (*COUNT_KEYS, "placement", REWARD_PLACEMENT, "market", *TIME_KEYS, *OFFER_KEYS)
+        if key in values
     }
     if "gpu" in settled and settled["gpu"] not in groups:
         settled["gpu"] = library.gpu(settled["gpu"]).name
@@ -211,6 +216,7 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
         "offer": [label for label, _ in scenario.labelled_offers()],
         "market": [market for market in MARKET_SHARES if market],
         "placement": list(RL_PLACEMENTS),
+        REWARD_PLACEMENT: list(REWARD_PLACEMENTS),
         ROLLOUT_BITS: ["16", "8"],
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }

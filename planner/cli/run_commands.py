@@ -97,6 +97,9 @@ RL: OptionTable = {
     "rollout-gpu": (str, "NAME", "GPU of the engines, where it is another"),
     "rollout-parallel": (int, None, "GPUs of one engine [the number with the fastest rollout]"),
     "rollout-weight-bits": (int, "16|8", "Bits of the engines' weights, 8 is fp8 [16]"),
+    "rollout-engine": (str, "NAME", "vllm or sglang [vllm]"),
+    "reward-model": (str, "NAME", "Model that scores each answer in one pass [rewards are by rule]"),
+    "reward-gpus": (int, None, "GPUs that only score, of the trainer's kind [the training GPUs do]"),
     "steps": (str, "N", "Steps in all [100]"),
     "rollout-usd-per-gpu-hour": (float, None, "Price of a GPU that only samples [as a training GPU of the kind]"),
 }
@@ -136,6 +139,7 @@ PREFERENCE_OPTIONS: OptionTable = {
 @click.option("--rl", metavar="ALGORITHM", help="Estimate steps of grpo, dapo, rloo, ppo or reinforce++.")
 @table_options(RL)
 @click.option("--overlap", is_flag=True, default=None, help="Sample the next step's answers while the trainer works.")
+@click.option("--reward-offload", is_flag=True, default=None, help="The reward model lies in host memory in between.")
 @click.option("--reference/--no-reference", default=None, help="Whether a reference policy is compared with.")
 @click.option("--preference", metavar="OBJECTIVE", help="Estimate tuning on pairs by dpo, kto, orpo or simpo.")
 @table_options(PREFERENCE_OPTIONS)
@@ -195,7 +199,7 @@ def _next_command(model: str, estimate: Estimate) -> str:
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
-RL_NAMES = {*(name.replace("-", "_") for name in RL), "overlap", "reference"}
+RL_NAMES = {*(name.replace("-", "_") for name in RL), "overlap", "reference", "reward_offload"}
 PREFERENCE_NAMES = {name.replace("-", "_") for name in PREFERENCE_OPTIONS}
 RL_ALSO = {"input", "output", "usd_per_gpu_hour"}
 """Options that generation and reinforcement learning share."""

@@ -60,6 +60,8 @@ class RlReading(Row):
     rows: tuple[ReadRow, ...]
     unmodelled: dict[str, str]
     without_effect: tuple[str, ...]
+    reward_switch: str = ""
+    """Field without which a reward model that a file names scores nothing."""
     never: tuple[str, ...] = ()
     """Fields of other tools, whose files have some of the same names."""
     unsaid: dict[str, str] = Field(default_factory=dict)
@@ -221,7 +223,7 @@ class _RlReader:
         faults = [
             Fault(
                 self.document.file, self._line(name), name, f"{short_text(self.values[name])}: {row.why}",
-                "give a copy of the file without it; a job has reward: rule, or a judge by API",
+                "give a copy of the file without it; a job has reward: rule, a model by its name, or a judge by API",
             )
             for row in rows
             for name in [next(iter(row.when))]
@@ -343,6 +345,13 @@ class _RlReader:
             held.pop(("lora", "rank"), None)
         if value("staleness") is not None and value("rollout", "placement") == ["colocated"]:
             held.pop(("staleness",))
+        is_off = bool(self.tool.reward_switch) and self._whole(self.tool.reward_switch) is not True
+        self.used |= {self.tool.reward_switch}
+        if is_off or value("reward", "model") is None:
+            for place in [place for place in held if place[0] == "reward"]:
+                held.pop(place)
+        if value("reward", "placement") == ["own"]:
+            held.pop(("reward", "offload"), None)
         if value("rollout", "placement") == ["apart"] and value("staleness") is not None:
             self.used.add("grpo.async_grpo.enabled")
             if self._whole("grpo.async_grpo.enabled") is False:

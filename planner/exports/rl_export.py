@@ -7,6 +7,7 @@ states of the trainer to host memory while engines sample, and runs engines on o
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,8 @@ from planner.exports.script_parts import (
     wrapped,
     written_by,
 )
-from planner.library.reading import read_library
-from planner.results.rl_run import RlPool, RlRun
+from planner.library.reading import is_config_path, read_library
+from planner.results.rl_run import RlPool, RlRun, reward_gpus_words
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.units import GB, GIB, round_up
 
@@ -83,6 +84,11 @@ class GivenRl:
     def trainer(self) -> RlPool:
         """Return the machines that train."""
         return self.run.pools[0]
+
+    @property
+    def training_machines(self) -> int:
+        """Return how many of them train: others are those of a reward model."""
+        return self.trainer.instances - self.run.reward_gpus // self.trainer.gpus_per_instance
 
     @property
     def engines(self) -> RlPool:
@@ -146,7 +152,7 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
         **{"tuning": _TUNINGS.get(run.algorithm, run.algorithm) if of_trl else "sft", "algorithm": run.algorithm},
         **start_facts(run.name, given.scenario, given.card, wishes),
         **{"output_dir": folder, "result": None},
-        **{"gpus": run.training_gpus, "instances": given.trainer.instances, "cuts_samples": False},
+        **{"gpus": run.training_gpus, "instances": given.training_machines, "cuts_samples": False},
         **{"several_machines": given.trainer.instances > 1, "hybrid_variables": "", "sequence_length": None},
         **{"multi_gpu": "--multi_gpu" if run.training_gpus > 1 else "", "lora_alpha": 2 * run.lora_rank},
         **{"gathered_gb": math.ceil(given.card.parameters * 8 / GB), "saves": True, "save_weights_only": False},
@@ -154,7 +160,8 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
         **{"several_ahead": run.staleness > 1, "criticises": run.algorithm in CRITIC, "seats": run.seats},
         **{"prompts": work.prompts, "answers": work.answers, "longest_output": run.longest_output},
         **{"longest_prompt": longest_prompt, "gpus_per_engine": run.gpus_per_engine, "server_port": None},
-        "engine_weights": run.engine_weights,
+        **{"engine_weights": run.engine_weights, "rollout_engine": run.engine},
+        **_of_reward(given),
         **_of_algorithm(given),
     }
     facts |= _trl_facts(given, longest_prompt) if of_trl else _verl_facts(given, longest_prompt)
@@ -162,6 +169,17 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings({**facts, "tuning": "sft", "global_batch": 1})
     return facts
+
+
+def _of_reward(given: GivenRl) -> dict[str, Any]:
+    """Return what scores the answers, and where; no plan knows the weights of a reward model but by its folder."""
+    run, each = given.run, given.trainer.gpus_per_instance
+    return {
+        **{"scores": "model" if run.reward_model else "rule", "reward_offloads": run.reward_offloads},
+        **{"reward_gpus": run.reward_gpus, "rewards_per_node": min(run.reward_gpus, each)},
+        "reward_nodes": max(run.reward_gpus // each, 1),
+        "reward_model_id": os.path.dirname(run.reward_model) if is_config_path(run.reward_model) else None,
+    }
 
 
 def _recipe(facts: Mapping[str, Any]) -> str:
@@ -246,7 +264,7 @@ def _verl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     gpu = read_library([]).gpu(given.engines.gpu)
     peak = next(phase.peak for phase in run.memory if phase.phase == "rollout")
     whole = longest_prompt + run.longest_output
-    divided = run.placement == "one machine"
+    divided = given.training_machines * given.trainer.gpus_per_instance > run.training_gpus
     program = "verl.experimental.one_step_off_policy.main_ppo" if run.overlapped else "verl.trainer.main_ppo"
     return {
         **{"steps": run.steps_before + run.steps, "steps_before": run.steps_before},
@@ -256,7 +274,7 @@ def _verl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
         "engine_memory_share": max(math.floor(100 * peak / gpu.vram_gib) / 100, 0.01),
         "trainers_per_node": run.training_gpus if divided else given.trainer.gpus_per_instance,
         "rollout_nodes": given.engines.instances,
-        "engines_per_node": run.rollout_gpus if divided else given.engines.gpus_per_instance,
+        "engines_per_node": run.rollout_gpus if run.placement == "one machine" else given.engines.gpus_per_instance,
         "save_steps": max(1, round(SAVE_SECONDS / run.step_seconds)),
     }
 
@@ -288,8 +306,10 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
     refused = []
     if run.sampled > run.sequences:
         refused.append(("drops no groups of answers with equal rewards", "work.sampled_per_kept=1"))
-    if run.engine != "vllm":
-        refused.append((f"samples with vLLM, and the plan with {run.engine}", ""))
+    if target == "trl" and run.engine != "vllm":
+        refused.append(
+            (f"samples with vLLM, and the plan with {run.engine}: export with --to verl", "rollout.engine=vllm")
+        )
     is_divided = not run.sequences % (run.training_gpus * (work.updates if target == "trl" else 1))
     if not is_divided:
         what = f"cannot divide {run.sequences:,} answers among {run.training_gpus} GPUs and {work.updates} updates"
@@ -334,6 +354,12 @@ def _trl_refusals(given: GivenRl) -> list[tuple[str, str]]:
         found.append((what, "rollout.weight_bits=16"))
     if given.is_apart and given.engines.instances > 1:
         found.append((f"asks one machine for answers, and the plan has {given.engines.instances} with engines", ""))
+    if run.reward_gpus:
+        what = "scores on the GPUs that train, and the plan has others for it: export with --to verl"
+        found.append((what, "reward.placement=shared"))
+    if run.reward_offloads:
+        what = "keeps a reward model on the GPUs, and the plan in host memory: export with --to verl"
+        found.append((what, "reward.offload=false"))
     if run.placement == "colocated" and not trl_share(given)[1]:
         what = "keeps the states of the trainer on the GPU, next to which no engine has room: export with --to verl"
         found.append((what, ""))
@@ -410,6 +436,7 @@ def _head(given: GivenRl, target: str, run: str, remarks: Sequence[str]) -> str:
     )
     if made.placement == "one machine":
         pools += f", {made.training_gpus} and {made.rollout_gpus} GPUs"
+    pools += reward_gpus_words(made.reward_gpus)
     phases = ", ".join(f"{name.replace('_', ' ')} {seconds:.3g} s" for name, seconds in made.phases.items() if seconds)
     lines = [
         f"Job {made.name} of plan {given.plan.scenario}, for {tool.label} {tool.version} (fields of {versions}).",
@@ -456,11 +483,23 @@ def _settings(given: GivenRl, target: str, facts: dict[str, Any]) -> str:
     settings = tool.settings(facts)
     run = "" if facts["instances"] > 1 else command(tool, {**facts, "resume": ""})
     text = _head(given, target, run, _remarks(given, target, facts)) + yaml_text(settings)
-    missing = missing_fields(tool, settings)
+    missing = _missing(given, target, settings)
     if missing:
         text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
     text += "\n# Not decided by the plan; these are usual.\n" + commented(yaml_text(tool.defaults).splitlines())
     return text
+
+
+REWARD_FIELDS = {"trl": "reward_model_name_or_path", "verl": "reward_model.model.path"}
+"""The field of a reward model's weights."""
+
+
+def _missing(given: GivenRl, target: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that a tool needs and a file does not have yet, each with what gives it."""
+    found = missing_fields(_tool(given, target), settings)
+    if given.run.reward_model and not is_config_path(given.run.reward_model):
+        found[REWARD_FIELDS[target]] = f"your reward model, which was planned as {given.run.reward_model}"
+    return found
 
 
 # Scripts.
@@ -684,13 +723,16 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
     tool, facts = _tool(given, target), rl_facts(given, wishes, target, on_task=TASK in files)
     scripts = [name for name in ("run.sh", ROLLOUTS, TASK, ROLLOUTS_TASK) if name in files]
     needs = [tool.file, *tool.files_of(facts)] if scripts else []
-    see_to = [f"{tool.file}: {field}: {option}" for field, option in missing_fields(tool, tool.settings(facts)).items()]
+    missing = _missing(given, target, tool.settings(facts))
+    see_to = [f"{tool.file}: {field}: {option}" for field, option in missing.items()]
     see_to += facts["start_remarks"]
     see_to += _resumes(facts)
     if facts["criticises"] and facts["model_id"] is None:
         see_to.append("the critic: critic.model.path: as actor_rollout_ref.model.path")
-    see_to.append("reward.py: the rule compares the last number of an answer: write your own where the task is another")
-    if given.asked.reward != "rule":
+    if not given.run.reward_model:
+        what = "reward.py: the rule compares the last number of an answer: write your own where the task is another"
+        see_to.append(what)
+    if given.asked.reward != "rule" and not given.run.reward_model:
         see_to.append("reward.py: the plan pays a judge by API for each answer: call it there")
     if given.is_apart and scripts:
         see_to.append(f"network: {_meeting(given, target)}")
@@ -710,6 +752,13 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
     run, tool = given.run, _tool(given, target)
     usd = sum(pool.usd_per_hour for pool in run.pools)
     columns = "prompt and answer" if target == "trl" else "prompt, data_source and reward_model with ground_truth"
+    rule = (
+        "`reward.py` compares the last number of an answer with the expected one: write your own rule where the task "
+        "is another."
+    )
+    if run.reward_model:
+        columns = "prompt" if target == "trl" else "prompt, data_source and reward_model with style: model"
+        rule = f"{REWARD_FIELDS[target]} in {tool.file} is your reward model, planned as {run.reward_model}."
     starts = "`bash run.sh` on the machine"
     if given.trainer.instances > 1:
         starts = f"`NODE_RANK=NUMBER HEAD_IP=ADDRESS bash run.sh` on each of the {given.trainer.instances} machines"
@@ -720,8 +769,7 @@ def _readme(given: GivenRl, target: str, facts: Mapping[str, Any], files: Sequen
     first.append(f"rows of the data have {columns}")
     lines = [
         f"Files of job {run.name}, {run.algorithm} with {tool.label}: {', '.join(files)}.",
-        f"First: {'; '.join(first)}. `reward.py` compares the last number of an answer with the "
-        "expected one: write your own rule where the task is another.",
+        f"First: {'; '.join(first)}. {rule}",
         f"Launch: {starts}" + (f", or the command at the top of {TASK}" if TASK in files else "") + ".",
         f"Expected: {run.steps:,} steps of {run.step_seconds:.3g} s.",
         *(f"Note: {loss}." for loss in _losses(given, target, files)),

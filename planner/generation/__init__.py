@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.generation.engine_recipes import request_faults as request_faults
     from planner.generation.engine_recipes import serving_recipe as serving_recipe
     from planner.generation.engine_recipes import serving_recipes as serving_recipes
+    from planner.generation.engine_recipes import widest_values as widest_values
     from planner.generation.evaluated_replica import EvaluatedReplicas as EvaluatedReplicas
     from planner.generation.evaluated_replica import Replica as Replica
     from planner.generation.evaluated_replica import answering_seconds as answering_seconds
@@ -95,6 +96,7 @@ _NAMES_BY_MODULE = {
         "generation_faults",
         "request_faults",
         "serving_recipe",
+        "widest_values",
         "serving_recipes",
     ),
     "planner.generation.generation_estimate": (

@@ -49,10 +49,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _resolve_teachers(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """Return the data with the names of teachers resolved; unknown ones are faults."""
-    for path, wanted in list(texts_at(data, ("jobs", "*", "teacher"))):
-        card = names.canonical(wanted)
+def _resolve_other_models(data: Any, names: CardNames, folder: Path, source: Source, faults: list[Fault]) -> Any:
+    """Return the data with the names of teachers and reward models resolved; unknown ones are faults."""
+    of_rewards = texts_at(data, ("jobs", "*", "reward", "model"))
+    for path, wanted in [*texts_at(data, ("jobs", "*", "teacher")), *of_rewards]:
+        is_file = is_config_path(wanted) and path[-1] == "model"
+        card = os.path.abspath(source.folder(path, folder) / wanted) if is_file else names.canonical(wanted)
         if card is None:
             faults.append(source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted)))
         elif card != wanted:
@@ -63,7 +65,7 @@ def _resolve_teachers(data: Any, names: CardNames, source: Source, faults: list[
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """Return the data with aliases and paths resolved; unknown names and unsuitable work are faults."""
     names, released = CardNames("architectures"), dict[Any, list[tuple[str, ...]]]()
-    data = _resolve_teachers(data, names, source, faults)
+    data = _resolve_other_models(data, names, folder, source, faults)
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture", "*"))):
         if is_config_path(wanted):
             found = os.path.abspath(source.folder(path, folder) / wanted)

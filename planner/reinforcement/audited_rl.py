@@ -16,6 +16,7 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, changes_of, evaluate_rl, host_room_gb, report_rl
+from planner.reinforcement.rl_step import REWARD_GPUS
 from planner.results.plan import SAME_HOUR, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RlRun
@@ -150,6 +151,7 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
         "weight_bits": (asked.weight_bits or (16,)) if named.method != "full" else (16,),
         "gpus_per_engine": job.rollout.tensor_parallel,
         "rollout_weight_bits": job.rollout.weight_bits,
+        "engine": job.rollout.engine,
     }
     for name, values in allowed.items():
         if values is not None and getattr(named, name) not in values:
@@ -160,15 +162,37 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
         yield "overlapped", str(job.staleness > 0), str(named.overlapped)
     if named.trainer.on_spot:
         yield "market", "on demand for the trainer", "spot"
+    yield from _reward_choices(made, job)
     engines = made.engines_pool
     if engines.offer.gpus % named.gpus_per_engine and named.placement != "one machine":
         yield "gpus_per_engine", f"a divisor of {engines.offer.gpus}", named.gpus_per_engine
-    whole = engines.offer.gpus * engines.named.instances
+    whole = engines.offer.gpus * engines.named.instances - (0 if made.rollout else named.reward_gpus)
     if named.placement == "one machine":
-        if not 0 < named.rollout_gpus < engines.offer.gpus or named.trainer.instances != 1:
+        if not 0 < named.rollout_gpus < whole or named.trainer.instances != 1:
             yield "rollout_gpus", f"fewer than the {engines.offer.gpus} GPUs of one machine", named.rollout_gpus
     elif named.rollout_gpus != whole:
         yield "rollout_gpus", whole, named.rollout_gpus
+
+
+def _reward_choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
+    """Yield what a run chooses of its reward model that its job does not allow, or that its machines do not have."""
+    named, asked, each = made.named, job.reward_model, made.trainer.offer.gpus
+    if asked is None:
+        if named.reward_gpus or named.reward_offloads:
+            yield "reward_model", "none", f"{named.reward_gpus} GPUs"
+        return
+    placement = "own" if named.reward_gpus else "shared"
+    if placement not in asked.placement:
+        yield "reward.placement", " or ".join(asked.placement), placement
+    if named.reward_offloads and (asked.offload is False or named.reward_gpus):
+        yield "reward_offloads", "False", "True"
+    if asked.offload and not named.reward_offloads and not named.reward_gpus:
+        yield "reward_offloads", "True", "False"
+    if gpus := named.reward_gpus:
+        is_part, is_whole = gpus < each and named.trainer.instances == 1, gpus % each == 0
+        if gpus not in REWARD_GPUS or not (is_part or is_whole) or made.training_gpus < 1:
+            what = f"{' or '.join(map(str, REWARD_GPUS))}, of one machine or whole machines"
+            yield "reward_gpus", what, gpus
 
 
 def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broken]:

@@ -19,6 +19,7 @@ from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, loa
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent, time_factors_of_68_percent
 from planner.evaluation.evaluated_bill import bill_line, fee_lines
 from planner.library.names import typical_ram_gb
+from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.reinforcement.rl_estimate import (
     KEPT_SHARE,
@@ -89,6 +90,9 @@ class NamedRl:
     micro_batch: int
     lora_rank: int
     rollout_weight_bits: int = 16
+    engine: str = "vllm"
+    reward_gpus: int = 0
+    reward_offloads: bool = False
 
     @classmethod
     def of(cls, stated: RlRun) -> NamedRl:
@@ -113,6 +117,7 @@ def rl_settings(job: RlJob) -> dict[str, Any]:
         "updates": work.updates,
         "sampled_per_kept": work.sampled_per_kept,
         "reference": job.reference,
+        "reward_model": job.reward_model and job.reward_model.model,
         "steps": work.steps,
     }
 
@@ -169,7 +174,15 @@ class EvaluatedPool:
         )
 
 
-def start_hours_of(job: RlJob, architecture: Architecture, offer: Offer, card: GpuSpec, library: Library) -> float:
+def trainer_data_gb(job: RlJob) -> float:
+    """Return the GB that a machine of the trainer gets next to the policy: data, and the weights of a reward model."""
+    reward = job.reward_model
+    return job.data_gb + (0.0 if reward is None else teacher_card(reward.model).release_gb)
+
+
+def start_hours_of(
+    job: RlJob, architecture: Architecture, offer: Offer, card: GpuSpec, library: Library, trains: bool
+) -> float:
     """Return the hours from the order of a machine to a loaded model: boot, image, weights and data, engine compiled.
 
     16 GB of weights at 0.25 GB/s take 64 s, the compilation of an engine two minutes.
@@ -178,7 +191,7 @@ def start_hours_of(job: RlJob, architecture: Architecture, offer: Offer, card: G
     pull, size = download_rate(offer, library), architecture.release_gb * GB
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
     loaded = load_seconds(size, offer.gpus, disk, PCIE_BYTES_PER_SECOND[card.pcie_gen], stages, 0, 1)
-    moved = transfer_seconds(size + job.data_gb * GB, pull)
+    moved = transfer_seconds(size + (trainer_data_gb(job) if trains else job.data_gb) * GB, pull)
     return float(boot_seconds(pull, stages) + moved + loaded) / HOUR
 
 
@@ -229,10 +242,10 @@ class EvaluatedRl:
             return self.factors_of_job
         return learned_factors(self.job, self.architecture, self.library)
 
-    def _pool(self, named: NamedPool) -> EvaluatedPool:
+    def _pool(self, named: NamedPool, trains: bool) -> EvaluatedPool:
         offer = self.offers[named.offer]
         card = self.library.gpu(offer.card)
-        start = start_hours_of(self.job, self.architecture, offer, card, self.library)
+        start = start_hours_of(self.job, self.architecture, offer, card, self.library, trains)
         availability, up, luck = 1.0, math.inf, 0.0
         if named.on_spot:
             (spot,) = spot_markets([offer], self.library)
@@ -244,12 +257,12 @@ class EvaluatedRl:
     @cached_property
     def trainer(self) -> EvaluatedPool:
         """The machines that train."""
-        return self._pool(self.named.trainer)
+        return self._pool(self.named.trainer, trains=True)
 
     @cached_property
     def rollout(self) -> EvaluatedPool | None:
         """The machines that sample alone."""
-        return None if self.named.rollout is None else self._pool(self.named.rollout)
+        return None if self.named.rollout is None else self._pool(self.named.rollout, trains=False)
 
     @property
     def engines_pool(self) -> EvaluatedPool:
@@ -260,14 +273,20 @@ class EvaluatedRl:
     def training_gpus(self) -> int:
         """GPUs that train."""
         named = self.named
-        whole = self.trainer.offer.gpus * named.trainer.instances
+        whole = self.trainer.offer.gpus * named.trainer.instances - named.reward_gpus
         return whole - named.rollout_gpus if named.placement == "one machine" else whole
+
+    @property
+    def training_machines(self) -> int:
+        """Machines that train: of the trainer's those that a reward model does not have for itself."""
+        return self.named.trainer.instances - self.named.reward_gpus // self.trainer.offer.gpus
 
     def _step(self, share: float) -> RlStep:
         named, trainer, engines = self.named, self.trainer, self.engines_pool
         apart = named.placement != "colocated"
         settings = rl_settings(self.job) | {"rollout_parallel": named.gpus_per_engine, "overlap": named.overlapped}
-        settings |= {"rollout_weight_bits": named.rollout_weight_bits}
+        settings |= {"rollout_weight_bits": named.rollout_weight_bits, "reward_gpus": named.reward_gpus or None}
+        settings |= {"reward_offload": named.reward_offloads, "rollout_engine": named.engine}
         settings |= {"rollout_gpus": named.rollout_gpus, "rollout_gpu": engines.card.name} if apart else {}
         of_trainer = trainer_settings(self.job, named.method, named.weight_bits, named.activation_checkpointing)
         of_trainer |= {
@@ -277,7 +296,7 @@ class EvaluatedRl:
             "micro_batch": named.micro_batch,
             "gpus": self.training_gpus,
             "vram_headroom": self.scenario.limits.vram_headroom,
-            **machine_settings(trainer.offer, named.trainer.instances),
+            **machine_settings(trainer.offer, self.training_machines),
         }
         names = {"architecture": self.architecture.name, "gpu": trainer.card.name}
         asked = Source(WHERE).validate(RlSettings, settings)
@@ -299,8 +318,10 @@ class EvaluatedRl:
 
     @staticmethod
     def _states_gib(step: RlStep) -> float:
+        """Return GiB of one GPU that stay from step to step: a reward model that lies in host memory does not."""
+        parts = step.training_memory(step.largest).parts
         copies = lasting_gib(step.largest) * (2.0 if step.criticises else 1.0)
-        return copies + step.training_memory(step.largest).parts.get("reference", 0.0)
+        return copies + parts.get("reference", 0.0) + parts.get("reward model", 0.0)
 
     @cached_property
     def step(self) -> RlStep:
@@ -338,9 +359,10 @@ class EvaluatedRl:
     @cached_property
     def host_gb(self) -> float:
         """GB in the host memory of a machine while its engines sample."""
-        if self.named.placement != "colocated" or not self.named.offloads:
-            return 0.0
-        return self._states_gib(self.step) * GIB / GB * self.trainer.offer.gpus
+        leaves = self.named.placement == "colocated" and self.named.offloads
+        held = self._states_gib(self.step) if leaves else 0.0
+        held += self.step.reward_shard_gib(self.step.largest) if self.named.reward_offloads else 0.0
+        return held * GIB / GB * min(self.trainer.offer.gpus, self.training_gpus)
 
     def sampling_seconds(self, step: RlStep) -> float:
         """Return the seconds of a rollout with engines that are always there."""
@@ -354,7 +376,8 @@ class EvaluatedRl:
         pool, phases = self.engines_pool, step.phases
         found = pool.named.instances, pool.availability, pool.mean_up_hours, pool.start_hours, pool.luck_hours
         sampling, rest = self.sampling_seconds(step), phases.new_weights + phases.fixed
-        both = spot_step(sampling, phases.trainer, rest, self.named.overlapped, SpotEngines(*found))
+        scored = phases.own_reward
+        both = spot_step(sampling, phases.trainer, rest, self.named.overlapped, SpotEngines(*found), scored)
         return float(both[0][0]), float(both[1][0])
 
     def phases_of(self, step: RlStep) -> RlPhases:
@@ -362,6 +385,7 @@ class EvaluatedRl:
         seconds, phases = self.sampling_seconds(step), step.phases
         if self.engines_pool.named.on_spot:
             others = phases.new_weights + phases.fixed + (0.0 if self.named.overlapped else phases.trainer)
+            others += phases.own_reward
             seconds = self._on_spot(step)[0] - others
         return replace(phases, rollout=float(seconds))
 
@@ -422,7 +446,7 @@ class EvaluatedRl:
     def _fees(self, pool: EvaluatedPool, run: float, factor: float, is_rollout: bool) -> list[BillItem]:
         """Return addresses, disks, and what enters and leaves the machines of a pool."""
         offer, machines, hours = pool.offer, pool.named.instances, run + pool.start_hours * factor
-        data = 0.0 if is_rollout else self.job.data_gb
+        data = 0.0 if is_rollout else trainer_data_gb(self.job)
         disk = disk_gb(self.architecture.download_gb, data) * machines * hours / MONTH_HOURS
         moved = (self.architecture.release_gb + data) * machines
         sent = 0.0 if is_rollout else self.result_gb
@@ -493,6 +517,7 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     given = {key: value for name, key in work.items() if (value := getattr(run, name)) is not None}
     settings = {**rl_settings(job), **given, "rollout_parallel": run.tensor_parallel, "overlap": run.overlapped}
     settings |= {"rollout_weight_bits": run.rollout_weight_bits or job.rollout.weight_bits[0]}
+    settings |= {"rollout_engine": job.rollout.engine[0]}
     asked = job.techniques
     method = run.method or asked.method[0]
     bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)
@@ -583,6 +608,7 @@ def report_rl(made: EvaluatedRl, as_of: datetime.date) -> RlRun:
         architecture=made.architecture.name,
         algorithm=made.job.algorithm,
         **{key: getattr(named, key) for key in _NAMES},
+        reward_model=step.asked.reward_model or "",
         training_gpus=made.training_gpus,
         staleness=made.job.staleness if named.overlapped else 0,
         engine=step.engine.setup.served.name,
@@ -642,6 +668,7 @@ def changes_of(made: EvaluatedRl, start_at_hours: float = 0.0) -> dict[str, floa
 _NAMES = (
     *("placement", "rollout_gpus", "gpus_per_engine", "offloads", "overlapped", "method", "weight_bits"),
     *("rollout_weight_bits", "sharding", "activation_checkpointing", "optimizer", "micro_batch", "lora_rank"),
+    *("reward_gpus", "reward_offloads"),
 )
 """Names of a run that a plan states as they are."""
 

@@ -12,13 +12,14 @@ from planner.reinforcement.rl_text import (
     SPEED_RISK,
     engine_words,
     memory_lines,
+    reward_words,
     tail_words,
     waiting_words,
 )
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
-from planner.results.rl_run import RL_PHASE_NAMES
+from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, reward_gpus_words
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -35,7 +36,10 @@ RISKS = {SPEED_RISK: "speed is a prior", NETWORK_RISK: "an unstated network"}
 """Notes that are risks, by how they begin, with a few words for each."""
 PRIVATE = "a private person's machine"
 EXCLUDES_HOSTS = "--set 'limits.tiers.forbid=[community]'"
-SIGNS = {"rollout": "R", "log_probabilities": "L", "training": "T", "new_weights": "W", "fixed": "."}
+SIGNS = {
+    **{"rollout": "R", "own_reward": "M", "reward": "M", "log_probabilities": "L", "training": "T"},
+    **{"new_weights": "W", "fixed": "."},
+}
 """One character of the strip for each phase."""
 
 
@@ -167,12 +171,13 @@ def _headline(plan: Plan) -> str:
 def _run_words(run: RlRun) -> str:
     """Return machines, how they share the work, dollars and the end of a run."""
     first, *others = run.pools
+    scores = reward_gpus_words(run.reward_gpus)
     if others:
-        machines = f"{_pool_words(first)} train, {_pool_words(others[0])} sample"
+        machines = f"{_pool_words(first)} train{scores}, {_pool_words(others[0])} sample"
     elif run.placement == "one machine":
-        machines = f"{_pool_words(first)}, {run.training_gpus} train and {run.rollout_gpus} sample"
+        machines = f"{_pool_words(first)}, {run.training_gpus} train and {run.rollout_gpus} sample{scores}"
     else:
-        machines = f"{_pool_words(first)}, sampling and training in turn"
+        machines = f"{_pool_words(first)}, sampling and training in turn{scores}"
     return f"{machines}, {words.usd(run.cost_usd)}, {words.by(run.finish_hours)}"
 
 
@@ -217,12 +222,13 @@ def _strip(run: RlRun) -> list[str]:
     room = min(STRIP, line_room() - STRIP_MARGIN)
 
     def strip(names: tuple[str, ...]) -> str:
-        return "".join(SIGNS[name] * max(round(room * run.phases[name] / run.step_seconds), 1) for name in names)
+        there = [name for name in names if name in run.phases]
+        return "".join(SIGNS[name] * max(round(room * run.phases[name] / run.step_seconds), 1) for name in there)
 
-    rest = ("new_weights", "fixed")
+    sides, rest = (SAMPLING_PHASES, TRAINER_PHASES), ("new_weights", "fixed")
     if not run.overlapped:
-        return [strip(("rollout", "log_probabilities", "training", *rest))]
-    sampling, training = strip(("rollout",)), strip(("log_probabilities", "training"))
+        return [strip((*sides[0], *sides[1], *rest))]
+    sampling, training = map(strip, sides)
     size = max(len(sampling), len(training))
     end = strip(rest)
     return [f"engines {sampling.ljust(size, '-')}{end}", f"trainer {training.ljust(size, '-')}{end}"]
@@ -247,7 +253,8 @@ def _train(run: RlRun) -> list[str]:
 
 def _rollout(run: RlRun) -> list[str]:
     lengths = f"{run.input_tokens:,.0f} tokens in, {run.output_tokens:,.0f} out, cut at {run.longest_output:,}"
-    return [f"{run.sampled:,} answers a step: {lengths}", engine_words(run, run.pools[-1].gpu)]
+    scores = [reward_words(run)] if run.reward_model else []
+    return [f"{run.sampled:,} answers a step: {lengths}", engine_words(run, run.pools[-1].gpu), *scores]
 
 
 def _time(run: RlRun) -> list[str]:
@@ -319,7 +326,9 @@ def _figures(plan: Plan) -> dict[str, str]:
     return {
         "machines": " + ".join(f"{words.gpus(pool.gpus, pool.gpu)} {pool.provider}" for pool in run.pools),
         "way": f"{run.placement}, {'overlapped' if run.overlapped else 'in turn'}"
-        + (", fp8" if run.rollout_weight_bits < 16 else ""),
+        + (", fp8" if run.rollout_weight_bits < 16 else "")
+        + ("" if run.engine == "vllm" else f", {run.engine}")
+        + reward_gpus_words(run.reward_gpus),
         "step": f"{words.significant(run.step_seconds)} s",
         "cost": words.usd(run.cost_usd),
         "by": words.hours_by(run.hours.at_confidence),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from planner import generation
 from planner.analysis.estimate_question import estimate as estimate_training
-from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
+from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import Source, find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.estimates.device import forward_share
+from planner.estimates.device import TimeCoefficients, forward_share
 from planner.estimates.uncertainty import time_factors_of_68_percent
 from planner.library.names import split_count
+from planner.library.reading import CardNames, is_config_path, teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_results import RlEstimate, RlWay
@@ -26,6 +27,9 @@ from planner.reinforcement.rl_step import (
     RlPhases,
     Rollout,
     fixed_seconds,
+    reward_activations_gib,
+    reward_gib,
+    reward_passes,
     rollout_seconds,
     transfer_seconds,
     with_fixed_sigma,
@@ -34,7 +38,7 @@ from planner.results.plan_parts import Spread
 from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
 from planner.scenario.job import RolloutBits
-from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE
+from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE, ROLLOUT_ENGINES
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
@@ -52,6 +56,16 @@ STEP_SIGMA = 0.3
 (`python -m benchmarks.rl_steps`), 0.12 of one repository and 0.26 of the other, and those of others may lie farther."""
 LONGER = 4.0
 """The longest answer that is assumed, as a multiple of the mean."""
+REWARD_CAUTION = (
+    "seconds of the reward model are a prior: its passes take those of the policy by their active weights, and no "
+    "published step has one"
+)
+"""Note of an estimate and of a plan with a reward model."""
+SGLANG_CAUTION = (
+    "memory and answers at a time of SGLang are those of its server; its speed is fitted to other figures than that of "
+    "vLLM, so that a small difference between them says nothing"
+)
+"""Note of an estimate and of a plan whose engines are SGLang's."""
 FP8_CAUTION = (
     "engines with fp8 weights sample a slightly other policy (off-policy): correct it by importance sampling; what "
     "training loses is not modelled"
@@ -116,6 +130,16 @@ class RlSettings(BaseModel):
     """GPUs that share each layer of an engine; None: the number whose rollout is the fastest."""
     rollout_weight_bits: RolloutBits = 16
     """Bits of the engines' weights: 16, or 8 (fp8)."""
+    rollout_engine: Annotated[
+        Literal["vllm", "sglang"], BeforeValidator(lambda word: find_name(word, tuple(ROLLOUT_ENGINES)) or word)
+    ] = "vllm"
+    """What samples: vllm or sglang."""
+    reward_model: Text | None = None
+    """Model that scores each answer in one pass; None: rewards are by rule."""
+    reward_gpus: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """GPUs of the trainer's kind that only score; None: the training GPUs do."""
+    reward_offload: bool = False
+    """Whether the reward model lies in host memory between its passes."""
     overlap: bool = False
     """Whether answers of the next step are sampled while the trainer works."""
     steps: _Whole = 100
@@ -177,6 +201,8 @@ def refuse_following(given: Mapping[str, Any], following: Mapping[str, str]) -> 
 def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> None:
     """Raise every fault of a question."""
     faults = [Fault(WHERE, 0, *fault) for fault in (*_length_faults(asked, network), *_division_faults(asked, trainer))]
+    longest = asked.longest_output or min(LONGER * asked.output, network.max_sequence - asked.input)
+    faults += [Fault(WHERE, 0, *fault) for fault in reward_model_faults(asked.reward_model, asked.input + longest)]
     if asked.algorithm not in REFERENCE:
         what, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
         faults.append(Fault(WHERE, 0, "algorithm", what, fix))
@@ -200,12 +226,32 @@ def _length_faults(asked: RlSettings, network: Architecture) -> Iterator[tuple[s
         yield where, what, f"at most {network.max_sequence:,} together"
 
 
+def reward_model_faults(name: str | None, tokens: float) -> Iterator[tuple[str, str, str]]:
+    """Yield place, fault and mend of a reward model that is unknown, or cannot read the longest answer."""
+    if name is None:
+        return
+    if not is_config_path(name) and (names := CardNames("architectures")).canonical(name) is None:
+        yield "reward_model", f"unknown architecture {name!r}", names.suggestion(name)
+        return
+    card = teacher_card(name)
+    if card.image is not None:
+        yield "reward_model", f"{card.name} makes images", "choose a language model"
+    elif tokens > card.max_sequence:
+        what = f"prompts and answers of up to {tokens:,.0f} tokens exceed the context of {card.name}, which scores them"
+        yield "reward_model", what, f"give longest_output: at most {card.max_sequence:,} tokens together"
+
+
 def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tuple[str, str, str]]:
     """Yield place, fault and mend of GPUs and answers that cannot be divided so."""
     if asked.overlap and asked.rollout_gpus is None:
         yield "overlap", "the same GPUs cannot sample and train at one time", "give --rollout-gpus"
     if asked.rollout_gpu is not None and asked.rollout_gpus is None:
         yield "rollout_gpu", "engines on another GPU need GPUs of their own", "give --rollout-gpus"
+    if asked.reward_model is None and (asked.reward_gpus is not None or asked.reward_offload):
+        yield "reward_gpus" if asked.reward_gpus else "reward_offload", "no model scores answers", "give --reward-model"
+    elif asked.reward_gpus is not None and asked.reward_offload:
+        what = "a reward model on GPUs of its own stays there"
+        yield "reward_offload", what, "leave out --reward-gpus or --reward-offload"
     if asked.rollout_usd_per_gpu_hour is not None and asked.rollout_gpus is None:
         yield "rollout_usd_per_gpu_hour", "no GPUs only sample", "give --rollout-gpus, or leave it out"
     most = asked.rollout_gpus or trainer.gpus
@@ -236,6 +282,12 @@ def shard_bytes(weight_bytes: float, run: Estimate, library: Library) -> float:
     sharding = library.techniques.values.sharding.values[told.sharding]
     sharing = run.gpus_per_instance if sharding.hybrid else run.gpus
     return weight_bytes / (max(group, sharing) if sharding.zero_stage == WHOLE_SHARDS else group)
+
+
+def host_copy_rate(card: GpuSpec, library: Library) -> float:
+    """Return the bytes per second from host memory to a GPU."""
+    time = TimeCoefficients.of(library.calibrations["time"].values)
+    return time.host_copy_utilisation * PCIE_BYTES_PER_SECOND[card.pcie_gen]
 
 
 def more_sharded(library: Library) -> list[str]:
@@ -299,6 +351,16 @@ class RlStep:
     def weight_bytes(self) -> float:
         """Bytes of the weights in 16 bits, which engines load; of fp8 they cast them."""
         return 2.0 * self.network.parameters
+
+    @cached_property
+    def reward(self) -> Architecture | None:
+        """The model that scores answers, if any does."""
+        return None if self.asked.reward_model is None else teacher_card(self.asked.reward_model)
+
+    @property
+    def shares_reward(self) -> bool:
+        """Whether a reward model is on the GPUs that train."""
+        return self.reward is not None and not self.asked.reward_gpus
 
     @property
     def rollout_gpus(self) -> int:
@@ -371,10 +433,39 @@ class RlStep:
         if self.criticises:
             alike = parts.get("weights", 0.0) if run.techniques.method == "full" else 0.0
             parts["critic"] = lasting_gib(run) + (parts.get("gradients") or alike)
-        peak = run.vram_gib.peak + parts.get("reference", 0.0) + parts.get("critic", 0.0)
+        if self.reward is not None and self.shares_reward and not self.asked.reward_offload:
+            parts["reward model"] = self.reward_shard_gib(run)
+        further = ("reference", "critic", "reward model")
+        peak = run.vram_gib.peak + sum(parts.get(name, 0.0) for name in further)
         usable = run.vram_gib.usable
         return PhaseMemory(
             phase="training", gpu=self.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
+        )
+
+    def reward_shard_gib(self, run: Estimate) -> float:
+        """Return GiB of a reward model on one GPU: divided as the trainer's weights are, or over GPUs of its own."""
+        if self.reward is None:
+            return 0.0
+        if self.asked.reward_gpus:
+            return float(reward_gib(self.reward, self.asked.reward_gpus))
+        return shard_bytes(2.0 * self.reward.parameters, run, self.library) / GIB
+
+    def scoring_memory(self, run: Estimate) -> PhaseMemory | None:
+        """Return the memory of a GPU while a reward model scores the longest answers, next to states that stay."""
+        if self.reward is None:
+            return None
+        widest, tokens = generation.widest_values(self.reward), self.asked.input + self.longest
+        at_once = 1 if self.asked.reward_gpus else self.trainer.micro_batch or 1
+        parts = {"reward model": self.reward_shard_gib(run)}
+        parts["activations"] = float(reward_activations_gib(self.reward, widest, at_once * tokens))
+        if self.shares_reward:
+            parts["states of the trainer"] = lasting_gib(run) * (2.0 if self.criticises else 1.0)
+            if self.compares and run.techniques.method == "full":
+                parts["reference"] = shard_bytes(self.weight_bytes, run, self.library) / GIB
+            parts["set aside"] = sum(run.vram_gib.set_aside.values())
+        peak, usable = sum(parts.values()), run.vram_gib.usable
+        return PhaseMemory(
+            phase="rewards", gpu=self.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
         )
 
     @cached_property
@@ -389,10 +480,25 @@ class RlStep:
     @cached_property
     def scoring_seconds(self) -> float:
         """Seconds of passes forward over a step's answers: policy, reference, values."""
+        return self.pass_seconds * (1 + self.compares + self.criticises)
+
+    @cached_property
+    def pass_seconds(self) -> float:
+        """Seconds of one pass forward of the policy over a step's answers."""
         told = self.speed.techniques
         share: float = forward_share(told.method != "full", told.activation_checkpointing != "none")
-        each = self.training_seconds / (2.0 if self.criticises else 1.0) * share
-        return each * (1 + self.compares + self.criticises)
+        return self.training_seconds / (2.0 if self.criticises else 1.0) * share
+
+    @cached_property
+    def reward_seconds(self) -> float:
+        """Seconds of the passes of a reward model, and of its way from host memory where it lies there."""
+        if self.reward is None:
+            return 0.0
+        seconds = self.pass_seconds * reward_passes(self.reward, self.network, self.sampled, self.sequences)
+        if self.asked.reward_gpus:
+            return seconds * self.trainer.gpus / self.asked.reward_gpus
+        moved = self.reward_shard_gib(self.largest) * GIB if self.asked.reward_offload else 0.0
+        return seconds + moved / host_copy_rate(self.card, self.library)
 
     @cached_property
     def engine(self) -> EngineChoice:
@@ -405,7 +511,8 @@ class RlStep:
                 setup, _ = generation.resolve_replica(
                     self.network, self.engines_card.name, self.library, gpus=count,
                     input=max(round(asked.input), 1), output=max(round(asked.output), 1),
-                    use="offline", memory_share=self.engine_share, interconnect=link,
+                    engine=asked.rollout_engine, use=ROLLOUT_ENGINES[asked.rollout_engine],
+                    memory_share=self.engine_share, interconnect=link,
                     weight_format=ROLLOUT_FORMATS[asked.rollout_weight_bits],
                 )  # fmt: skip
                 if setup.memory.kv_tokens >= asked.input + self.longest:
@@ -441,6 +548,8 @@ class RlStep:
         """Seconds of the phases of one step."""
         rollout, fixed = self.engine.rollout.seconds, fixed_seconds(self.network.parameters)
         found = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, fixed)
+        scores = "own_reward" if self.asked.reward_gpus else "reward"
+        found = replace(found, **{scores: self.reward_seconds})
         return found.times(self.factors)
 
 
@@ -448,13 +557,14 @@ class RlStep:
 
 
 def phase_memory(step: RlStep) -> tuple[PhaseMemory, ...]:
-    """Return the memory of both phases; on the same GPUs each has them while the other's states are elsewhere."""
+    """Return the memory of all phases; on the same GPUs each has them while the other's states are elsewhere."""
     sampling = {name: size for name, size in step.engine.setup.memory.parts.items() if size > 0}
     peak, usable = sum(sampling.values()), step.engines_card.usable_gib
     rollout = PhaseMemory(
         phase="rollout", gpu=step.engines_card.name, peak=peak, usable=usable, parts=sampling, fits=True
     )
-    return rollout, step.training_memory(step.largest)
+    scoring = step.scoring_memory(step.largest)
+    return rollout, *(() if scoring is None else (scoring,)), step.training_memory(step.largest)
 
 
 def _price(step: RlStep) -> tuple[float, str] | None:
@@ -473,7 +583,7 @@ def _price(step: RlStep) -> tuple[float, str] | None:
         theirs = of(step.engines_card, asked.rollout_usd_per_gpu_hour)
     if own is None or theirs is None:
         return None
-    usd = own[0] * step.trainer.gpus + theirs[0] * (asked.rollout_gpus or 0)
+    usd = own[0] * (step.trainer.gpus + (asked.reward_gpus or 0)) + theirs[0] * (asked.rollout_gpus or 0)
     bases = dict.fromkeys((own[1], theirs[1]) if asked.rollout_gpus else (own[1],))
     return usd, "; ".join(bases)
 
@@ -554,13 +664,20 @@ def _assumed(step: RlStep) -> tuple[str, ...]:
 
 def _notes(step: RlStep) -> tuple[str, ...]:
     notes = ["rewards are by rule: a reward model or a judge takes seconds and dollars that are not in this"]
+    notes = notes if step.reward is None else [REWARD_CAUTION]
     run, parts = step.largest, step.training_memory(step.largest).parts
     if not step.asked.rollout_gpus:
         copies = lasting_gib(run) * (2.0 if step.criticises else 1.0) + parts.get("reference", 0.0)
+        copies += step.reward_shard_gib(run) if step.shares_reward else 0.0
         held = copies * GIB / GB * run.gpus_per_instance
         notes.append(f"while the engines sample, the trainer's states lie in host memory: {held:,.0f} GB of a machine")
+    if step.asked.reward_offload:
+        held = step.reward_shard_gib(run) * GIB / GB * run.gpus_per_instance
+        notes.append(f"between its passes the reward model lies in host memory: {held:,.0f} GB of a machine")
     if step.asked.overlap:
         notes.append("the answers are of the policy one step before (off-policy)")
+    if step.asked.rollout_engine == "sglang":
+        notes.append(SGLANG_CAUTION)
     if step.asked.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
     if run.techniques.method != "full":
@@ -609,6 +726,8 @@ def _build(step: RlStep) -> RlEstimate:
         output_tokens=asked.output,
         longest_output=step.longest,
         step_seconds=spread(seconds),
+        reward_model=asked.reward_model or "",
+        reward_gpus=asked.reward_gpus or 0,
         phases=phases.by_name,
         tail_seconds=step.engine.rollout.tail_seconds,
         tail_ended_share=step.engine.rollout.tail_share,

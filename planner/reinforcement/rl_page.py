@@ -22,7 +22,7 @@ from planner.report.plan_sections import format_place
 from planner.report.report_page import SECTION_NAMES, Group, analysis_groups, deadline_of
 from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.report_data import Overview
-from planner.results.rl_run import RL_PHASE_NAMES, RlRun
+from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, RlRun
 from planner.scenario.scenario import architectures_of
 from planner.solving.solve import solve
 
@@ -39,7 +39,10 @@ Row = tuple[str, ...]
 # The step as a strip of phases: a lane for each side.
 
 
-PHASE_ROLES = {"rollout": "c2", "log_probabilities": "c5", "training": "c0", "new_weights": "c3", "fixed": "c6"}
+PHASE_ROLES = {
+    **{"rollout": "c2", "own_reward": "c4", "reward": "c4", "log_probabilities": "c5", "training": "c0"},
+    **{"new_weights": "c3", "fixed": "c6"},
+}
 """Colours of the phases; the rollout has that of spot, the training that of what is rented by the hour."""
 SIDE_WAITS = "soft"
 
@@ -64,13 +67,13 @@ def _seconds(value: float) -> str:
 
 def _lanes(run: RlRun, seconds: dict[str, float]) -> list[tuple[str, list[Stretch]]]:
     """Return the sides with their stretches: both take part in new weights, and wait for each other before."""
-    sampling, training, both = ("rollout",), ("log_probabilities", "training"), ("new_weights", "fixed")
+    sampling, training, both = SAMPLING_PHASES, TRAINER_PHASES, ("new_weights", "fixed")
     if run.placement == "colocated":
         return [("all GPUs", _one_by_one(0.0, (*sampling, *training, *both), seconds))]
-    rollout = seconds["rollout"]
+    sampled = sum(seconds.get(name, 0.0) for name in sampling)
     trained = sum(seconds.get(name, 0.0) for name in training)
-    begins = 0.0 if run.overlapped else rollout
-    end = max(rollout, begins + trained)
+    begins = 0.0 if run.overlapped else sampled
+    end = max(sampled, begins + trained)
     sides = {
         f"engines, {words.gpus(run.rollout_gpus, run.pools[-1].gpu)}": (0.0, sampling),
         f"trainer, {words.gpus(run.training_gpus, run.gpu)}": (begins, training),

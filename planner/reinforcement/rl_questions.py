@@ -33,6 +33,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
+from planner.scenario.rl_job import REWARD_PLACEMENTS
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.limit_changes import LimitChange, extend_list
@@ -214,6 +215,11 @@ def with_choices(job: RlJob) -> dict[str, RlJob]:
         name: job.model_copy(update={"techniques": techniques.model_copy(update=update)})
         for name, update in opened.items()
     }
+    if (reward := job.reward_model) is not None and set(reward.placement) < set(REWARD_PLACEMENTS):
+        opened_reward = reward.model_copy(update={"placement": REWARD_PLACEMENTS})
+        found["reward.placement"] = job.model_copy(update={"reward": opened_reward})
+    if reward is not None and reward.offload is not None:
+        found["reward.offload"] = job.model_copy(update={"reward": reward.model_copy(update={"offload": None})})
     for name, free in (("placement", ("colocated", "apart")), ("tensor_parallel", None)):
         if getattr(rollout, name) not in (free, tuple(reversed(free or ()))):
             found[name] = job.model_copy(update={"rollout": rollout.model_copy(update={name: free})})
@@ -268,7 +274,14 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
         ("rollout.placement", rollout.placement, placement),
         ("rollout.tensor_parallel", rollout.tensor_parallel, named.gpus_per_engine),
         ("rollout.weight_bits", rollout.weight_bits, named.rollout_weight_bits),
+        ("rollout.engine", rollout.engine, named.engine),
     ]
+    if (reward := job.reward_model) is not None:
+        pairs.append(("reward.placement", reward.placement, "own" if named.reward_gpus else "shared"))
+        if reward.offload is not None and not named.reward_gpus and reward.offload != named.reward_offloads:
+            path, new = f"jobs.{job.name}.reward.offload", str(named.reward_offloads).lower()
+            setting = f"{setting_path(path, base)}={new}"
+            yield LimitChange(path, str(reward.offload).lower(), new, setting)
     for key, given, value in pairs:
         if given is not None and value not in given:
             path = f"jobs.{job.name}.{key}"

@@ -74,7 +74,7 @@ class Chosen:
         """GPUs with their place, engines of fewer bits, and the method."""
         named = self.search.named(self.way)
         bits = {16: "LoRA", 4: "QLoRA"}.get(named.weight_bits, f"LoRA {named.weight_bits}-bit")
-        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits)
+        machines = way_words(self.search, self.way) + rollout_words(named.rollout_weight_bits, named.engine)
         return f"{machines}, {'full' if named.method == 'full' else bits}"
 
     def against(self, other: Chosen) -> dict[str, Any]:
@@ -333,9 +333,13 @@ def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
         rollout["placement"] = ("colocated",) if given["placement"] == "colocated" else ("apart",)
     if "gpus_per_engine" in given:
         rollout["tensor_parallel"] = (given["gpus_per_engine"],)
+    if "engine" in given:
+        rollout["engine"] = (given["engine"],)
     if "rollout_weight_bits" in given:
         rollout["weight_bits"] = (given["rollout_weight_bits"],)
-    pinned = {"techniques": job.techniques.model_copy(update=techniques)}
+    pinned: dict[str, Any] = {"techniques": job.techniques.model_copy(update=techniques)}
+    if "reward_placement" in given and job.reward_model is not None:
+        pinned["reward"] = job.reward_model.model_copy(update={"placement": (given["reward_placement"],)})
     return job.model_copy(update={**pinned, "rollout": job.rollout.model_copy(update=rollout)})
 
 
@@ -351,6 +355,8 @@ def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[st
         "optimizer": asked.optimizer or (USUAL_OPTIMIZER,),
         "gpus_per_engine": job.rollout.tensor_parallel,
         "rollout_weight_bits": job.rollout.weight_bits,
+        "engine": job.rollout.engine,
+        "reward_placement": job.reward_model and job.reward_model.placement,
     }
     found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]
     is_left_out = not set(pinned.rollout.placement) <= set(job.rollout.placement)
@@ -367,12 +373,15 @@ def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
     found = np.ones(len(ways), dtype=bool)
     if "placement" in given:
         found &= ways.placement == PLACEMENTS.index(given["placement"])
+    if "reward_placement" in given:
+        found &= (ways.trainer.reward_gpus > 0) == (given["reward_placement"] == "own")
     if "market" in given:
         found &= ways.rollout.is_spot == (given["market"] == "spot")
     if "gpus" in given:
         found &= search.used_at_once(each) == given["gpus"]
     if "training_gpus" in given:
-        found &= of_trainer - np.where(divided, ways.rollout.gpus, 0) == given["training_gpus"]
+        others = np.where(divided, ways.rollout.gpus, 0) + ways.trainer.reward_gpus
+        found &= of_trainer - others == given["training_gpus"]
     if "rollout_gpus" in given:
         found &= ways.rollout.gpus == given["rollout_gpus"]
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from planner.results.plan_parts import EvidenceWord, Part, Spread
 from planner.results.result_tables import Result
 from planner.results.rl_run import PhaseMemory
@@ -54,6 +56,10 @@ class RlEstimate(Result):
     """From one step to the next, with its 80 % interval."""
     phases: dict[str, float]
     """Seconds of each phase by itself: where they overlap, the step is shorter than their sum."""
+    reward_model: str = Field(default="", exclude_if=lambda name: not name)
+    """The model that scores answers; empty: rewards are by rule."""
+    reward_gpus: int = Field(default=0, exclude_if=lambda gpus: not gpus)
+    """GPUs that only score; 0: those that train do."""
     tail_seconds: float
     """Of the rollout: from the first free seat to the last answer."""
     tail_ended_share: float

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner import generation
 from planner.analysis.estimate_question import possible_runs
-from planner.arrays import Flags, Floats, Integers
+from planner.arrays import Floats, Integers
 from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.grid import Machine, grid_inputs
 from planner.configurations.recipe import Recipe
@@ -36,6 +36,7 @@ from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
 from planner.library.names import typical_ram_gb
+from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
     USUAL_CHECKPOINTING,
@@ -51,6 +52,7 @@ from planner.reinforcement.rl_estimate import (
     SAMPLED_PER_KEPT,
     STEP_SIGMA,
     WHOLE_SHARDS,
+    host_copy_rate,
 )
 from planner.reinforcement.rl_step import (
     LEFT,
@@ -60,9 +62,12 @@ from planner.reinforcement.rl_step import (
     RlPhases,
     StaleRollout,
     fixed_seconds,
+    reward_activations_gib,
+    reward_gib,
+    reward_passes,
     with_fixed_sigma,
 )
-from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
+from planner.scenario.rl_job import CRITIC, REFERENCE, ROLLOUT_ENGINES, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
 
@@ -72,6 +77,10 @@ if TYPE_CHECKING:
 USUAL_OPTIMIZER = str(Configuration.model_fields["optimizer"].default)
 TRAINER_TOO_LARGE = "the trainer does not fit in memory"
 ENGINE_TOO_LARGE = "no engine holds the model and its longest answer"
+
+
+NO_REWARD, HELD, HOSTED = range(3)
+"""Of GPUs that train: no reward model (or it has GPUs of its own), one that stays, one that comes for its passes."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,8 @@ class RlQuantities:
     compares: bool
     criticises: bool
     factors: RlPhases  # by the observed runs of the job
+    reward: Architecture | None  # the model that scores answers, if any does
+    reward_place: int = NO_REWARD  # of the trainers that are sought
 
     @classmethod
     def of(cls, job: RlJob, architecture: Architecture, library: Library) -> RlQuantities:
@@ -101,6 +112,7 @@ class RlQuantities:
             REFERENCE[job.algorithm] if job.reference is None else job.reference,
             job.algorithm in CRITIC,
             learned_factors(job, architecture, library),
+            None if job.reward_model is None else teacher_card(job.reward_model.model),
         )  # fmt: skip
 
     @property
@@ -118,7 +130,30 @@ class RlQuantities:
         """What trainers on given machines depend on, but for the techniques that are asked for one by one."""
         work, tokens = self.job.work, (self.prompt, self.longest, self.mean_tokens)
         asked = self.job.techniques.sharding
-        return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, asked
+        scores = self.job.reward_model and self.job.reward_model.model, self.reward_place, self.sampled
+        return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, asked, *scores
+
+    def by_reward_place(self) -> Iterator[RlQuantities]:
+        """Yield the quantities for each place of a reward model that the job allows."""
+        asked, places = self.job.reward_model, [NO_REWARD]
+        if asked is not None:
+            shared = [place for place in (HELD, HOSTED) if asked.offload in (None, place == HOSTED)]
+            places = [*(shared if "shared" in asked.placement else ()), *(places if "own" in asked.placement else ())]
+        yield from (replace(self, reward_place=place) for place in places)
+
+    @property
+    def reward_passes(self) -> float:
+        """Passes of a reward model in those of the policy; 0 without one."""
+        if self.reward is None:
+            return 0.0
+        return reward_passes(self.reward, self.architecture, self.sampled, self.sequences)
+
+    def own_reward_fits(self, card: GpuSpec, gpus: int) -> bool:
+        """Return whether GPUs of its own hold a reward model and a pass over the longest answer."""
+        if self.reward is None:
+            return False
+        active = reward_activations_gib(self.reward, generation.widest_values(self.reward), self.prompt + self.longest)
+        return bool(reward_gib(self.reward, gpus) + active <= card.usable_gib)
 
     @property
     def fixed_seconds(self) -> float:
@@ -145,6 +180,9 @@ class Trainers:
     micro_batch: Integers
     training: Floats  # seconds of a step
     scoring: Floats
+    reward: Floats  # of a reward model on these GPUs, also where it has others
+    reward_place: Integers  # on the GPUs that train
+    hosted_gib: Floats  # of a GPU's reward model in host memory
     trainable: Floats  # weights
     states_gib: Floats  # of one GPU, that stay from step to step
     sigma: Floats  # of ln(seconds) of the trainer
@@ -153,7 +191,7 @@ class Trainers:
     @property
     def seconds(self) -> Floats:
         """Seconds that the trainer works on one step."""
-        return self.training + self.scoring
+        return self.training + self.scoring + np.where(self.reward_place == NO_REWARD, 0.0, self.reward)
 
 
 def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
@@ -183,15 +221,16 @@ def find_trainers(
     for question in _questions(one.job):
         for (gpu, _), members in groups.items():
             own = tuple(machines[index] for index in members)
-            key = (one.of_trainers, str(question), gpu, own, headroom)
-            if key not in known:
-                known[key] = _trainers_of(one, question, gpu, own, library, headroom, inputs)
-            found = known[key]
-            if isinstance(found, str):
-                rejected[found] += len(members)
-                continue
-            rejected[TRAINER_TOO_LARGE] += len(members) - len(set(found["machine"]))
-            pieces.append({**found, "machine": np.asarray(members, dtype=np.int64)[found["machine"]]})
+            for placed in one.by_reward_place():
+                key = (placed.of_trainers, str(question), gpu, own, headroom)
+                if key not in known:
+                    known[key] = _trainers_of(placed, question, gpu, own, library, headroom, inputs)
+                found = known[key]
+                if isinstance(found, str):
+                    rejected[found] += len(members)
+                    continue
+                rejected[TRAINER_TOO_LARGE] += len(members) - len(set(found["machine"]))
+                pieces.append({**found, "machine": np.asarray(members, dtype=np.int64)[found["machine"]]})
     return _joined(one, pieces, machines, library, rejected)
 
 
@@ -219,6 +258,8 @@ def _joined(
     return Trainers(
         tuple(machines), machine, recipes, column("rank", np.int64), column("micro_batch", np.int64),
         column("training", float) * one.factors.training, column("scoring", float) * one.factors.log_probabilities,
+        column("reward", float) * one.factors.factor("reward"), column("reward_place", np.int64),
+        column("hosted_gib", float),
         column("trainable", float),
         column("states_gib", float), sigma, rejected,
     )  # fmt: skip
@@ -261,13 +302,19 @@ def _trainers_of(
     best = _best_batches(one, inputs, runs[1].shape.sequence, recipes, machines, library)
     r, h = np.nonzero(np.isfinite(best["training"]))
     share = [forward_share(recipe.method != "full", recipe.activation_checkpointing != "none") for recipe in recipes]
-    passes = (1 + one.compares + one.criticises) / (2.0 if one.criticises else 1.0)
     chosen = {name: values[r, h] for name, values in best.items()}
-    scoring = chosen["training"] * np.asarray(share)[r] * passes
+    each = chosen["training"] * np.asarray(share)[r] / (2.0 if one.criticises else 1.0)
+    scoring = each * (1 + one.compares + one.criticises)
+    reward = each * one.reward_passes + chosen["hosted_gib"] * GIB / host_copy_rate(card, library)
     rank = np.full(len(r), question["lora_rank"])
     trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), best["training"].shape)[r, h]
     found = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
-    return found | {"rank": rank, "trainable": trainable}
+    return found | {
+        "rank": rank,
+        "trainable": trainable,
+        "reward": reward,
+        "reward_place": np.full(len(r), one.reward_place),
+    }
 
 
 def _best_batches(
@@ -285,14 +332,14 @@ def _best_batches(
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     time = TimeCoefficients.of(library.calibrations["time"].values)
     shape, ranks = (len(recipes), len(machines)), np.asarray([machine.gpus for machine in machines], dtype=float)
-    best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens")}
+    best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens", "hosted_gib")}
     best["training"] = np.full(shape, np.inf)
     usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, one.job.work.updates
     for micro in MICRO_BATCHES:
         own = np.ceil(one.sequences / (updates * ranks))
         shorter = np.maximum(1.0, np.minimum(np.floor(micro * (one.prompt + one.longest) / one.mean_tokens), own))
         steps = np.maximum(1.0, np.round(one.sequences / (updates * ranks * shorter)))
-        need, states = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory, library)
+        need, states, hosted = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory, library)
         layout = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
         seconds = step_seconds(with_paging(replace(inputs[1], layout=layout), memory), time)
         rate = shorter * steps * ranks * PACKED_FILL * mean / seconds
@@ -304,6 +351,7 @@ def _best_batches(
             "micro_batch": float(micro),
             "states_gib": states,
             "tokens": shorter * mean,
+            "hosted_gib": hosted,
         }
         best = {name: np.where(better, here[name], best[name]) for name in best}
     return best
@@ -317,8 +365,12 @@ def _memory_of(
     batch: tuple[int, Floats],
     memory: MemoryCoefficients,
     library: Library,
-) -> tuple[Floats, Floats]:
-    """Return GiB (R, H) of one GPU with the longest answers, reference and critic included, and of what stays."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return GiB (R, H) of one GPU with the longest answers, reference and critic included, and of what stays.
+
+    Then those of a reward model that lies in host memory between its passes. The worst phase decides: training, or
+    those passes.
+    """
     shape = (len(recipes), len(machines))
     layout = replace(inputs.layout, micro_batch=float(batch[0]), accumulation=batch[1])
     usable = np.asarray(inputs.hardware.usable_bytes, dtype=float)
@@ -337,8 +389,16 @@ def _memory_of(
     reference = np.where(full, one.weight_bytes / shards / GIB, 0.0) if one.compares else np.zeros(shape)
     gradients = np.where(part["gradients"] > 0, part["gradients"], np.where(full, part["weights"], 0.0))
     critic = lasting + gradients if one.criticises else np.zeros(shape)
-    need = np.broadcast_to(np.asarray(estimate.need), shape) / GIB + reference + critic
-    return need, lasting * (2.0 if one.criticises else 1.0) + reference
+    alone = np.broadcast_to(np.asarray(estimate.need), shape) / GIB
+    need, states = alone + reference + critic, lasting * (2.0 if one.criticises else 1.0) + reference
+    if one.reward is None or one.reward_place == NO_REWARD:
+        return need, states, np.zeros(shape)
+    shard = reward_gib(one.reward, shards)
+    tokens = batch[0] * (one.prompt + one.longest)
+    active = reward_activations_gib(one.reward, generation.widest_values(one.reward), tokens)
+    scoring = states + shard + active + alone - sum(part.values())
+    held, hosted = (shard, np.zeros(shape)) if one.reward_place == HELD else (np.zeros(shape), shard)
+    return np.maximum(need + held, scoring), states + held, hosted
 
 
 # Engines: replicas on GPUs, and rollouts of so many of them.
@@ -352,6 +412,7 @@ class EngineKey(NamedTuple):
     gpus: int
     kept_gib: float  # of the trainer
     weight_bits: int
+    engine: str = "vllm"
 
 
 @dataclass(frozen=True)
@@ -372,7 +433,7 @@ def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Librar
     """Return the engines among those wanted that hold the model and its longest answer."""
     keys, seats, servings, rejected = [], [], [], Counter[str]()
     for key in dict.fromkeys(wanted):
-        gpu, link, count, kept, bits = key
+        gpu, link, count, kept, bits, engine = key
         card = library.gpu(gpu)
         share = engine_share(kept, card)
         if count * card.usable_gib * share * GIB < one.weight_bytes * bits / 16.0:
@@ -382,7 +443,7 @@ def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Librar
             setup, _ = generation.resolve_replica(
                 one.architecture, gpu, library, gpus=count, interconnect=link or None,
                 input=max(round(one.prompt), 1), output=max(round(one.job.work.mean_output), 1),
-                use="offline", memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
+                engine=engine, use=ROLLOUT_ENGINES[engine], memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
             )  # fmt: skip
             if setup.memory.kv_tokens < one.prompt + one.longest:
                 rejected[ENGINE_TOO_LARGE] += 1
@@ -510,12 +571,3 @@ def step_sigmas(
     sigma = np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
     step = (np.maximum(rollout, seconds) if overlapped else rollout + seconds) + rest
     return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
-
-
-def least_rows(machine: Integers, value: Floats, allowed: Flags, machines: int) -> Integers:
-    """Return for each machine the allowed row of least value; -1 where there is none."""
-    found = np.full(machines, -1, dtype=np.int64)
-    order = np.lexsort((np.arange(len(value)), value))[::-1]
-    order = order[allowed[order]]
-    found[machine[order]] = order
-    return found

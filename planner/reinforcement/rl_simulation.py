@@ -312,7 +312,8 @@ def replay_run(made: EvaluatedRl, rollouts: Floats, slow: Floats, rng: Generator
 
     def sampled(begin: Floats) -> Floats:
         seconds = rng.choice(rollouts, runs) * slow
-        return begin + seconds if machines is None else machines.sample(begin, seconds)
+        end = begin + seconds if machines is None else machines.sample(begin, seconds)
+        return end + phases.own_reward * slow
 
     most, mean = made.job.staleness if made.named.overlapped else 0, float(rollouts.mean()) * slow
     batch = sampled(start)

@@ -47,9 +47,19 @@ from planner.reinforcement.evaluated_rl import (
     report_rl,
     start_hours_of,
     states_network,
+    trainer_data_gb,
 )
-from planner.reinforcement.rl_estimate import FP8_CAUTION, step_sigma
+from planner.reinforcement.rl_estimate import (
+    FP8_CAUTION,
+    LONGER,
+    REWARD_CAUTION,
+    SGLANG_CAUTION,
+    reward_model_faults,
+    step_sigma,
+)
 from planner.reinforcement.rl_search import (
+    HOSTED,
+    NO_REWARD,
     EngineKey,
     Engines,
     RlQuantities,
@@ -57,17 +67,16 @@ from planner.reinforcement.rl_search import (
     engine_counts,
     find_engines,
     find_trainers,
-    least_rows,
     machine_of,
     rollout_columns,
     stale_columns,
     step_sigmas,
 )
-from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, transfer_seconds
+from planner.reinforcement.rl_step import REWARD_GPUS, SpotEngines, luck_hours, spot_step, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
-from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
+from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, reward_gpus_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
@@ -76,7 +85,7 @@ from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from planner.analysis.why_not_query import WhyNotQuery
 
@@ -109,6 +118,8 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
         what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
         fix = f"at most {card.max_sequence:,} together"
         faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", what, fix))
+    longest = work.cut_at or min(LONGER * work.mean_output, card.max_sequence - work.input_tokens)
+    faults += _reward_faults(scenario, job, index, work.input_tokens + longest)
     if card.image is not None:
         faults.append(
             Fault(
@@ -119,6 +130,17 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
         what = "1 GPU cannot have two roles: training and rollout"
         faults.append(Fault(scenario.name, 0, "limits.max_gpus", what, "give 2 or more, or allow placement colocated"))
     raise_faults(faults, ScenarioError)
+
+
+def _reward_faults(scenario: Scenario, job: RlJob, index: int, tokens: float) -> Iterator[Fault]:
+    """Yield what a reward model cannot score, or where it cannot be."""
+    if (asked := job.reward_model) is None:
+        return
+    for _, what, fix in reward_model_faults(asked.model, tokens):
+        yield Fault(scenario.name, 0, f"jobs.{index}.reward.model", what, fix)
+    if "shared" not in asked.placement and (scenario.limits.max_gpus or 2) < 2:
+        what, fix = "1 GPU cannot train and be a reward model's own", "give 2 or more, or allow placement shared"
+        yield Fault(scenario.name, 0, "limits.max_gpus", what, fix)
 
 
 def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
@@ -178,6 +200,8 @@ class Pools:
     machine_usd: Floats  # an hour of its machines, on spot while they are there
     hour_usd: Floats  # fees of an hour
     once_usd: Floats
+    own_reward: Floats  # seconds of a reward model on GPUs of its own, of the trainer's machines
+    reward_gpus: Integers  # of its own
 
     def rows(self, which: Integers | Flags) -> Pools:
         """Return some of the rows."""
@@ -198,6 +222,7 @@ class RlMarket:
     allowed: tuple[int, ...]
     cards: dict[int, GpuSpec]
     start_hours: Floats
+    trainer_start_hours: Floats
     availability: Floats
     mean_up_hours: Floats
     luck_hours: Floats
@@ -235,9 +260,11 @@ class RlMarket:
         spots, count = spot_markets(market.offers, library), len(market.offers)
         coefficients = NodeGroupCoefficients.of(library.calibrations["stages"].values)
         start, there, luck = np.zeros(count), np.ones(count), np.zeros(count)
+        of_trainer = np.zeros(count)
         for index, card in cards.items():
             offer = market.offers[index]
-            start[index] = start_hours_of(job, architecture, offer, card, library)
+            start[index] = start_hours_of(job, architecture, offer, card, library, trains=False)
+            of_trainer[index] = start_hours_of(job, architecture, offer, card, library, trains=True)
             if offer.has_spot:
                 states = market_of_nodes(offer, spots[index], 1, coefficients, library)
                 there[index], luck[index] = states.availability(), luck_hours(states, start[index])
@@ -248,7 +275,7 @@ class RlMarket:
 
         offers = market.offers
         return cls(
-            market, tuple(allowed), cards, start, there, column(spot.mean_up_hours for spot in spots), luck,
+            market, tuple(allowed), cards, start, of_trainer, there, column(spot.mean_up_hours for spot in spots), luck,
             column(offer.billing.step_seconds / HOUR for offer in offers),
             column(offer.billing.minimum_hours for offer in offers),
             column(network_rate(offer) for offer in offers),
@@ -270,6 +297,19 @@ class PoolRow(NamedTuple):
     seconds: float
     plain_seconds: float
     sent_gb: float  # what is trained; below 0 of engines, which have no data either
+    own_reward: float = 0.0
+    reward_gpus: int = 0
+
+
+class OneOffer(NamedTuple):
+    """A way on machines of one offer before its engine is chosen."""
+
+    at: int  # place in the market
+    machines: int
+    sampling: int  # GPUs with engines of one machine that is divided; 0: those that train
+    row: int  # of the trainers
+    kept_gib: float  # of one GPU, while engines sample
+    own_reward: int  # GPUs of a reward model
 
 
 class EngineRow(NamedTuple):
@@ -295,8 +335,9 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
     there = np.where(spot, one.availability[offer], 1.0) if len(offer) else np.zeros(0)
     rate = np.asarray([fee_usd(each, "machine hours") for each in offers])
     disk = np.asarray([fee_usd(each, "GB on disk") for each in offers])
-    start = one.start_hours[offer]
-    own_data = np.asarray([0.0 if gb < 0 else job.data_gb for gb in columns[7]])
+    is_engine = np.asarray([gb < 0 for gb in columns[7]], dtype=bool)
+    start = np.where(is_engine, one.start_hours[offer], one.trainer_start_hours[offer])
+    own_data = np.where(is_engine, 0.0, trainer_data_gb(job))
     sent = np.maximum(np.asarray(columns[7], dtype=float), 0.0)
     on_disk = np.asarray([disk_gb(architecture.download_gb, gb) for gb in own_data])
     return Pools(
@@ -305,6 +346,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
         price * instances * there,
         rate[offer] * instances * there + disk[offer] * on_disk * instances / MONTH_HOURS,
         one.in_usd[offer] * (architecture.release_gb + own_data) * instances + one.out_usd[offer] * sent,
+        np.asarray(columns[8], dtype=float), np.asarray(columns[9], dtype=np.int64),
     )  # fmt: skip
 
 
@@ -416,6 +458,9 @@ class RlSearch:
             micro_batch=int(self.trainers.micro_batch[row]),
             lora_rank=int(self.trainers.rank[row]),
             rollout_weight_bits=engine.weight_bits,
+            engine=engine.engine,
+            reward_gpus=int(ways.trainer.reward_gpus[way]),
+            reward_offloads=int(self.trainers.reward_place[row]) == HOSTED,
         )
 
 
@@ -442,7 +487,7 @@ class _Search:
         self.parts = {
             (at, gpus): machine_of(self.market.cards[at], self.offers[at], 1, self.offers[at].gpus - gpus)
             for at, n in self.whole
-            if n == 1 and "apart" in job.rollout.placement
+            if n == 1 and ("apart" in job.rollout.placement or self._own_rewards(at))
             for gpus in range(1, self.offers[at].gpus)
         }
         machines = list(dict.fromkeys([*self.whole.values(), *self.parts.values()]))
@@ -453,8 +498,7 @@ class _Search:
         self.of_machine: dict[int, list[int]] = {}
         for row, at in enumerate(self.trainers.machine.tolist()):
             self.of_machine.setdefault(at, []).append(row)
-        everywhere = np.ones(len(self.trainers.machine), dtype=bool)
-        self.fastest = least_rows(self.trainers.machine, self.trainers.seconds, everywhere, len(machines))
+        self.best: dict[tuple[int, int, bool], list[int]] = {}
 
     @property
     def parts_keys(self) -> dict[Any, Any]:
@@ -471,33 +515,79 @@ class _Search:
     def _link(self, at: int, count: int) -> str:
         return (self.offers[at].interconnect or "pcie") if count > 1 else ""
 
-    def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
-        """Return the engines on so many GPUs of a machine of an offer."""
-        name, bits = self.market.cards[at].name, self.job.rollout.weight_bits
+    def _own_rewards(self, at: int) -> list[int]:
+        """Return the numbers of GPUs of its own that a reward model may have on machines of an offer."""
+        reward = self.job.reward_model
+        if reward is None or "own" not in reward.placement:
+            return []
+        return [gpus for gpus in REWARD_GPUS if self.one.own_reward_fits(self.market.cards[at], gpus)]
+
+    def _layouts(self, at: int, n: int) -> list[tuple[int, int]]:
+        """Return the place of what trains, and the GPUs of a reward model alone, for n machines of an offer.
+
+        The latter are part of an only machine, or whole machines of several.
+        """
+        found, each, reward = list[tuple[int, int]](), self.offers[at].gpus, self.job.reward_model
+        if reward is None or "shared" in reward.placement:
+            found.append((self.machine[at, n], 0))
+        for gpus in self._own_rewards(at):
+            if gpus < each and n == 1:
+                found.append((self.machine[at, 0, gpus], gpus))
+            elif gpus % each == 0 and n > gpus // each:
+                found.append((self.machine[at, n - gpus // each], gpus))
+        return found
+
+    def _rows(self, at: int, machine: int, has_own: bool) -> list[int]:
+        """Return the trainers on a machine, next to a reward model with GPUs of its own or not, that the host holds."""
+        trainers, room = self.trainers, host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB
+        needs_none = has_own or self.job.reward_model is None
         return [
-            EngineKey(name, self._link(at, count), count, kept, each)
-            for count in engine_counts(self.job, gpus)
-            for each in bits
+            row
+            for row in self.of_machine.get(machine, [])
+            if (trainers.reward_place[row] == NO_REWARD) == needs_none
+            and trainers.hosted_gib[row] * min(self.offers[at].gpus, trainers.machines[machine].gpus) <= room
         ]
 
-    def _colocated(self) -> list[tuple[int, int, int, float]]:
-        """Return offer, machines, trainer and GiB kept of every colocated way: 0 where the states leave the GPUs."""
-        found, states = list[tuple[int, int, int, float]](), self.trainers.states_gib
+    def _best(self, at: int, machine: int, has_own: bool = False) -> list[int]:
+        """Return the fastest of these trainers, if there is any."""
+        key = (at, machine, has_own)
+        if key not in self.best:
+            seconds = self.trainers.seconds
+            self.best[key] = sorted(self._rows(*key), key=lambda row: float(seconds[row]))[:1]
+        return self.best[key]
+
+    def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
+        """Return the engines on so many GPUs of a machine of an offer."""
+        name, rollout = self.market.cards[at].name, self.job.rollout
+        return [
+            EngineKey(name, self._link(at, count), count, kept, bits, engine)
+            for count in engine_counts(self.job, gpus)
+            for bits in rollout.weight_bits
+            for engine in rollout.engine
+        ]
+
+    def _colocated(self) -> list[OneOffer]:
+        """Return every colocated way: 0 GiB are kept where the states leave the GPUs."""
+        found, trainers = list[OneOffer](), self.trainers
         if "colocated" not in self.job.rollout.placement:
             return found
         for at, n in self.whole:
-            rows = self.of_machine.get(self.machine[at, n], [])
-            room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / self.offers[at].gpus
-            leaving = [row for row in rows if states[row] <= room]
-            if leaving:
-                found.append((at, n, min(leaving, key=lambda row: self.trainers.seconds[row]), 0.0))
-            found += [(at, n, row, float(states[row])) for row in rows if row not in leaving]
+            for machine, own in self._layouts(at, n):
+                each = min(self.offers[at].gpus, trainers.machines[machine].gpus)
+                room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / each
+                rows = self._rows(at, machine, own > 0)
+                leaving = [row for row in rows if trainers.states_gib[row] + trainers.hosted_gib[row] <= room]
+                if leaving:
+                    fastest = min(leaving, key=lambda row: float(trainers.seconds[row]))
+                    found.append(OneOffer(at, n, 0, fastest, 0.0, own))
+                staying = [row for row in rows if row not in leaving]
+                found += [OneOffer(at, n, 0, row, float(trainers.states_gib[row]), own) for row in staying]
         return found
 
     def run(self) -> RlSearch:
         """Return all ways."""
         colocated = self._colocated()
-        wanted = [key for at, _, _, kept in colocated for key in self._keys(at, self.offers[at].gpus, kept)]
+        wanted = [key for one in colocated for key in self._keys(one.at, self._engine_gpus(one)[0], one.kept_gib)]
         if "apart" in self.job.rollout.placement:
             wanted += [key for at, gpus in self.parts for key in self._keys(at, gpus)]
             wanted += [key for at in self.market.allowed for key in self._keys(at, self.offers[at].gpus)]
@@ -513,13 +603,22 @@ class _Search:
             self.rejected, self.known_trainers,
         )  # fmt: skip
 
-    def _divided(self) -> list[tuple[int, int, int, float]]:
-        """Return offer, 0 and GPUs with engines as a negative number of machines, and the trainer on the others."""
-        found = []
+    def _engine_gpus(self, one: OneOffer) -> tuple[int, int]:
+        """Return the GPUs with engines of one machine and of all."""
+        if one.sampling:
+            return one.sampling, one.sampling
+        each = self.offers[one.at].gpus
+        whole = one.machines * each - one.own_reward
+        return min(each, whole), whole
+
+    def _divided(self) -> list[OneOffer]:
+        """Return the ways on one machine whose GPUs are divided, with the trainer on those that are left."""
+        shared = self.job.reward_model is None or "shared" in self.job.reward_model.placement
+        found = list[OneOffer]()
         for at, gpus in self.parts:
-            row = int(self.fastest[self.machine[at, 0, gpus]])
-            if row >= 0:
-                found.append((at, -gpus, row, 0.0))
+            for own in [0] * shared + [own for own in self._own_rewards(at) if own < gpus]:
+                rows = self._best(at, self.machine[at, 0, gpus], own > 0)
+                found += [OneOffer(at, 1, gpus - own, row, 0.0, own) for row in rows]
         return found
 
     def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
@@ -547,40 +646,42 @@ class _Search:
             return self.architecture.download_gb
         return 2.0 * float(self.trainers.trainable[row]) / GB
 
-    def _same_machines(self, placement: str, asked: Sequence[tuple[int, int, int, float]]) -> RlWays:
+    def _same_machines(self, placement: str, asked: Sequence[OneOffer]) -> RlWays:
         """Return ways on machines of one offer; those that do not hold an engine are left out."""
-        parts = [
-            (at, -n if n < 0 else self.offers[at].gpus, -n if n < 0 else n * self.offers[at].gpus, kept)
-            for at, n, _, kept in asked
-        ]
+        parts = [(one.at, *self._engine_gpus(one), one.kept_gib) for one in asked]
         rollouts = self._rollouts(parts, placement == "colocated")
         found = [(one, gpus[2], best) for one, gpus, best in zip(asked, parts, rollouts, strict=True) if best]
-        trainer = self._pools([self._trainer_row(at, max(n, 1), row) for (at, n, row, _), _, _ in found])
-        sampling = [PoolRow(at, max(n, 1), False, best.row, gpus, *best[1:], -1.0) for (at, n, *_), gpus, best in found]
+        trainer = self._pools([self._trainer_row(one.at, one.machines, one.row, one.own_reward) for one, _, _ in found])
+        sampling = [PoolRow(one.at, one.machines, False, best.row, gpus, *best[1:], -1.0) for one, gpus, best in found]
         engines = self._pools(sampling)
         none = np.zeros(len(found))
         free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
         engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
-        offloads = np.asarray([placement == "colocated" and kept == 0.0 for (_, _, _, kept), _, _ in found], dtype=bool)
+        offloads = np.asarray([placement == "colocated" and one.kept_gib == 0.0 for one, _, _ in found], dtype=bool)
         local = np.full(len(found), transfer_seconds(self.one.weight_bytes, None))
         return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, local, none)
 
     def _pools(self, rows: Sequence[PoolRow]) -> Pools:
         return pools_of(self.market, self.job, self.architecture, rows)
 
-    def _trainer_row(self, at: int, instances: int, row: int) -> PoolRow:
-        seconds = float(self.trainers.seconds[row])
-        return PoolRow(at, instances, False, row, 0, seconds, seconds, self._sent(row))
+    def _trainer_row(self, at: int, instances: int, row: int, own_reward: int) -> PoolRow:
+        seconds, trainers = float(self.trainers.seconds[row]), self.trainers
+        scored = 0.0
+        if own_reward:
+            scored = float(trainers.reward[row]) * trainers.machines[int(trainers.machine[row])].gpus / own_reward
+        return PoolRow(at, instances, False, row, 0, seconds, seconds, self._sent(row), scored, own_reward)
 
     def _apart(self) -> RlWays:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
         trains, samples = (self.counts.get(key) for key in ("training_gpus", "rollout_gpus"))
         rows = [
-            (at, n, int(self.fastest[self.machine[at, n]]))
+            self._trainer_row(at, n, row, own)
             for at, n in self.whole
-            if trains in (None, n * self.offers[at].gpus)
+            for machine, own in self._layouts(at, n)
+            if trains in (None, n * self.offers[at].gpus - own)
+            for row in self._best(at, machine, own > 0)
         ]
-        trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
+        trainer = self._pools(rows)
         sizes = [
             (at, n)
             for at in self.market.allowed
@@ -637,7 +738,7 @@ class _Search:
             one.out_usd[pools.offer],
             one.in_usd[pools.offer],
         ]
-        worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds]
+        worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds, pools.own_reward]
         # More machines on spot are less seldom all gone; the market of one is that of its offer.
         on_spot = np.asarray(pools.is_spot, dtype=np.float64)
         worse += [-(on_spot * pools.instances), -(on_spot * one.availability[pools.offer])]
@@ -648,9 +749,9 @@ class _Search:
         if limits.quota or self.counts.get("gpus") is not None:
             worse.append(pools.instances * np.asarray([self.offers[at].gpus for at in pools.offer], dtype=float))
         points, keep = np.stack(worse, 1), list[int]()
-        groups: dict[tuple[int, bool, float], list[int]] = {}
+        groups: dict[tuple[int, bool, float, bool], list[int]] = {}
         gpus = worse[-1] if self.counts.get("gpus") is not None else np.zeros(len(pools.offer))
-        keys = one.place[pools.offer].tolist(), pools.is_spot.tolist(), gpus.tolist()
+        keys = one.place[pools.offer].tolist(), pools.is_spot.tolist(), gpus.tolist(), (pools.reward_gpus > 0).tolist()
         for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
@@ -668,14 +769,17 @@ class _Search:
         """Return ways with their step, hours and dollars."""
         job, limits = self.job, self.scenario.limits
         overlapped = placement > 0 and job.staleness > 0
-        both = np.maximum(rollout.seconds, trainer.seconds) if overlapped else rollout.seconds + trainer.seconds
+        sampling = rollout.seconds + trainer.own_reward
+        both = np.maximum(sampling, trainer.seconds) if overlapped else sampling + trainer.seconds
         rest = weights * self.one.factors.new_weights + self.one.fixed_seconds
         step, luck = both + rest, np.zeros(len(both))
         if (at := np.flatnonzero(rollout.is_spot)).size:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
-            step[at], luck[at] = spot_step(*seconds, overlapped, self._spot_engines(rollout.rows(at)))
+            engines = self._spot_engines(rollout.rows(at))
+            step[at], luck[at] = spot_step(*seconds, overlapped, engines, trainer.own_reward[at])
         run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
-        sigma = step_sigmas(self.one, self.trainers, trainer.row, rollout.plain_seconds, rest, overlapped)
+        plain = rollout.plain_seconds + trainer.own_reward
+        sigma = step_sigmas(self.one, self.trainers, trainer.row, plain, rest, overlapped)
         sigma = np.sqrt(sigma**2 + luck / run)
         tail = tail_of_68_percent(sigma)
         judged = 0.0
@@ -891,12 +995,14 @@ def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Fl
 def _categories(search: RlSearch) -> dict[str, Flags]:
     """Return ways by a word for what is characteristic of them."""
     ways, offers = search.ways, search.market.market.offers
+    own = ways.trainer.reward_gpus > 0
     apart, spot = ways.placement == PLACEMENTS.index("apart"), ways.rollout.is_spot
     gpu = np.asarray([hash(offer.card) for offer in offers])
     same_gpu = gpu[ways.trainer.offer] == gpu[ways.rollout.offer]
     place = search.market.place
     here = place[ways.trainer.offer] == place[ways.rollout.offer]
     return {
+        **({"own rewards": own, "shared rewards": ~own} if own.any() else {}),
         "colocated": ways.placement == PLACEMENTS.index("colocated"),
         "one machine": ways.placement == PLACEMENTS.index("one machine"),
         "apart": apart & ~spot & same_gpu,
@@ -934,7 +1040,8 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
         how=how_words(named.placement, named.overlapped, named.method, named.weight_bits)
-        + rollout_words(named.rollout_weight_bits),
+        + rollout_words(named.rollout_weight_bits, named.engine)
+        + reward_gpus_words(named.reward_gpus),
     )
 
 
@@ -944,9 +1051,11 @@ def way_words(search: RlSearch, way: int) -> str:
     trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
     placement, more = PLACEMENTS[int(ways.placement[way])], int(ways.rollout.gpus[way])
     gpus = int(ways.trainer.instances[way]) * trainer.gpus
+    gpus -= int(ways.trainer.reward_gpus[way])
     left = gpus - more if placement == "one machine" else gpus
     sides = (left, trainer.card, trainer.provider), (more, rollout.card, rollout.provider)
-    return machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
+    words = machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
+    return words + reward_gpus_words(int(ways.trainer.reward_gpus[way]))
 
 
 def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
@@ -981,8 +1090,14 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
         notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
     if made.named.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
+    if made.named.engine == "sglang":
+        notes.append(SGLANG_CAUTION)
+    if made.step.reward is not None:
+        notes.append(REWARD_CAUTION)
     if made.host_gb:
-        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold the trainer")
+        what = "the trainer" if made.named.offloads else "the reward model"
+        what = "the trainer and the reward model" if made.named.offloads and made.step.shares_reward else what
+        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold {what}")
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)

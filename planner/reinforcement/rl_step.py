@@ -19,16 +19,19 @@ from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
     ServingStack,
+    activation_bytes,
     decode_step_seconds,
     mean_seen_tokens,
     prompt_seconds,
     seen_tokens,
 )
 from planner.estimates.inputs import Numbers
+from planner.results.rl_run import RL_PHASE_NAMES
 from planner.scenario.rl_job import LENGTH_CV
-from planner.units import GB, HOUR
+from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
+    from planner.library.schema import Architecture
     from planner.spot.states import SpotStates
 
 # Lengths of answers: a lognormal distribution, cut at the longest answer that the engine gives.
@@ -269,7 +272,9 @@ def luck_hours(states: SpotStates, start_hours: float) -> float:
     return (of_on * off**2 + of_off * on**2) / (mean_up + mean_down) ** 3
 
 
-def spot_step(rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: bool, engines: SpotEngines) -> Any:
+def spot_step(
+    rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: bool, engines: SpotEngines, scored: Numbers = 0.0
+) -> Any:
     """Return the mean seconds of a step with engines on spot (n,), and the variance of ln(hours of a run) times hours.
 
     Parameters
@@ -278,6 +283,8 @@ def spot_step(rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: boo
         Seconds with all machines there.
     trainer, rest
         Seconds of the trainer, and of what both sides wait for.
+    scored
+        Seconds of a reward model on GPUs of its own, which are always there, after the rollout.
 
     Outages last longer than a step, so that a number of machines is there for many steps: the rate of the steps is the
     mean over the binomial numbers of machines, not that of a mean number. With all engines on one machine nothing makes
@@ -285,8 +292,8 @@ def spot_step(rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: boo
     1 machine that samples 80 % of the time, 100 s of rollout, 60 s of the trainer, 20 s of the rest, overlapped:
     120 / 0.8 = 150 s.
     """
-    rollout, trainer, rest, machines, there, up, start, luck = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(each, dtype=float)) for each in (rollout, trainer, rest, *engines))
+    rollout, trainer, rest, scored, machines, there, up, start, luck = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(each, dtype=float)) for each in (rollout, trainer, rest, scored, *engines))
     )
     share = there * (1.0 - np.minimum(start / up, MOST_LOST))
     sampling = rollout / (1.0 - np.minimum(rollout / HOUR / 2.0 / up, MOST_LOST))
@@ -294,7 +301,7 @@ def spot_step(rollout: Numbers, trainer: Numbers, rest: Numbers, overlapped: boo
     for gone in range(int(machines.max(initial=0.0))):
         at = np.flatnonzero(machines > gone)
         left = machines[at] - gone
-        slower = sampling[at] * machines[at] / left
+        slower = sampling[at] * machines[at] / left + scored[at]
         both = np.maximum(slower, trainer[at]) if overlapped else slower + trainer[at]
         found = weight[at] / (both + rest[at])
         rate[at] += found
@@ -320,16 +327,32 @@ class RlPhases:
     """From the trainer to the engines."""
     fixed: float = 0.0
     """Rewards by rule, collection, bookkeeping."""
+    reward: float = 0.0
+    """Of a reward model on the GPUs that train."""
+    own_reward: float = 0.0
+    """Of a reward model on GPUs of its own, after the last answer."""
 
     @property
     def trainer(self) -> float:
         """Seconds that the trainer works on one step."""
-        return self.log_probabilities + self.training
+        return self.log_probabilities + self.training + self.reward
+
+    @property
+    def sampling(self) -> float:
+        """Seconds until the answers of a step have what the trainer waits for."""
+        return self.rollout + self.own_reward
 
     @property
     def by_name(self) -> dict[str, float]:
-        """Seconds of each phase, in the order of a step."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """Seconds of each phase, in the order of a step; of reward models those that are there."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: found[name] for name in RL_PHASE_NAMES if found[name] or name not in OF_REWARD_MODELS}
+
+    def factor(self, name: str) -> float:
+        """Return the factor of a phase; of a reward model that was not measured that of the other passes forward."""
+        if name not in OF_REWARD_MODELS:
+            return float(getattr(self, name))
+        return float(getattr(self, name)) or self.reward or self.log_probabilities
 
     def step_seconds(self, overlapped: bool) -> float:
         """Return the seconds from one step to the next: in turn their sum, overlapped the longer side.
@@ -337,22 +360,24 @@ class RlPhases:
         The engines stop for new weights in both.
         """
         if overlapped:
-            return max(self.rollout, self.trainer) + self.new_weights + self.fixed
-        return self.rollout + self.trainer + self.new_weights + self.fixed
+            return max(self.sampling, self.trainer) + self.new_weights + self.fixed
+        return self.sampling + self.trainer + self.new_weights + self.fixed
 
     def times(self, factors: RlPhases) -> RlPhases:
         """Return the phases with the seconds of each times its factor."""
-        return RlPhases(**{name: value * getattr(factors, name) for name, value in self.by_name.items()})
+        return RlPhases(**{name: value * factors.factor(name) for name, value in self.by_name.items()})
 
     def idle(self, overlapped: bool, apart: bool) -> tuple[str, float]:
         """Return which side waits more, and for which share of a step; of phases in turn on the same GPUs none does."""
         if not apart:
             return "", 0.0
-        side = "trainer" if self.rollout > self.trainer else "rollout"
-        waited = abs(self.rollout - self.trainer) if overlapped else max(self.rollout, self.trainer)
+        side = "trainer" if self.sampling > self.trainer else "rollout"
+        waited = abs(self.sampling - self.trainer) if overlapped else max(self.sampling, self.trainer)
         return side, waited / self.step_seconds(overlapped)
 
 
+OF_REWARD_MODELS = ("reward", "own_reward")
+"""Phases that a step without a reward model does not have."""
 AS_ESTIMATED = RlPhases(1.0, 1.0, 1.0, 1.0, 1.0)
 """Factors of phases that nothing was measured of."""
 LEAST_REST = 0.05
@@ -378,7 +403,7 @@ def measured_factors(
             factors["rollout"] = min(1.0, known.trainer / predicted.rollout)
             known = predicted.times(RlPhases(**{name: factors.get(name, 1.0) for name in predicted.by_name}))
         unknown = {name: value for name, value in unknown.items() if name in ("new_weights", "fixed")}
-        left = None if step_seconds is None else step_seconds - max(known.rollout, known.trainer)
+        left = None if step_seconds is None else step_seconds - max(known.sampling, known.trainer)
         left = None if left is None else left - measured.get("new_weights", 0.0)
     else:
         left = None if step_seconds is None else step_seconds - math.fsum(measured.values())
@@ -392,12 +417,36 @@ def mean_factors(several: list[RlPhases]) -> RlPhases:
     """Return the geometric mean of the factors of several runs."""
     if not several:
         return AS_ESTIMATED
+    names = dict.fromkeys(name for one in several for name in one.by_name)
     return RlPhases(
-        **{
-            name: math.exp(math.fsum(math.log(getattr(one, name)) for one in several) / len(several))
-            for name in AS_ESTIMATED.by_name
-        }
+        **{name: math.exp(math.fsum(math.log(one.factor(name)) for one in several) / len(several)) for name in names}
     )
+
+
+# A reward model: one pass over each answer that is sampled.
+
+
+REWARD_GPUS = (1, 2, 4, 8)
+"""GPUs of its own that a reward model may have."""
+
+
+def reward_passes(reward: Architecture, policy: Architecture, sampled: float, sequences: float) -> float:
+    """Return the passes of a reward model over the answers of a step, in passes of the policy over those trained on.
+
+    By active weights, as the passes of a teacher; all answers that are sampled are scored. A prior: no published step
+    has a reward model. A 1.5B (1.54e9) that scores three answers for each that a 7B (7.62e9) trains on: 0.61.
+    """
+    return sampled / sequences * reward.active_parameters / policy.active_parameters
+
+
+def reward_gib(reward: Architecture, shards: Numbers) -> Any:
+    """Return the GiB of a reward model's 16-bit weights on one of the GPUs that share them."""
+    return 2.0 * reward.parameters / GIB / shards
+
+
+def reward_activations_gib(reward: Architecture, widest: float, tokens: Numbers) -> Any:
+    """Return the GiB of activations of a pass over so many tokens at a time; a score in place of logits."""
+    return activation_bytes(reward.hidden, widest, tokens, 1.0, 1.0) / GIB
 
 
 RESHARD_SECONDS = 1.3

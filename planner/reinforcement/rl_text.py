@@ -55,6 +55,8 @@ def _summary(estimate: RlEstimate) -> str:
     place = words.gpus(estimate.training_gpus, estimate.gpu)
     if estimate.rollout_gpus:
         place += f" + {words.gpus(estimate.rollout_gpus, estimate.rollout_gpu)} for rollouts"
+    if estimate.reward_gpus:
+        place += f" + {words.gpus(estimate.reward_gpus, estimate.gpu)} for rewards"
     what = f"{estimate.algorithm} of {words.sanitise(estimate.architecture)} on {place}"
     hours = f"{estimate.steps:,} steps {_range(estimate.hours)} h"
     return f"{what}: {_range(estimate.step_seconds)} s per step, {hours}"
@@ -70,7 +72,8 @@ def _sample(estimate: RlEstimate) -> list[str]:
     if estimate.sampled > estimate.sequences:
         drawn += f", {estimate.sampled:,} sampled"
     lengths = f"{estimate.input_tokens:,.0f} tokens in, {estimate.output_tokens:,.0f} out, cut at"
-    return [f"{drawn}, {lengths} {estimate.longest_output:,}", engine_words(estimate, estimate.rollout_gpu)]
+    scores = [reward_words(estimate)] if estimate.reward_model else []
+    return [f"{drawn}, {lengths} {estimate.longest_output:,}", engine_words(estimate, estimate.rollout_gpu), *scores]
 
 
 def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
@@ -78,6 +81,14 @@ def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
     weights = " with fp8 weights" if step.rollout_weight_bits < 16 else ""
     engines = f"{step.engines} x {step.engine} of {words.gpus(step.gpus_per_engine, gpu)}{weights}"
     return f"{engines}, {step.seats:,} answers at a time each"
+
+
+def reward_words(step: RlEstimate | RlRun) -> str:
+    """Return which model scores the answers, and where."""
+    where = "the GPUs that train"
+    if step.reward_gpus:
+        where = f"{step.reward_gpus} GPU{'s' * (step.reward_gpus > 1)} of its own, after the last answer"
+    return f"{words.sanitise(step.reward_model)} scores each answer in one pass, on {where}"
 
 
 def _step(estimate: RlEstimate) -> list[str]:

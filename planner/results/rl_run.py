@@ -11,12 +11,16 @@ Placement = Literal["colocated", "one machine", "apart"]
 
 RL_PHASE_NAMES = {
     "rollout": "rollout",
+    "own_reward": "reward model, own GPUs",
+    "reward": "reward model",
     "log_probabilities": "log-probabilities",
     "training": "training",
     "new_weights": "new weights to engines",
     "fixed": "rewards and the rest",
 }
 """Phases of a step in their order, and how they are called."""
+SAMPLING_PHASES, TRAINER_PHASES = ("rollout", "own_reward"), ("reward", "log_probabilities", "training")
+"""Phases of the engines' side, and those of the GPUs that train."""
 
 
 def machines_words(
@@ -40,7 +44,7 @@ def machines_words(
 class PhaseMemory(Part):
     """GiB of one GPU in one phase; `parts` sum to `peak`."""
 
-    phase: Literal["rollout", "training"]
+    phase: Literal["rollout", "training", "rewards"]
     gpu: str
     peak: float
     usable: float
@@ -48,9 +52,14 @@ class PhaseMemory(Part):
     fits: bool
 
 
-def rollout_words(bits: int) -> str:
-    """Return what is to be said of engines whose weights have so many bits: of 16 nothing."""
-    return ", fp8 rollout" if bits < 16 else ""
+def rollout_words(bits: int, engine: str = "vllm") -> str:
+    """Return what is to be said of engines whose weights have so many bits: of 16 and vLLM nothing."""
+    return (", fp8 rollout" if bits < 16 else "") + ("" if engine == "vllm" else f", {engine}")
+
+
+def reward_gpus_words(gpus: int) -> str:
+    """Return what is to be said of GPUs that a reward model has for itself: of none nothing."""
+    return f", {gpus} for rewards" if gpus else ""
 
 
 class RlPool(Part):
@@ -94,7 +103,10 @@ class RlAlternative(Part):
     """Method of the trainer, whether sides overlap, and engines of fewer bits."""
 
 
-_USUAL = {"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16}
+_USUAL = {
+    **{"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16},
+    **{"reward_model": "", "reward_gpus": 0, "reward_offloads": False},
+}
 """Values that a plan leaves out."""
 
 
@@ -135,6 +147,12 @@ class RlRun(Part):
     """GPUs that hold the model of an engine together."""
     rollout_weight_bits: int = 16
     """Of the engines; 8 is fp8."""
+    reward_model: str = ""
+    """The model that scores answers, if any does."""
+    reward_gpus: int = 0
+    """GPUs of the trainer's machines that it has for itself; 0: it shares those that train."""
+    reward_offloads: bool = False
+    """Whether its weights lie in host memory between its passes."""
     seats: int
     """Answers that one engine works on at a time."""
     pools: tuple[RlPool, ...]
@@ -209,7 +227,7 @@ class RlRun(Part):
         sides = [
             (gpus, pool.gpu, pool.provider) for gpus, pool in ((self.training_gpus, first), (self.rollout_gpus, last))
         ]
-        return machines_words(self.placement, sides[0], sides[1], own)
+        return machines_words(self.placement, sides[0], sides[1], own) + reward_gpus_words(self.reward_gpus)
 
     @property
     def gpus(self) -> int:
@@ -261,11 +279,13 @@ class RlRun(Part):
         others = {
             self.placement: self.placement != before.placement,
             "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
+            f"engine {self.engine}": self.engine != before.engine,
             f"{self.engine_weights} rollout": self.rollout_weight_bits != before.rollout_weight_bits,
             "other GPU": kinds[0] != kinds[1],
             "other provider": places[0] != places[1],
             "spot rollout" if on_spot[1] else "all on demand": on_spot[0] != on_spot[1],
             f"{self.training_gpus} train": self.training_gpus != before.training_gpus,
+            "own rewards" if self.reward_gpus else "shared rewards": bool(self.reward_gpus) != bool(before.reward_gpus),
             f"{self.rollout_gpus} sample": self.placement != "colocated" and self.rollout_gpus != before.rollout_gpus,
         }
         found = tuple(what for what, differs in others.items() if differs)

@@ -156,6 +156,10 @@ class RlTechniques(Techniques):
         penalty_usd: ClassVar[dict[str, float]] = {}
 
 
+ROLLOUT_ENGINES = {"vllm": "offline", "sglang": "server"}
+"""Engines that sample, each with the use whose memory is known: what a script changes in that of SGLang is not."""
+
+
 class RolloutChoice(StrictModel):
     """What may be chosen of the engines that sample answers."""
 
@@ -165,6 +169,8 @@ class RolloutChoice(StrictModel):
     """GPUs of one engine, a value or a list; left out: the number with the fastest rollout."""
     weight_bits: OneOrMany[RolloutBits] = (16,)
     """Bits of the engines' weights: 16, or 8 (fp8) on GPUs that have it; a value or a list."""
+    engine: OneOrMany[Literal["vllm", "sglang"]] = ("vllm",)
+    """What samples: `vllm`, `sglang`, or both."""
 
 
 class Judge(StrictModel):
@@ -186,21 +192,51 @@ class Judge(StrictModel):
         return (read + answers * self.output_tokens * self.usd_per_million_output_tokens) / 1e6
 
 
+REWARD_PLACEMENTS: tuple[Literal["shared", "own"], ...] = ("shared", "own")
+
+
+class RewardModel(StrictModel):
+    """A model of one's own that scores each answer in one pass over prompt and answer."""
+
+    model: Text
+    """Name, repository or `config.json` of the model whose head is the score."""
+    placement: OneOrMany[Literal["shared", "own"]] = ("shared",)
+    """`shared`: on the GPUs that train; `own`: on GPUs next to them; a value or a list."""
+    offload: bool | None = None
+    """Whether its weights leave shared GPUs between its passes; left out, chosen."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _writes_nothing(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "output_tokens" in value:
+            fix = "leave output_tokens out: it scores in one pass; or give the prices of a judge by API"
+            raise validation_error("not modelled for kind rl: a model of one's own that writes verdicts", fix)
+        return value
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.offload is not None and "shared" not in self.placement:
+            what = "a reward model on GPUs of its own stays there"
+            raise validation_error(what, "leave it out, or allow placement shared", "offload")
+        return self
+
+
 def _reward_form(value: Any) -> str:
     """Return the tag of the form in which a reward is written."""
+    if isinstance(value, RewardModel) or (isinstance(value, dict) and "model" in value):
+        return "model"
     return "judge" if isinstance(value, (dict, Judge)) else "word"
 
 
 def _reward(value: Any) -> Any:
-    """Return a reward; a fault for what is not modelled."""
+    """Return a reward; a fault for a reward model without its name."""
     if value == "model":
-        fix = "give rule, or a judge with usd_per_million_input_tokens and usd_per_million_output_tokens"
-        raise validation_error("not modelled for kind rl: a reward model on GPUs of its own", fix)
+        raise validation_error("a reward model without its name", "give reward: {model: NAME}, or rule")
     return value
 
 
 Reward = Annotated[
-    Annotated[Literal["rule"], Tag("word")] | Annotated[Judge, Tag("judge")],
+    Annotated[Literal["rule"], Tag("word")] | Annotated[Judge, Tag("judge")] | Annotated[RewardModel, Tag("model")],
     Discriminator(_reward_form),
     BeforeValidator(_reward),
 ]
@@ -320,7 +356,7 @@ class RlJob(Job):
     critic: bool | None = None
     """Whether a network of values is trained, too: with `ppo` alone."""
     reward: Reward = "rule"
-    """`rule`, or a judge by API with its prices."""
+    """`rule`, a model of one's own by its name, or a judge by API with its prices."""
     staleness: Annotated[int, Field(ge=0, le=MOST_STALENESS)] = 0
     """Most steps that answers may be behind the policy; 0: the engines wait for new weights."""
     rollout: RolloutChoice = RolloutChoice()
@@ -340,6 +376,11 @@ class RlJob(Job):
         length_cv: ClassVar[float] = 0.0
         framework: ClassVar[None] = None
         efficiency: ClassVar[float] = 1.0
+
+    @property
+    def reward_model(self) -> RewardModel | None:
+        """The model of one's own that scores answers, if any does."""
+        return self.reward if isinstance(self.reward, RewardModel) else None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -39,6 +39,8 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("estimate", "--framework"): (ESTIMATE, "HF Fused"),
     ("estimate", "--rl"): (ESTIMATE, "GRPO"),
     ("estimate", "--rollout-gpu"): ((*ESTIMATE, "--rl", "grpo", "--rollout-gpus", "1"), "rtx 4090"),
+    ("estimate", "--rollout-engine"): ((*ESTIMATE, "--rl", "grpo"), "SGLang"),
+    ("estimate", "--reward-model"): ((*ESTIMATE, "--rl", "grpo"), "Mistral 7B"),
     ("estimate", "--preference"): (ESTIMATE, "DPO"),
     ("estimate", "--compared-with"): ((*ESTIMATE, "--preference", "dpo"), "Precomputed"),
     ("estimate", "--method"): (ESTIMATE, "LoRA"),

@@ -166,7 +166,12 @@ actor_rollout_ref.rollout.max_num_seqs actor_rollout_ref.rollout.free_cache_engi
 actor_rollout_ref.rollout.load_format actor_rollout_ref.rollout.calculate_log_probs critic.strategy critic.model.path
 critic.model.enable_gradient_checkpointing critic.model.fsdp_config.param_offload
 critic.model.fsdp_config.optimizer_offload critic.ppo_max_token_len_per_gpu custom_reward_function.path
-custom_reward_function.name trainer.nnodes trainer.n_gpus_per_node trainer.total_training_steps trainer.total_epochs
+reward_model.enable reward_model.use_reward_loop reward_model.model.path reward_model.model.use_remove_padding
+reward_model.model.fsdp_config.param_offload reward_model.use_dynamic_bsz reward_model.forward_max_token_len_per_gpu
+reward_model.enable_resource_pool reward_model.nnodes reward_model.n_gpus_per_node reward_model.rollout.name
+reward_model.rollout.tensor_model_parallel_size reward_model.rollout.prompt_length
+reward_model.rollout.response_length custom_reward_function.name trainer.nnodes trainer.n_gpus_per_node
+trainer.total_training_steps trainer.total_epochs
 trainer.save_freq trainer.test_freq trainer.val_before_train trainer.default_local_dir
 trainer.max_actor_ckpt_to_keep trainer.logger
 """
@@ -300,7 +305,8 @@ def test_a_plan_that_no_tool_runs_is_exported_with_the_settings_that_are_named()
     job = "jobs.math."
     assert shlex.split(settings_of_trl)[1:4:2] == [job + "staleness=0", job + "rollout.weight_bits=16"]
     assert shlex.split(settings_of_verl)[1] == job + "techniques.method=[full]"
-    assert not [fault for fault in _refused_with(changed(plan, engine="sglang"), scenario) if "no tool" in fault.what]
+    (fix,) = [one.fix for one in _refused_with(changed(plan, engine="sglang"), scenario) if "no tool" in one.what]
+    assert fix.count("jobs.math.rollout.engine=vllm") == 2
 
 
 @pytest.mark.long
@@ -422,7 +428,6 @@ def test_configurations_of_reinforcement_learning_are_jobs_of_kind_rl(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TRL + "reward_model_name_or_path: a/b\n", "a reward model on GPUs of its own is not modelled"),
         (TRL.replace("4", "many", 1), "num_generations: many is not a positive whole number"),
         ("actor_rollout_ref: {model: {path: a}}\nalgorithm: {adv_estimator: remax}\n", "no algorithm of a plan"),
     ],

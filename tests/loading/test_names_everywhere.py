@@ -55,6 +55,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "jobs.*.architecture.*": (CHOICE, {"GPT2": "gpt2"}),
     "jobs.*.architecture.family": (CHOICE, {"LLaMA": "llama"}),
     "jobs.*.teacher": (DISTILLED, {"Mixtral 8x7B": "mixtral-8x7b"}),
+    "jobs.*.reward.model": (ROLLOUTS, {"Mistral 7B": "mistral-7b"}),
     "jobs.*.framework.*": (TRAINING, {"LitGPT": "litgpt", "TorchTitan": "torchtitan", "Megatron-LM": "megatron"}),
     "jobs.*.techniques.engine.*": (GENERATION, {"vLLM": "vllm", "TensorRT LLM": "trt-llm"}),
     "jobs.*.techniques.weight_format.*": (GENERATION, {"AWQ": "awq", "GGUF_Q4_K_M": "gguf-q4_k_m"}),
@@ -225,7 +226,7 @@ def test_another_spelling_and_a_group_are_what_they_mean(key: str, word: str, me
     else:
         assert found == meant
     if not key.startswith(
-        ("jobs.*.architecture", "jobs.*.teacher", "offers.*.managed")
+        ("jobs.*.architecture", "jobs.*.teacher", "jobs.*.reward", "offers.*.managed")
     ):  # which a library of one's own may have
         assert _value(planner.Scenario(**_scenario(key, word)), key) == found
     again = change_scenario(read, [])

@@ -18,7 +18,7 @@ from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
 from planner.reinforcement.rl_answer import risk_lines
-from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES
+from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES, SGLANG_CAUTION
 from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
 from planner.reinforcement.rl_solve import network_risk
 from planner.scenario.rl_job import RlJob
@@ -26,7 +26,7 @@ from planner.scenario.scenario import rl_job_of
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from planner.results.rl_run import RlRun
@@ -79,9 +79,10 @@ def every_way(one: Scenario) -> Iterator[NamedRl]:
     spots = {label: [False, True] if offer.has_spot else [False] for label, offer in one.labelled_offers()}
     (job,) = one.jobs
     assert isinstance(job, RlJob)
-    for micro, trainer, bits in itertools.product(MICRO_BATCHES, labels, job.rollout.weight_bits):
+    engines = itertools.product(job.rollout.weight_bits, job.rollout.engine)
+    for micro, trainer, (bits, engine) in itertools.product(MICRO_BATCHES, labels, [*engines]):
         own = {"offloads": False, "method": "full", "weight_bits": 16, "activation_checkpointing": "full"}
-        own |= {"rollout_weight_bits": bits}
+        own |= {"rollout_weight_bits": bits, "engine": engine}
         own |= {"optimizer": "adamw", "micro_batch": micro, "lora_rank": 16, "trainer": NamedPool(trainer, 1)}
         for count in (1, 2):
             given = {**own, "rollout": None, "gpus_per_engine": count, "sharding": "zero3", "overlapped": False}
@@ -122,6 +123,25 @@ def test_fp8_engines_are_chosen_where_they_are_least_and_the_gpu_has_fp8(gpus: t
     assert "rollout_weight_bits" in {violation.what for violation in audit_rl(plan, other, LIBRARY, Tolerance())}
 
 
+@pytest.mark.slow
+def test_the_engine_is_chosen_among_those_that_are_allowed() -> None:
+    """Brute force over engines; the other one is priced, an edited one is found, and SGLang's has its note."""
+    rollout = {"tensor_parallel": [1], "placement": "colocated"}
+    one = scenario({"max_gpus": 2}, OFFERS[:1], staleness=0, rollout={**rollout, "engine": ["vllm", "sglang"]})
+    ways = (named for named in every_way(one) if named.placement == "colocated" and named.gpus_per_engine == 1)
+    plan = is_least_of_all(one, ways)
+    run = run_of(plan)
+    assert (SGLANG_CAUTION in run.notes) == (run.engine == "sglang")
+    assert not planner.check(plan, one)
+    other = "vllm" if run.engine == "sglang" else "sglang"
+    edited = run.model_copy(update={"engine": other})
+    assert planner.check(plan.model_copy(update={"reinforcement": (edited,)}), one)
+    usual = scenario({"max_gpus": 2}, OFFERS[:1], staleness=0, rollout=rollout)
+    assert run_of(solved(usual)).cost_usd >= run.cost_usd
+    found = planner.explain(usual, "engine=sglang", library=LIBRARY).why_not
+    assert found is not None and [change.limit for change in found.relax] == ["jobs.math.rollout.engine"]
+
+
 def test_an_engine_fits_with_fp8_weights_where_16_bits_are_too_large() -> None:
     """15.2 GB of a 7B and 8 GiB that the trainer keeps are more than 90 % of an L4; of an A100 no engine has fp8."""
     (job,) = scenario(architecture="qwen2.5-7b").jobs
@@ -133,7 +153,7 @@ def test_an_engine_fits_with_fp8_weights_where_16_bits_are_too_large() -> None:
     assert set(rejected) == {ENGINE_TOO_LARGE, "A100-80GB has no kernels for fp8"}
 
 
-def is_least_of_all(one: Scenario) -> planner.Plan:
+def is_least_of_all(one: Scenario, ways: Iterable[NamedRl] | None = None) -> planner.Plan:
     """Return the plan, which is the least of every way on at most two machines, each by the evaluation."""
     plan = solved(one)
     run = run_of(plan)
@@ -141,7 +161,7 @@ def is_least_of_all(one: Scenario) -> planner.Plan:
     (job,) = one.jobs
     assert isinstance(job, RlJob)
     costs = []
-    for named in every_way(one):
+    for named in ways or every_way(one):
         try:
             made = report_rl(evaluate_rl(named, job, one, offers, LIBRARY), _day(plan))
         except ScenarioError:
@@ -371,7 +391,6 @@ def test_a_limit_that_changes_nothing_says_so_and_one_on_the_stock_is_checked() 
             "jobs.0.work.longest_output: 300 + 140,000 tokens exceed the context",
         ),
         ({"rollout": {"placement": "apart"}}, {"max_gpus": 1}, "limits.max_gpus: 1 GPU cannot have two roles"),
-        ({"reward": "model"}, {}, "not modelled for kind rl: a reward model"),
         ({"teacher": "qwen2.5-7b"}, {}, "jobs.0.teacher: not modelled for kind rl: a teacher"),
         ({"techniques": {"reference": "adapter"}}, {}, "jobs.0.techniques.reference: not modelled for kind rl"),
         ({"work": {"answers": 1}}, {}, "jobs.0.work.answers: grpo compares the answers to a prompt"),

@@ -6,6 +6,7 @@ from benchmarks.mutations.catalogue.tests import (
     RL_FRONTIER,
     RL_JUDGE,
     RL_LEAST,
+    RL_REWARDS,
     RL_STEPS,
     RL_WEIGHTS,
 )
@@ -14,12 +15,15 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 
 AREA.of("planner/reinforcement/rl_step.py", RL_STEPS)
-AREA.add("overlapped sides add up", "return max(self.rollout, self.trainer) +", "return self.rollout + self.trainer +")
+AREA.add("overlapped sides add up", "max(self.sampling, self.trainer) +", "self.sampling + self.trainer +")
 AREA.add("engines on spot lose nothing", "(1.0 - np.minimum(start / up, MOST_LOST))", "1.0", RL_STEPS)
+AREA.add("own scores are not waited for", "return self.rollout + self.own_reward", "return self.rollout", RL_REWARDS)
+AREA.add("answers that are dropped are not scored", "return sampled / sequences * reward", "return reward", RL_REWARDS)
 AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by_rate")
 
 AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
 AREA.add("the reference takes no memory", "+ reference + critic", "+ critic")
+AREA.add("a reward model takes no memory", "np.maximum(need + held, scoring)", "need", RL_REWARDS)
 AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = (need >= 0.0) &")
 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)

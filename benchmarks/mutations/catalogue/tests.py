@@ -42,4 +42,5 @@ RL_JUDGE = "tests/reinforcement/test_rl_solve.py::test_a_judge_by_api_adds_its_d
 RL_EDITED = "tests/reinforcement/test_rl_solve.py::test_an_edited_figure_of_a_plan_is_found"
 RL_FRONTIER = "tests/reinforcement/test_rl_questions.py::test_the_frontier_is_that_of_all_ways_evaluated_one_by_one"
 RL_BUDGET = "tests/reinforcement/test_rl_solve.py::test_what_breaks_the_deadline_or_the_budget_names_the_least_change"
+RL_REWARDS = "tests/reinforcement/test_reward_model.py"
 RL_BY_HAND = "tests/reinforcement/test_rl_step.py"
