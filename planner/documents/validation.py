@@ -55,7 +55,7 @@ ENDS_OF_KEYS = frozenset(["usd", "hours", "days", "months", "seconds", "gb", "gi
 """Ends of keys that may be left out when a key is sought."""
 ADDED = (
     *("[key]", "word", "value", "of training", "of inference", "of serving", "of a choice"),
-    *("of reinforcement learning", "judge"),
+    *("of reinforcement learning", "judge", "of a model"),
     *("of names", "of a family", "a number", "a range", "a named law", "an own law"),
 )
 """What pydantic adds to the place of an error: keys of mappings, and tags of the members of unions."""

@@ -223,8 +223,8 @@ class RewardModel(StrictModel):
 
 def _reward_form(value: Any) -> str:
     """Return the tag of the form in which a reward is written."""
-    if isinstance(value, RewardModel) or (isinstance(value, dict) and "model" in value):
-        return "model"
+    if isinstance(value, RewardModel) or (isinstance(value, dict) and value.keys() & RewardModel.model_fields.keys()):
+        return "of a model"
     return "judge" if isinstance(value, (dict, Judge)) else "word"
 
 
@@ -236,7 +236,9 @@ def _reward(value: Any) -> Any:
 
 
 Reward = Annotated[
-    Annotated[Literal["rule"], Tag("word")] | Annotated[Judge, Tag("judge")] | Annotated[RewardModel, Tag("model")],
+    Annotated[Literal["rule"], Tag("word")]
+    | Annotated[Judge, Tag("judge")]
+    | Annotated[RewardModel, Tag("of a model")],
     Discriminator(_reward_form),
     BeforeValidator(_reward),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -319,3 +320,18 @@ def test_a_reward_model_that_is_switched_on_without_a_name_is_refused(tmp_path: 
     (tmp_path / "a.sh").write_text(VERL + "reward_model.enable=True")
     with pytest.raises(InputError, match=r"a reward model without reward_model\.model\.path"):
         read_training_file(tmp_path / "a.sh")
+
+
+@pytest.mark.parametrize(
+    ("reward", "said"),
+    [
+        ({"model": "qwen2.5-14b", "plcement": "own"}, "reward.plcement: unknown key; did you mean placement?"),
+        ({"model": "qwen2.5-14b", "placement": "both"}, "reward.placement: 'both' is not one of shared, own"),
+        ({"placement": "own"}, "reward.model: is missing; add it"),
+        ({"model": "qwen9.5-14b"}, "reward.model: unknown architecture 'qwen9.5-14b'; did you mean"),
+    ],
+)
+def test_a_fault_of_a_reward_model_is_at_its_key(reward: dict[str, str], said: str) -> None:
+    """The key `model` of a reward is not the name of its form."""
+    with pytest.raises(ScenarioError, match=re.escape(said)):
+        scenario(reward=reward)
