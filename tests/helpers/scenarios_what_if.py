@@ -58,4 +58,5 @@ def small(text: str = SMALL) -> Scenario:
 
 @cache
 def solved(*changes: str, text: str = SMALL) -> Plan:
-    return solve(change_scenario(small(text), changes), OPTIONS, library())
+    """The plan; where there is none, nothing says why."""
+    return solve(change_scenario(small(text), changes), OPTIONS, library(), explains=False)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from planner.analysis.what_if_sweep import sweep
 from planner.errors import NoPlanError, ScenarioError
-from planner.loading.scenario_file import read_scenario
+from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.what_if import Axis
+from planner.solving.solve import solve
 from tests.helpers.scenarios_what_if import LAWS, OPTIONS, SMALL, TWO, library, small, solved
 
 
@@ -142,7 +143,8 @@ def test_where_no_cell_has_a_plan_the_loosest_is_explained_as_by_solve() -> None
     assert {cell.status for cell in answer.cells} == {"infeasible"}
     assert answer.loosest == (answer.axes[0].values[0], answer.axes[1].values[0])
     assert answer.unsolved is not None and answer.unsolved.infeasible is not None
-    plan = solved("limits.budget_usd=0.03", f"jobs.bot.work.tokens={answer.axes[1].values[0]}")
+    changes = ["limits.budget_usd=0.03", f"jobs.bot.work.tokens={answer.axes[1].values[0]}"]
+    plan = solve(change_scenario(small(), changes), OPTIONS, library())
     assert answer.unsolved.infeasible == plan.infeasible
     found = sweep(small(), ["limits.budget_usd=[0.01, 60]"], (), OPTIONS, library())
     assert found.loosest is None and found.unsolved is None
