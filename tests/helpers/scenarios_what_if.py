@@ -57,6 +57,5 @@ def small(text: str = SMALL) -> Scenario:
 
 
 @cache
-def solved(*changes: str, text: str = SMALL) -> Plan:
-    """The plan; where there is none, nothing says why."""
-    return solve(change_scenario(small(text), changes), OPTIONS, library(), explains=False)
+def solved(*changes: str, text: str = SMALL, explains: bool = True) -> Plan:
+    return solve(change_scenario(small(text), changes), OPTIONS, library(), explains)
