@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import planner
 from planner.audit.audit import audit
 from planner.cli.plan_file import scenario_of
 from planner.documents.files import read_document
@@ -24,7 +23,6 @@ from planner.results.plan import Plan
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
 from planner.solving.solve import solve
-from tests.helpers.computed_once import compute_once
 from tests.helpers.costs import AS_OF, COSTS, machines_of, plan_of
 from tests.helpers.frozen_data import FROZEN_MARKET, ROOT, frozen_scenarios
 from tests.helpers.shown_arithmetic import check_shown_arithmetic
@@ -157,13 +155,12 @@ def market_has_changed() -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ON_THE_MARKET)
-def test_scenario_can_be_planned_on_the_present_market(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_can_be_planned_on_the_present_market(name: str) -> None:
     """With the market inventory as it ships, each scenario loads; where a price is new, its plan passes the audit."""
     scenario = read_scenario(name)
     if not market_has_changed():
         return  # the same offers as in the tests above
-    compute_once(monkeypatch)  # documents show some of these plans
-    plan = planner.solve(scenario, SolveOptions(as_of=AS_OF))
+    plan = solve(scenario, SolveOptions(as_of=AS_OF))
     assert audit(plan, scenario, read_library([name for job in scenario.jobs for name in architectures_of(job)])) == []
 
 
