@@ -12,6 +12,7 @@ import pytest
 from planner.cli import output as exits
 from planner.library.reading import data_folder
 from planner.scenario.scenario import scenario_schema
+from tests.helpers.computed_once import compute_once
 from tests.helpers.documents import DOCUMENTS, FENCE, HEAD, Block, all_blocks, blocks, read_document, run, working_in
 from tests.helpers.equations import TABLE, known_equations, shown_equations
 from tests.helpers.frozen_data import FROZEN_MARKET, ROOT
@@ -53,12 +54,15 @@ def _repeatable(block: Block) -> set[str]:
 
 
 @pytest.mark.parametrize("group", _together())
-def test_commands_print_what_is_shown(group: tuple[Block, ...], tmp_path: Path) -> None:
+def test_commands_print_what_is_shown(
+    group: tuple[Block, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every command in a document succeeds; where output is shown, it is this output.
 
-    A command that several documents show runs once. When the output has changed for a good reason:
-    `python -m tests.helpers.record sessions`.
+    A command that several documents show runs once, and what several ask of one scenario is computed once. When the
+    output has changed for a good reason: `python -m tests.helpers.record sessions`.
     """
+    compute_once(monkeypatch)
     printed: dict[str, str] = {}
     for number, block in enumerate(group):
         (tmp_path / str(number)).mkdir()
@@ -79,8 +83,12 @@ def test_commands_print_what_is_shown(group: tuple[Block, ...], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("block", _by_document("python"))
-def test_python_runs_and_prints_nothing(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_runs_and_prints_nothing(
+    block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lines for Python users run as they are."""
+    if "Executor" not in block.body:  # which compares what threads and processes compute
+        compute_once(monkeypatch)
     names: dict[str, object] = {}
     with working_in(block.document, tmp_path):
         exec(compile(block.body, block.document, "exec"), names)

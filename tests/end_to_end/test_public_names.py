@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.helpers.computed_once import compute_once
 
 ROOT = Path(planner.__file__).parent.parent
 PUBLIC = [name for name in planner.__all__ if name != "__version__"]
@@ -48,6 +49,7 @@ def test_public_names_are_described(name: str) -> None:
 
 
 def run_example(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)  # most ask the quickstart
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.displayhook", sys.__displayhook__)
     function = getattr(planner, name)

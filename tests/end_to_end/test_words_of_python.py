@@ -22,6 +22,7 @@ from planner.cli import main
 from planner.errors import Fault, InputError, ScenarioError
 from planner.loading.question import Question
 from planner.python_words import _kinds_of, argument_of, in_python_words, python_words
+from tests.helpers.computed_once import compute_once
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.probes import probed, write_probe_file
 from tests.helpers.services import SERVICE_FILE
@@ -113,6 +114,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_calls_are_faults_without_options(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the package, whose text names no option of a command."""
+    compute_once(monkeypatch)  # several start from the plan of the quickstart
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as error:
         WRONG[what]()

@@ -57,5 +57,5 @@ def small(text: str = SMALL) -> Scenario:
 
 
 @cache
-def solved(*changes: str, text: str = SMALL) -> Plan:
-    return solve(change_scenario(small(text), changes), OPTIONS, library())
+def solved(*changes: str, text: str = SMALL, explains: bool = True) -> Plan:
+    return solve(change_scenario(small(text), changes), OPTIONS, library(), explains)

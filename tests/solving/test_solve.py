@@ -7,6 +7,7 @@ import datetime
 import functools
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,8 @@ from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
-from tests.helpers.bare_plans import bare_plan
 
 AS_OF = datetime.date(2026, 11, 9)
 TINY = "tinyllama-1.1b"
@@ -50,9 +50,16 @@ def solved(data: Data | Scenario, **options: Any) -> Plan:
     return solve(scenario, SolveOptions(as_of=AS_OF, **options), library())
 
 
+@functools.lru_cache(maxsize=2)
+def prepared(text: str) -> PreparedScenario:
+    """The candidates of a scenario, which are the same whichever solver chooses among them."""
+    return prepare(parse_scenario(text).on_day(AS_OF), library())
+
+
 def bare(data: Data, **options: Any) -> Plan:
     """The optimum of plain data, without what is said of it."""
-    return bare_plan(parse_scenario(json.dumps(data)), SolveOptions(as_of=AS_OF, **options), library())
+    asked = replace(prepared(json.dumps(data)), is_slim=True)
+    return solve_prepared(asked, SolveOptions(as_of=AS_OF, **options), explains=False)
 
 
 def cost(data: Data) -> float:

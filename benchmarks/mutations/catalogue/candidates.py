@@ -19,7 +19,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/candidate_enumeration.py", ROWS, FEES, LIMITS)
+AREA.of("planner/candidates/candidate_enumeration.py", FEES, ROWS, LIMITS)
 AREA.add(
     "a commitment is paid once for all nodes",
     "columns.committed_usd[offer] * instances",
@@ -67,7 +67,7 @@ AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.lat
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
 AREA.add("penalties count for every technique", "penalty_usd=(uses @ np", "penalty_usd=((uses | True) @ np", ONE_JOB)
 
-AREA.of("planner/candidates/candidate_enumeration.py", ROWS, FEES, STAGES, LIMITS)
+AREA.of("planner/candidates/candidate_enumeration.py", FEES, ROWS, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
 AREA.add("weights are there already", "+ transfer_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")
@@ -104,7 +104,7 @@ AREA.add("a service charges one trial", "managed_usd(tokens * trials.work * shar
 AREA.add("a service trains all trials at once", "tokens * trials.wall / rate", "tokens / rate")
 AREA.add("raw data are not sent to a service", " + (stages.ingest.raw_gb if stages.ingest else 0.0)", "")
 
-AREA.of("planner/candidates/job_candidates.py", ROWS, FEES, ONE_JOB, LIMITS)
+AREA.of("planner/candidates/job_candidates.py", FEES, ROWS, ONE_JOB, LIMITS)
 AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )

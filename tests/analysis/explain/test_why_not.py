@@ -51,7 +51,7 @@ def answer(wish: str, scenario: Scenario | None = None) -> WhyNot:
 
 
 def cost(scenario: Scenario, *settings: str) -> float:
-    plan = solve(change_scenario(scenario, settings), OPTIONS, library())
+    plan = solve(change_scenario(scenario, settings), OPTIONS, library(), explains=False)
     return float("inf") if plan.cost is None else plan.cost.expected
 
 

@@ -43,7 +43,7 @@ def test_each_row_is_what_solving_the_variant_gives(tmp_path: Path) -> None:
     assert all("release" in row["error"] for row in errors)
     for row in rows:
         if row not in errors:
-            plan = solved(*(f"{path}={value}" for path, value in row["values"].items()))
+            plan = solved(*(f"{path}={value}" for path, value in row["values"].items()), explains=False)
             assert row["status"] == plan.status
             assert row["cost_usd"] == (plan.cost.expected if plan.cost else None)
             assert len(row["jobs"]) == len(plan.jobs)

@@ -92,7 +92,7 @@ def test_the_plan_of_a_relaxation_is_what_solve_makes_of_its_settings(name: str)
     """Whether the jobs then run side by side or take turns; the text names the same dollars."""
     text = INFEASIBLE[name]
     for way in ways(parse_scenario(text)):
-        plan = solve(parse_scenario(text, set_=[one.setting for one in way]))
+        plan = solve(parse_scenario(text, set_=[one.setting for one in way]), explains=False)
         assert plan.cost is not None and plan.hours is not None, way
         assert way[0].cost_usd == pytest.approx(plan.cost.expected, rel=1e-4), way
         assert way[0].hours == pytest.approx(plan.hours.expected, rel=1e-4), way
@@ -108,7 +108,7 @@ def test_a_relaxation_of_many_jobs_is_what_solve_makes_of_it_in_turn() -> None:
     text = scenario_of(HURRIED, [*FEW, dear], {})
     (way,) = ways(parse_scenario(text))
     assert all(one.limit.endswith(".deadline") for one in way)
-    plan = solve(parse_scenario(text, set_=[one.setting for one in way]))
+    plan = solve(parse_scenario(text, set_=[one.setting for one in way]), explains=False)
     assert plan.cost is not None and way[0].cost_usd is not None
     assert way[0].cost_usd == pytest.approx(plan.cost.expected, rel=1e-4)
     assert f"${way[0].cost_usd:,.2f}" in way[0].then
@@ -138,7 +138,7 @@ def test_a_budget_is_no_larger_than_the_plan_in_turn_needs() -> None:
     text = INFEASIBLE["deadline and budget"]
     way = next(way for way in ways(parse_scenario(text)) if len(way) == 2 and "usd" in way[1].limit)
     assert way[1].change_to == pytest.approx(31.61, abs=0.1)
-    plan = solve(parse_scenario(text, set_=tuple(one.setting for one in way)))
+    plan = solve(parse_scenario(text, set_=tuple(one.setting for one in way)), explains=False)
     assert plan.cost_at_confidence is not None
     assert plan.cost_at_confidence <= way[1].change_to < 1.01 * plan.cost_at_confidence
 
