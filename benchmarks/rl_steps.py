@@ -29,7 +29,8 @@ import planner
 from planner.errors import PlannerError
 from planner.loading.question import resolve_cards
 from planner.reinforcement.evaluated_rl import stale_seconds
-from planner.reinforcement.rl_estimate import RL_FRAMEWORK, RlStep, resolve_step
+from planner.reinforcement.rl_estimate import RlStep, resolve_step
+from planner.scenario.rl_job import RL_FRAMEWORK
 
 COLUMNS = ("id", "framework", "algorithm", "model", "gpu", "gpus", "placement", "step_s", "rollout_s", "train_s")
 """Columns that are printed; the others that are read are named in `settings_of`."""
@@ -131,14 +132,18 @@ def keeps_activations(row: dict[str, str]) -> bool:
 
 
 def divisions(text: str) -> dict[str, int]:
-    """Return tensor, pipeline and expert parallel from `TP,CP,EP,PP,VPP=[1,1,8,1,n/a]` or from `tp4pp2ep8`."""
+    """Return the degrees of `TP,CP,EP,PP,VPP=[1,1,8,1,n/a]` or of `tp4cp2pp2ep8`.
+
+    Some lists have seven numbers: the last but one is that of the pipeline (NeMo-RL, examples/configs/recipes/llm/
+    performance/grpo-llama3.1-8b-instruct-2n8g.yaml: pipeline_model_parallel_size 2 and nothing else).
+    """
     listed = re.search(r"\[(.*)\]", text)
     if listed is not None:
         numbers = listed[1].split(",")
-        found = {"tp": int(numbers[0]), "ep": int(numbers[2]), "pp": int(numbers[3])}
+        found = {"tp": int(numbers[0]), "cp": int(numbers[1]), "ep": int(numbers[2]), "pp": int(numbers[-2])}
     else:
-        found = {name: int(number) for name, number in re.findall(r"(tp|ep|pp)(\d+)", text.lower())}
-    names = {"tp": "tensor_parallel", "ep": "expert_parallel", "pp": "pipeline_parallel"}
+        found = {name: int(number) for name, number in re.findall(r"(tp|cp|ep|pp)(\d+)", text.lower())}
+    names = {"tp": "tensor_parallel", "cp": "context_parallel", "ep": "expert_parallel", "pp": "pipeline_parallel"}
     return {names[name]: number for name, number in found.items() if number > 1}
 
 

@@ -48,7 +48,7 @@ from planner.reinforcement.evaluated_rl import (
     start_hours_of,
     states_network,
 )
-from planner.reinforcement.rl_estimate import FP8_CAUTION, step_sigma
+from planner.reinforcement.rl_estimate import FP8_CAUTION, STEP_SIGMA, step_sigma
 from planner.reinforcement.rl_search import (
     EngineKey,
     Engines,
@@ -57,11 +57,11 @@ from planner.reinforcement.rl_search import (
     engine_counts,
     find_engines,
     find_trainers,
-    least_rows,
     machine_of,
     rollout_columns,
     stale_columns,
     step_sigmas,
+    undominated_rows,
 )
 from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, transfer_seconds
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
@@ -69,7 +69,7 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
-from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.rl_job import TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
 from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
@@ -416,6 +416,8 @@ class RlSearch:
             micro_batch=int(self.trainers.micro_batch[row]),
             lora_rank=int(self.trainers.rank[row]),
             rollout_weight_bits=engine.weight_bits,
+            framework=recipe.framework,
+            **{name: getattr(recipe, name) for name in TRAINER_DEGREES},
         )
 
 
@@ -453,8 +455,9 @@ class _Search:
         self.of_machine: dict[int, list[int]] = {}
         for row, at in enumerate(self.trainers.machine.tolist()):
             self.of_machine.setdefault(at, []).append(row)
-        everywhere = np.ones(len(self.trainers.machine), dtype=bool)
-        self.fastest = least_rows(self.trainers.machine, self.trainers.seconds, everywhere, len(machines))
+        found = [self.trainers.seconds, np.maximum(self.trainers.sigma, STEP_SIGMA)]
+        self.spread = found[1]
+        self.best = {at: undominated_rows(rows, found) for at, rows in self.of_machine.items()}
 
     @property
     def parts_keys(self) -> dict[Any, Any]:
@@ -483,15 +486,16 @@ class _Search:
     def _colocated(self) -> list[tuple[int, int, int, float]]:
         """Return offer, machines, trainer and GiB kept of every colocated way: 0 where the states leave the GPUs."""
         found, states = list[tuple[int, int, int, float]](), self.trainers.states_gib
+        decides = [self.trainers.seconds, self.spread, self.trainers.copy_machines]
         if "colocated" not in self.job.rollout.placement:
             return found
         for at, n in self.whole:
             rows = self.of_machine.get(self.machine[at, n], [])
             room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / self.offers[at].gpus
             leaving = [row for row in rows if states[row] <= room]
-            if leaving:
-                found.append((at, n, min(leaving, key=lambda row: self.trainers.seconds[row]), 0.0))
-            found += [(at, n, row, float(states[row])) for row in rows if row not in leaving]
+            found += [(at, n, row, 0.0) for row in undominated_rows(leaving, decides)]
+            staying = [row for row in rows if states[row] > room]
+            found += [(at, n, row, float(states[row])) for row in undominated_rows(staying, [*decides, states])]
         return found
 
     def run(self) -> RlSearch:
@@ -515,12 +519,9 @@ class _Search:
 
     def _divided(self) -> list[tuple[int, int, int, float]]:
         """Return offer, 0 and GPUs with engines as a negative number of machines, and the trainer on the others."""
-        found = []
-        for at, gpus in self.parts:
-            row = int(self.fastest[self.machine[at, 0, gpus]])
-            if row >= 0:
-                found.append((at, -gpus, row, 0.0))
-        return found
+        return [
+            (at, -gpus, row, 0.0) for at, gpus in self.parts for row in self.best.get(self.machine[at, 0, gpus], [])
+        ]
 
     def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
         """Return the fastest engine and its rollout on so many GPUs, for each offer, GPUs of a machine, GPUs, kept.
@@ -562,8 +563,14 @@ class _Search:
         free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
         engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
         offloads = np.asarray([placement == "colocated" and kept == 0.0 for (_, _, _, kept), _, _ in found], dtype=bool)
-        local = np.full(len(found), transfer_seconds(self.one.weight_bytes, None))
-        return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, local, none)
+        elsewhere = 1.0 - 1.0 / self.trainers.copy_machines[trainer.row]
+        weights = transfer_seconds(self.one.weight_bytes, self._inside(trainer.offer), elsewhere)
+        return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, weights, none)
+
+    def _inside(self, *offers: Integers) -> Floats:
+        """Return the bytes per second (n,) between machines of offers in one region."""
+        least = np.min([self.market.network[offer] for offer in offers], axis=0)
+        return np.where(np.isinf(least), DEFAULT_NETWORK_BYTES_PER_SECOND, least)
 
     def _pools(self, rows: Sequence[PoolRow]) -> Pools:
         return pools_of(self.market, self.job, self.architecture, rows)
@@ -576,11 +583,12 @@ class _Search:
         """Return ways on two pools: all pairs of those that no other in the same place dominates."""
         trains, samples = (self.counts.get(key) for key in ("training_gpus", "rollout_gpus"))
         rows = [
-            (at, n, int(self.fastest[self.machine[at, n]]))
+            self._trainer_row(at, n, row)
             for at, n in self.whole
             if trains in (None, n * self.offers[at].gpus)
+            for row in self.best.get(self.machine[at, n], [])
         ]
-        trainer = self._pools([self._trainer_row(at, n, row) for at, n, row in rows if row >= 0])
+        trainer = self._pools(rows)
         sizes = [
             (at, n)
             for at in self.market.allowed
@@ -596,15 +604,14 @@ class _Search:
             for spot in self._sold(at)
         ]
         rollout = self._pools(sells)
-        trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
+        trainer = trainer.rows(self._undominated(trainer, self.spread[trainer.row]))
+        rollout = rollout.rows(self._undominated(rollout, np.zeros(len(rollout.row))))
         first, second = self._pairs(trainer, rollout)
         trainer, rollout = trainer.rows(first), rollout.rows(second)
         one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
-        inside = np.minimum(one.network[trainer.offer], one.network[rollout.offer])
-        inside = np.where(np.isinf(inside), DEFAULT_NETWORK_BYTES_PER_SECOND, inside)
         outside = np.minimum(one.outside[trainer.offer], one.outside[rollout.offer])
-        local = transfer_seconds(self.one.weight_bytes, None)
-        weights = np.maximum(local, self.one.weight_bytes / np.where(there, inside, outside))
+        network = np.where(there, self._inside(trainer.offer, rollout.offer), outside)
+        weights = transfer_seconds(self.one.weight_bytes, network)
         gb = self.one.weight_bytes / GB * self.job.work.steps
         moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
         return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
@@ -625,12 +632,15 @@ class _Search:
         on_spot = offer.has_spot and not self.market.market.is_outlier[at] and limits.spot_share.max > 0
         return [*found, *([True] if on_spot else [])]
 
-    def _undominated(self, pools: Pools) -> Integers:
-        """Return the pools that no other in the same place and market beats in everything that a pair depends on."""
+    def _undominated(self, pools: Pools, spread: Floats) -> Integers:
+        """Return the pools that no other in the same place and market beats in everything that a pair depends on.
+
+        `spread`: that of ln(seconds) of a trainer.
+        """
         if not len(pools.offer):
             return np.zeros(0, dtype=np.int64)
         one, limits = self.market, self.scenario.limits
-        worse = [pools.seconds, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
+        worse = [pools.seconds, spread, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
         worse += [
             -one.network[pools.offer],
             -one.outside[pools.offer],
@@ -654,12 +664,7 @@ class _Search:
         for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
-            order = np.asarray(members)[np.lexsort(points[members].T[::-1])]
-            kept: list[int] = []
-            for index in order.tolist():
-                if not kept or not (points[kept] <= points[index]).all(axis=1).any():
-                    kept.append(index)
-            keep += kept
+            keep += undominated_rows(members, points.T)
         return np.asarray(sorted(keep), dtype=np.int64)
 
     def _ways(

@@ -94,7 +94,10 @@ class RlAlternative(Part):
     """Method of the trainer, whether sides overlap, and engines of fewer bits."""
 
 
-_USUAL = {"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16}
+_USUAL = {
+    **{"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16, "framework": "fsdp"},
+    **dict.fromkeys(("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"), 1),
+}
 """Values that a plan leaves out."""
 
 
@@ -115,6 +118,16 @@ class RlRun(Part):
     sharding: str
     activation_checkpointing: str
     optimizer: str
+    framework: str = "fsdp"
+    """The trainer."""
+    tensor_parallel: int = 1
+    """GPUs of the trainer that share each layer."""
+    pipeline_parallel: int = 1
+    """GPUs of the trainer that share the stack of layers."""
+    context_parallel: int = 1
+    """GPUs of the trainer that share a sequence."""
+    expert_parallel: int = 1
+    """GPUs of the trainer that share the experts of a mixture."""
     micro_batch: int
     """Of the longest answers that the memory holds; of shorter ones as many tokens."""
     lora_rank: int

@@ -35,6 +35,12 @@ GROUPED = {"grpo", "dapo", "rloo"}
 ALGORITHMS = tuple(REFERENCE)
 LENGTH_CV = 0.8
 """Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
+RL_FRAMEWORK = "fsdp"
+"""The trainer that is assumed: those of TRL, verl and OpenRLHF shard by FSDP or ZeRO-3."""
+RL_FRAMEWORKS = (RL_FRAMEWORK, "megatron")
+"""Trainers of these tools: Megatron-core (verl, NeMo-RL) divides layers, too, and keeps whole weights otherwise."""
+TRAINER_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+"""By how many GPUs a trainer divides layers, their stack, sequences and experts."""
 MOST_STALENESS = 8
 """Most steps that answers may be behind the policy: published asynchronous runs stay below (arXiv:2505.24298)."""
 
@@ -44,6 +50,17 @@ def _algorithm(value: Any) -> Any:
     if not isinstance(value, str) or (name := find_name(value, ALGORITHMS)) is None:
         raise validation_error(f"unknown algorithm {format_value(value)}", name_fix(str(value), ALGORITHMS))
     return name
+
+
+def _framework(value: Any) -> Any:
+    """Return the trainer that a word means; a fault that names those of reinforcement learning."""
+    if not isinstance(value, str) or (name := find_name(value, RL_FRAMEWORKS)) is None:
+        what = f"not modelled for kind rl: framework {format_value(value)}"
+        raise validation_error(what, f"give {' or '.join(RL_FRAMEWORKS)}")
+    return name
+
+
+RlFramework = Annotated[Literal["fsdp", "megatron"], BeforeValidator(_framework)]
 
 
 class RlWork(Work):
@@ -144,16 +161,12 @@ class RlTechniques(Techniques):
     method: OneOrMany[Method] = ("full",)
     """`full`, the default, or `lora`; a value or a list."""
 
-    if not TYPE_CHECKING:  # the trainers of these algorithms shard, and divide no layers here
+    if not TYPE_CHECKING:  # what no trainer of these algorithms leaves open here
         quant: ClassVar[None] = None
         precision: ClassVar[None] = None
         attention: ClassVar[None] = None
         offload: ClassVar[None] = None
         latents: ClassVar[None] = None
-        tensor_parallel: ClassVar[None] = None
-        pipeline_parallel: ClassVar[None] = None
-        context_parallel: ClassVar[None] = None
-        expert_parallel: ClassVar[None] = None
         penalty_usd: ClassVar[dict[str, float]] = {}
 
 
@@ -259,6 +272,16 @@ class MeasuredRl(StrictModel):
     """Network of a machine that trains in Gbit/s, if there are several."""
     weights_gbps: Positive | None = None
     """Network that new weights cross to engines on machines of their own, in Gbit/s."""
+    framework: RlFramework | None = None
+    """Trainer: `fsdp` or `megatron`."""
+    trainer_tensor_parallel: PositiveInteger | None = None
+    """GPUs that share a layer of the trainer."""
+    pipeline_parallel: PositiveInteger | None = None
+    """GPUs that share the trainer's stack of layers."""
+    context_parallel: PositiveInteger | None = None
+    """GPUs of the trainer that share a sequence."""
+    expert_parallel: PositiveInteger | None = None
+    """GPUs of the trainer that share the experts of a mixture."""
     method: Method | None = None
     """`full` or `lora`."""
     weight_bits: WeightBits | None = None
@@ -287,6 +310,12 @@ class MeasuredRl(StrictModel):
     """Spread of the lengths of answers, as a share of their mean."""
     updates: PositiveInteger | None = None
     """Optimizer steps for the answers of one step."""
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """By how many GPUs the trainer divides layers, their stack, sequences and experts; 1 where not stated."""
+        given = (self.trainer_tensor_parallel, self.pipeline_parallel, self.context_parallel, self.expert_parallel)
+        return {name: degree or 1 for name, degree in zip(TRAINER_DEGREES, given, strict=True)}
 
     @property
     def phase_seconds(self) -> dict[str, float]:
@@ -326,6 +355,8 @@ class RlJob(Job):
     """Most steps that answers may be behind the policy; 0: the engines wait for new weights."""
     rollout: RolloutChoice = RolloutChoice()
     """What may be chosen of the engines."""
+    framework: OneOrMany[RlFramework] = (RL_FRAMEWORK,)  # type: ignore[assignment]
+    """Trainers that may be used: `fsdp`, `megatron`; a value or a list."""
     techniques: RlTechniques = RlTechniques()
     """What may be chosen of the trainer."""
     measured: Rows[MeasuredRl] = ()  # type: ignore[assignment]
@@ -339,7 +370,6 @@ class RlJob(Job):
         packing: ClassVar[str] = "fixed"
         ema: ClassVar[str] = "none"
         length_cv: ClassVar[float] = 0.0
-        framework: ClassVar[None] = None
         efficiency: ClassVar[float] = 1.0
 
     @model_validator(mode="after")
@@ -368,4 +398,12 @@ class RlJob(Job):
         given = (self.lora_given, self.techniques.lora_given)
         if None not in given and given[0] != given[1]:
             raise validation_error("lora is given twice, differently", "keep one", "lora")
+        return self
+
+    @model_validator(mode="after")
+    def _divides_with_megatron(self) -> Self:
+        for name in TRAINER_DEGREES:
+            if "megatron" not in self.framework and max(getattr(self.techniques, name) or (1,)) > 1:
+                what = f"framework {' and '.join(self.framework)} shards, and divides no layers"
+                raise validation_error(what, "allow framework megatron, or leave it out", f"techniques.{name}")
         return self
