@@ -11,6 +11,7 @@ from planner.reinforcement.rl_text import (
     NETWORK_RISK,
     SPEED_RISK,
     engine_words,
+    layout_words,
     memory_lines,
     tail_words,
     waiting_words,
@@ -240,7 +241,7 @@ def _step(run: RlRun) -> list[str]:
 def _train(run: RlRun) -> list[str]:
     trained = "all weights" if run.method == "full" else f"LoRA r{run.lora_rank} on {run.weight_bits}-bit weights"
     sharding = "" if run.sharding == "none" else f"{run.sharding}, "
-    how = f"{trained}, {sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
+    how = f"{trained}, {layout_words(run)}{sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
     count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on a GPU at a time"
     return [f"{run.algorithm}, {how}", count]
 

@@ -33,6 +33,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
+from planner.scenario.rl_job import RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxations import LimitChange, extend_list
@@ -260,6 +261,8 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
     placement = "colocated" if named.placement == "colocated" else "apart"
     sharding = asked.sharding if search.trainers.machines[_machine(search, way)].gpus > 1 else None
     pairs: list[tuple[str, Any, Any]] = [
+        ("framework", job.framework, named.framework),
+        *((f"techniques.{name}", getattr(asked, name), getattr(named, name)) for name in TRAINER_DEGREES),
         ("techniques.method", asked.method, named.method),
         ("techniques.weight_bits", bits, named.weight_bits),
         ("techniques.sharding", sharding, named.sharding),
@@ -305,6 +308,12 @@ def diagnose_rl(search: RlSearch) -> Infeasible:
             found.append((changes_needed(scenario, freed, way), freed, way))
     if more := _more_gpus(search):
         found.append(more)
+    if not found and "megatron" not in search.job.framework:  # its speed must not win by being optimistic
+        with_megatron = search.job.model_copy(update={"framework": RL_FRAMEWORKS})
+        freed = search.again(with_job(scenario, with_megatron), with_megatron)
+        if (able := within(limits_of(freed), len(freed.ways))).any():
+            way = best_way(freed, able)
+            found.append((changes_needed(scenario, freed, way), freed, way))
     if not found and (together := _together(search)):
         found.append(together)
     found.sort(key=lambda one: (len(one[0]), float(one[1].ways.usd[one[2]])))

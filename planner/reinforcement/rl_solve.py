@@ -64,12 +64,12 @@ from planner.reinforcement.rl_search import (
     undominated_rows,
 )
 from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, transfer_seconds
-from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
+from planner.reinforcement.rl_text import MEGATRON_NOTE, NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
-from planner.scenario.rl_job import TRAINER_DEGREES, Judge, RlJob
+from planner.scenario.rl_job import RL_FRAMEWORK, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
 from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
@@ -938,7 +938,7 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
         cost_usd=float(ways.usd[way]),
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
-        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits)
+        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits, named.framework)
         + rollout_words(named.rollout_weight_bits),
     )
 
@@ -954,10 +954,11 @@ def way_words(search: RlSearch, way: int) -> str:
     return machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
 
 
-def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
+def how_words(placement: str, overlapped: bool, method: str, bits: int, framework: str) -> str:
     """Return how a way works, in a few words."""
     turn = "in turn" if not overlapped else "overlapped"
     trained = "full" if method == "full" else "QLoRA" if bits == 4 else "LoRA"
+    trained += "" if framework == RL_FRAMEWORK else f" with {framework}"
     return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
 
 
@@ -977,6 +978,8 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    if made.named.framework != RL_FRAMEWORK:
+        notes.append(MEGATRON_NOTE)
     notes.append(median_words(made))
     notes += _limits_without_effect(search, made)
     if isinstance(search.job.reward, Judge):

@@ -10,7 +10,8 @@ from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
+from planner.results.rl_run import LAYOUT_WORDS, RL_PHASE_NAMES, PhaseMemory, RlRun
+from planner.scenario.rl_job import RL_FRAMEWORK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 SPEED_RISK = "speed is a prior: published steps differ from the formulas by 18 % in the median, others may by more"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
+MEGATRON_NOTE = (
+    "the trainer is Megatron: published steps with it took 18 % longer than the formulas say (median of 34), and none "
+    "states its memory"
+)
+"""Note of a plan whose trainer is Megatron: published steps of NeMo-RL (31) and verl (3)."""
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
 
@@ -78,6 +84,13 @@ def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
     weights = " with fp8 weights" if step.rollout_weight_bits < 16 else ""
     engines = f"{step.engines} x {step.engine} of {words.gpus(step.gpus_per_engine, gpu)}{weights}"
     return f"{engines}, {step.seats:,} answers at a time each"
+
+
+def layout_words(run: RlRun) -> str:
+    """Return a trainer other than the usual one and how it divides the model, each with a comma; else nothing."""
+    trainer = [] if run.framework == RL_FRAMEWORK else [run.framework]
+    degrees = {words: getattr(run, name) for name, words in LAYOUT_WORDS.items()}
+    return "".join(f"{word}, " for word in [*trainer, *(f"{w} {n}" for w, n in degrees.items() if n > 1)])
 
 
 def _step(estimate: RlEstimate) -> list[str]:

@@ -48,6 +48,10 @@ class PhaseMemory(Part):
     fits: bool
 
 
+LAYOUT_WORDS = {f"{what}_parallel": f"{what} parallel" for what in ("tensor", "pipeline", "context", "expert")}
+"""How a trainer divides the model, the sequences and the experts among its GPUs."""
+
+
 def rollout_words(bits: int) -> str:
     """Return what is to be said of engines whose weights have so many bits: of 16 nothing."""
     return ", fp8 rollout" if bits < 16 else ""
