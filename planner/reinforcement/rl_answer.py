@@ -242,7 +242,8 @@ def _train(run: RlRun) -> list[str]:
     trained = "all weights" if run.method == "full" else f"LoRA r{run.lora_rank} on {run.weight_bits}-bit weights"
     sharding = "" if run.sharding == "none" else f"{run.sharding}, "
     how = f"{trained}, {layout_words(run)}{sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
-    count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on a GPU at a time"
+    where = "a GPU" if run.gpus_per_copy == 1 else f"{run.gpus_per_copy} GPUs"
+    count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on {where} at a time"
     return [f"{run.algorithm}, {how}", count]
 
 

@@ -214,6 +214,24 @@ class RlRun(Part):
         return {key: value for key, value in data.items() if key not in _USUAL or value != _USUAL[key]}
 
     @property
+    def training_ranks(self) -> int:
+        """Groups of training GPUs that work on answers of their own."""
+        return self.training_gpus // self.gpus_per_copy
+
+    @property
+    def gpus_per_copy(self) -> int:
+        """GPUs of the trainer that work on the same answers."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
+
+    @property
+    def expert_tensor_parallel(self) -> int | None:
+        """GPUs that share each expert, of a mixture: as many as share a layer, or one where that divides no stage."""
+        if self.expert_parallel == 1:
+            return None
+        shared = self.training_gpus // self.pipeline_parallel % (self.tensor_parallel * self.expert_parallel) == 0
+        return self.tensor_parallel if shared else 1
+
+    @property
     def gpu(self) -> str:
         """The GPU that trains."""
         return self.pools[0].gpu
