@@ -301,19 +301,13 @@ def diagnose_rl(search: RlSearch) -> Infeasible:
     for limit in limits:
         if not limit.path.startswith(OF_POOLS) and (least := least_change(search, limits, limit, math.inf)):
             found.append(([least[0]], search, least[1]))
-    for freed in freed_searches(search):
+    for freed in (*freed_searches(search), *_with_megatron(search)):
         able = within(limits_of(freed), len(freed.ways))
         if able.any():
             way = best_way(freed, able)
             found.append((changes_needed(scenario, freed, way), freed, way))
     if more := _more_gpus(search):
         found.append(more)
-    if not found and "megatron" not in search.job.framework:  # its speed must not win by being optimistic
-        with_megatron = search.job.model_copy(update={"framework": RL_FRAMEWORKS})
-        freed = search.again(with_job(scenario, with_megatron), with_megatron)
-        if (able := within(limits_of(freed), len(freed.ways))).any():
-            way = best_way(freed, able)
-            found.append((changes_needed(scenario, freed, way), freed, way))
     if not found and (together := _together(search)):
         found.append(together)
     found.sort(key=lambda one: (len(one[0]), float(one[1].ways.usd[one[2]])))
@@ -339,6 +333,16 @@ def freed_searches(search: RlSearch) -> Iterator[RlSearch]:
         yield search.again(without_lists(scenario, path), search.job)
     for job in with_choices(search.job).values():
         yield search.again(with_job(scenario, job), job)
+
+
+def _with_megatron(search: RlSearch) -> Iterator[RlSearch]:
+    """Yield the search with Megatron, too, which divides layers, where a job leaves it out and trains all weights.
+
+    Only where there is no plan: its memory was compared with no measured one, and must not win by being optimistic.
+    """
+    job = search.job.model_copy(update={"framework": RL_FRAMEWORKS})
+    if "megatron" not in search.job.framework and "full" in job.techniques.method:
+        yield search.again(with_job(search.scenario, job), job)
 
 
 def with_job(scenario: Scenario, job: RlJob) -> Scenario:
