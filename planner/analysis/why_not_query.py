@@ -54,7 +54,7 @@ FLEET_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
 SIDES = ("training_gpus", "rollout_gpus", "gpus_per_engine")
 COUNT_KEYS = ("gpus", *SIDES)
-COUNTED = (*COUNT_KEYS, *TRAINER_DEGREES)
+ALL_COUNT_KEYS = (*COUNT_KEYS, *TRAINER_DEGREES)
 """Keys whose values are numbers of GPUs."""
 RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
@@ -159,7 +159,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
-        if key in (*COUNTED, *TIME_KEYS):
+        if key in (*ALL_COUNT_KEYS, *TIME_KEYS):
             number = _number(key, value, fault)
             if number is not None:
                 values[key] = number
@@ -183,7 +183,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:3])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
     settled |= {ROLLOUT_BITS: int(values[ROLLOUT_BITS])} if ROLLOUT_BITS in values else {}
-    settled |= {key: values[key] for key in (*COUNTED, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
+    settled |= {
+        key: values[key] for key in (*ALL_COUNT_KEYS, "placement", "market", *TIME_KEYS, *OFFER_KEYS) if key in values
+    }
     if "gpu" in settled and settled["gpu"] not in groups:
         settled["gpu"] = library.gpu(settled["gpu"]).name
     return WhyNotQuery(text, job, settled, groups)
@@ -191,7 +193,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
 
 def _number(key: str, value: str, fault: Any) -> float | None:
     """Return a count of GPUs or a time in hours; None after a fault."""
-    if key in COUNTED:
+    if key in ALL_COUNT_KEYS:
         if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
             return int(value)
         fault(key, f"{format_value(value)} is not a count", f"give the total number of GPUs, at most {MAX_INTEGER:,}")

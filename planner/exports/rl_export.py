@@ -296,9 +296,7 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
         refused.append((f"samples with vLLM, and the plan with {run.engine}", ""))
     is_divided = not run.sequences % (run.training_ranks * (work.updates if target == "trl" else 1))
     if not is_divided:
-        ranks = (
-            f"{run.training_ranks} GPUs" if run.training_ranks == run.training_gpus else f"{run.training_ranks} groups"
-        )
+        ranks = f"{run.training_ranks} {'GPUs' if run.gpus_per_copy == 1 else 'groups of GPUs'}"
         what = f"cannot divide {run.sequences:,} answers among {ranks} and {work.updates} updates"
         refused.append((what, "work.updates=1"))
     elif work.prompts % work.updates and target == "verl":

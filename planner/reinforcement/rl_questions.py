@@ -33,7 +33,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
-from planner.scenario.rl_job import RL_FRAMEWORKS, TRAINER_DEGREES
+from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxations import LimitChange, extend_list
@@ -301,7 +301,7 @@ def diagnose_rl(search: RlSearch) -> Infeasible:
     for limit in limits:
         if not limit.path.startswith(OF_POOLS) and (least := least_change(search, limits, limit, math.inf)):
             found.append(([least[0]], search, least[1]))
-    for freed in (*freed_searches(search), *_with_megatron(search)):
+    for freed in (*freed_searches(search), *_with_divided_layers(search)):
         able = within(limits_of(freed), len(freed.ways))
         if able.any():
             way = best_way(freed, able)
@@ -335,13 +335,13 @@ def freed_searches(search: RlSearch) -> Iterator[RlSearch]:
         yield search.again(with_job(scenario, job), job)
 
 
-def _with_megatron(search: RlSearch) -> Iterator[RlSearch]:
-    """Yield the search with Megatron, too, which divides layers, where a job leaves it out and trains all weights.
+def _with_divided_layers(search: RlSearch) -> Iterator[RlSearch]:
+    """Yield the search with trainers that divide layers, too, where a job leaves them out and trains all weights.
 
     Only where there is no plan: its memory was compared with no measured one, and must not win by being optimistic.
     """
     job = search.job.model_copy(update={"framework": RL_FRAMEWORKS})
-    if "megatron" not in search.job.framework and "full" in job.techniques.method:
+    if not set(DIVIDING) <= set(search.job.framework) and "full" in job.techniques.method:
         yield search.again(with_job(search.scenario, job), job)
 
 

@@ -38,7 +38,7 @@ from planner.reinforcement.rl_solve import (
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.results.rl_run import rollout_words
-from planner.scenario.rl_job import TRAINER_DEGREES, RlJob
+from planner.scenario.rl_job import DIVIDING, TRAINER_DEGREES, RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
 from planner.solving.infeasibility.relaxations import LimitChange, limit_key
@@ -329,7 +329,7 @@ def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
     given = query.given
     techniques = {key: (given[key],) for key in (*RL_TECHNIQUES, *TRAINER_DEGREES) if key in given}
     divides = any(given.get(key, 1) > 1 for key in TRAINER_DEGREES)
-    framework = (given["framework"],) if "framework" in given else ("megatron",) if divides else job.framework
+    framework = (given["framework"],) if "framework" in given else DIVIDING if divides else job.framework
     rollout: dict[str, Any] = {}
     if "placement" in given:
         rollout["placement"] = ("colocated",) if given["placement"] == "colocated" else ("apart",)

@@ -21,10 +21,11 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
+from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import kind_of_job
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
-from planner.scenario.techniques import Checkpointing, Method, Optimizer, Sharding, Techniques, WeightBits
+from planner.scenario.techniques import Checkpointing, Method, OneOf, Optimizer, Sharding, Techniques, WeightBits
 
 REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
 """Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
@@ -35,10 +36,12 @@ GROUPED = {"grpo", "dapo", "rloo"}
 ALGORITHMS = tuple(REFERENCE)
 LENGTH_CV = 0.8
 """Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
-RL_FRAMEWORK = "fsdp"
-"""The trainer that is assumed: those of TRL, verl and OpenRLHF shard by FSDP or ZeRO-3."""
-RL_FRAMEWORKS = (RL_FRAMEWORK, "megatron")
-"""Trainers of these tools: Megatron-core (verl, NeMo-RL) divides layers, too, and keeps whole weights otherwise."""
+RL_FRAMEWORKS: tuple[str, ...] = read_techniques().allowed("rl_framework")
+"""Trainers of policies: FSDP (TRL, verl, OpenRLHF) shards, Megatron-core (verl, NeMo-RL) divides layers."""
+RL_FRAMEWORK = RL_FRAMEWORKS[0]
+"""The trainer that is assumed."""
+DIVIDING = tuple(name for name in RL_FRAMEWORKS if read_techniques().frameworks[name].parallel)
+"""Those that divide layers."""
 TRAINER_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 """By how many GPUs a trainer divides layers, their stack, sequences and experts."""
 MOST_STALENESS = 8
@@ -60,7 +63,7 @@ def _framework(value: Any) -> Any:
     return name
 
 
-RlFramework = Annotated[Literal["fsdp", "megatron"], BeforeValidator(_framework)]
+RlFramework = Annotated[str, OneOf("rl_framework"), BeforeValidator(_framework)]
 
 
 class RlWork(Work):
@@ -403,7 +406,9 @@ class RlJob(Job):
     @model_validator(mode="after")
     def _divides_with_megatron(self) -> Self:
         for name in TRAINER_DEGREES:
-            if "megatron" not in self.framework and max(getattr(self.techniques, name) or (1,)) > 1:
+            if not set(self.framework) & set(DIVIDING) and max(getattr(self.techniques, name) or (1,)) > 1:
                 what = f"framework {' and '.join(self.framework)} shards, and divides no layers"
-                raise validation_error(what, "allow framework megatron, or leave it out", f"techniques.{name}")
+                raise validation_error(
+                    what, f"allow framework {' or '.join(DIVIDING)}, or leave it out", f"techniques.{name}"
+                )
         return self
