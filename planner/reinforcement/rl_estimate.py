@@ -35,7 +35,7 @@ from planner.reinforcement.rl_step import (
     with_fixed_sigma,
 )
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory
+from planner.results.rl_run import PhaseMemory, layout_words
 from planner.results.run_results import Estimate
 from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE, RL_FRAMEWORK, TRAINER_DEGREES
@@ -584,6 +584,11 @@ def _notes(step: RlStep) -> tuple[str, ...]:
         notes.append("the answers are of the policy one step before (off-policy)")
     if step.asked.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
+    if len(layout := layout_words(step.trainer)) > 1:
+        ranks = (
+            f"{step.ranks} group{'s' * (step.ranks > 1)} of {step.trainer.group} GPU{'s' * (step.trainer.group > 1)}"
+        )
+        notes.append(f"trainer: {', '.join(layout)}; {ranks} work on answers of their own")
     if run.techniques.method != "full":
         notes.append("the engines get all weights with the adapters merged")
     return (*notes, *step.speed.notes)

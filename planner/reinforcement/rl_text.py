@@ -10,8 +10,7 @@ from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import LAYOUT_WORDS, RL_PHASE_NAMES, PhaseMemory, RlRun
-from planner.scenario.rl_job import RL_FRAMEWORK
+from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,13 +83,6 @@ def engine_words(step: RlEstimate | RlRun, gpu: str) -> str:
     weights = " with fp8 weights" if step.rollout_weight_bits < 16 else ""
     engines = f"{step.engines} x {step.engine} of {words.gpus(step.gpus_per_engine, gpu)}{weights}"
     return f"{engines}, {step.seats:,} answers at a time each"
-
-
-def layout_words(run: RlRun) -> str:
-    """Return a trainer other than the usual one and how it divides the model, each with a comma; else nothing."""
-    trainer = [] if run.framework == RL_FRAMEWORK else [run.framework]
-    degrees = {words: getattr(run, name) for name, words in LAYOUT_WORDS.items()}
-    return "".join(f"{word}, " for word in [*trainer, *(f"{w} {n}" for w, n in degrees.items() if n > 1)])
 
 
 def _step(estimate: RlEstimate) -> list[str]:

@@ -48,8 +48,18 @@ class PhaseMemory(Part):
     fits: bool
 
 
-LAYOUT_WORDS = {f"{what}_parallel": f"{what} parallel" for what in ("tensor", "pipeline", "context", "expert")}
+_LAYOUT = {f"{what}_parallel": f"{what} parallel" for what in ("tensor", "pipeline", "context", "expert")}
 """How a trainer divides the model, the sequences and the experts among its GPUs."""
+
+
+def layout_words(trainer: Any) -> list[str]:
+    """Return a trainer that is not the usual one, and by how many GPUs it divides what; else nothing.
+
+    `trainer` has `framework` and the degrees, as a run and a configuration do.
+    """
+    degrees = {words: getattr(trainer, name) for name, words in _LAYOUT.items()}
+    name = [] if trainer.framework == _USUAL["framework"] else [trainer.framework]
+    return [*name, *(f"{words} {count}" for words, count in degrees.items() if count > 1)]
 
 
 def rollout_words(bits: int) -> str:

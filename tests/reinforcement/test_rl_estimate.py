@@ -131,6 +131,7 @@ def test_a_step_of_megatron_has_the_memory_of_its_layout() -> None:
     each = LIBRARY.architecture("qwen2.5-7b").parameters / 4 / 2**30
     wanted = {"weights": 2 * each, "gradients": 4 * each, "optimizer": 12 * each / 2, "reference": 2 * each}
     assert {name: parts[name] for name in wanted} == pytest.approx(wanted, rel=1e-3)
+    assert "trainer: megatron, tensor parallel 4; answers are divided among 2 x 4 GPUs" in given.notes
 
 
 def test_log_probabilities_follow_the_layout_of_the_trainer() -> None:
