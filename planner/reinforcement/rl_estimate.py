@@ -585,10 +585,8 @@ def _notes(step: RlStep) -> tuple[str, ...]:
     if step.asked.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
     if len(layout := layout_words(step.trainer)) > 1:
-        ranks = (
-            f"{step.ranks} group{'s' * (step.ranks > 1)} of {step.trainer.group} GPU{'s' * (step.trainer.group > 1)}"
-        )
-        notes.append(f"trainer: {', '.join(layout)}; {ranks} work on answers of their own")
+        divided = f"answers are divided among {step.ranks} x {step.trainer.group} GPUs"
+        notes.append(f"trainer: {', '.join(layout)}; {divided}")
     if run.techniques.method != "full":
         notes.append("the engines get all weights with the adapters merged")
     return (*notes, *step.speed.notes)
