@@ -126,8 +126,8 @@ def read_rl_script(text: str, file: str) -> ToolFile | None:
     names: dict[str, str] = {}
     for name, value in re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=([^\n]*)$", text, re.MULTILINE):
         value = value.split(" #")[0].strip().strip("'\"")
-        own = re.fullmatch(rf"\$\{{{name}:-(.*)\}}", value)  # NAME=${NAME:-2}: the caller's, else 2
-        names.setdefault(name, own[1] if own else value)
+        default = re.fullmatch(rf"\$\{{{name}:-(.*)\}}", value)  # NAME=${NAME:-2}: the caller's, else 2
+        names.setdefault(name, default[1] if default else value)
     fields = {**_settings(_words(text)), **_flags(_words(text if "=(" in text else text[call.end() :]))}
     values = {name: _parsed(value, names) for name, value in fields.items()}
     lines = {name: text.count("\n", 0, max(text.find(name), 0)) + 1 for name in values}

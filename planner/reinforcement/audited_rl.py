@@ -144,7 +144,7 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
     named, asked = made.named, job.techniques
     allowed = {
         "framework": job.framework,
-        **{name: getattr(asked, name) for name in TRAINER_DEGREES if made.training_gpus > 1},
+        **{name: getattr(asked, name) for name in TRAINER_DEGREES},
         "method": asked.method,
         "sharding": asked.sharding if made.training_gpus > 1 else None,
         "activation_checkpointing": asked.activation_checkpointing,

@@ -191,20 +191,26 @@ def divided_recipes(
 
     Sequences are divided only where a job says so.
     """
-    asked, found = job.techniques, list[Recipe]()
+    asked, found, kind = job.techniques, list[Recipe](), GpuClass.of(card)
     experts = [1, *(degree for degree in SPREAD_DEGREES if architecture.experts and architecture.experts % degree == 0)]
     for recipe in recipes:
-        is_parallel = framework_of(library, recipe.framework).parallel
-        tensor = asked.tensor_parallel or (TENSOR_DEGREES if is_parallel else (1,))
-        pipeline = asked.pipeline_parallel or (PIPELINE_DEGREES if is_parallel else (1,))
-        degrees = (tensor, pipeline, asked.context_parallel or (1,), asked.expert_parallel or experts)
-        if not is_parallel:
-            degrees = ((1,),) * len(degrees)
+        if not framework_of(library, recipe.framework).parallel:
+            found.append(recipe)
+            continue
+        degrees = itertools.product(
+            asked.tensor_parallel or TENSOR_DEGREES, asked.pipeline_parallel or PIPELINE_DEGREES,
+            asked.context_parallel or (1,), asked.expert_parallel or experts,
+        )  # fmt: skip
         several = (
-            replace(recipe, **dict(zip(TRAINER_DEGREES, each, strict=True))) for each in itertools.product(*degrees)
-        )
-        found += [one for one in several if find_incompatibility(one, GpuClass.of(card), library, architecture) is None]
-    return [recipe for recipe in found if recipe.pipeline_parallel <= architecture.layers]
+            replace(
+                recipe, tensor_parallel=tensor, pipeline_parallel=pipeline, context_parallel=context,
+                expert_parallel=expert,
+            )
+            for tensor, pipeline, context, expert in degrees
+            if pipeline <= architecture.layers
+        )  # fmt: skip
+        found += [one for one in several if find_incompatibility(one, kind, library, architecture) is None]
+    return found
 
 
 def find_trainers(
@@ -293,6 +299,8 @@ def _trainers_of(
         return "the framework has no such sharding"
     if several:
         recipes = divided_recipes(one.job, recipes, card, one.architecture, library)
+    wanted = {name: degrees for name in TRAINER_DEGREES if (degrees := getattr(one.job.techniques, name))}
+    recipes = [recipe for recipe in recipes if all(getattr(recipe, name) in wanted[name] for name in wanted)]
     if not recipes:
         return "no layout divides the model so"
     inputs = [
@@ -557,7 +565,7 @@ def step_sigmas(
     return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
 
 
-def undominated_rows(rows: Sequence[int], columns: Sequence[Floats]) -> list[int]:
+def undominated_rows(rows: Sequence[int], columns: Iterable[Floats]) -> list[int]:
     """Return the rows that no other is as good as in all columns, where less is better; of equal ones the first."""
     if len(rows) < 2:
         return list(rows)

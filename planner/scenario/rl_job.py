@@ -358,7 +358,7 @@ class RlJob(Job):
     """Most steps that answers may be behind the policy; 0: the engines wait for new weights."""
     rollout: RolloutChoice = RolloutChoice()
     """What may be chosen of the engines."""
-    framework: OneOrMany[RlFramework] = (RL_FRAMEWORK,)  # type: ignore[assignment]
+    framework: OneOrMany[RlFramework] = (RL_FRAMEWORK,)
     """Trainers that may be used: `fsdp`, `megatron`; a value or a list."""
     techniques: RlTechniques = RlTechniques()
     """What may be chosen of the trainer."""

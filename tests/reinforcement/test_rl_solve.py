@@ -186,12 +186,12 @@ def test_where_no_sharded_trainer_holds_the_longest_answer_megatron_is_offered_a
 @pytest.mark.slow
 def test_an_edited_layout_is_found_and_a_named_one_is_kept() -> None:
     """Degrees that the job names are the plan's; one that does not divide, and one that the job excludes, is found."""
-    one = on_four(framework="megatron", techniques={"tensor_parallel": 2, "pipeline_parallel": [1, 2]})
+    one = on_four(framework=["fsdp", "megatron"], techniques={"tensor_parallel": 2, "pipeline_parallel": [1, 2]})
     plan = solved(one)
     run = run_of(plan)
     assert run.tensor_parallel == 2 and run.pipeline_parallel * run.training_ranks == 2
     assert not planner.check(plan, one)
-    for update in ({"tensor_parallel": 4, "pipeline_parallel": 1}, {"pipeline_parallel": 4}, {"framework": "fsdp"}):
+    for update in ({"tensor_parallel": 4, "pipeline_parallel": 1}, {"pipeline_parallel": 4}, {"tensor_parallel": 1}):
         edited = plan.model_copy(update={"reinforcement": (run.model_copy(update=update),)})
         assert planner.check(edited, one), update
 
