@@ -305,6 +305,8 @@ class RlRun(Part):
         on_spot = [run.pools[-1].market == "spot" for run in (before, self)]
         others = {
             self.placement: self.placement != before.placement,
+            f"trained with {self.framework}": self.framework != before.framework,
+            "other layout": self.framework == before.framework and layout_words(self) != layout_words(before),
             "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
             f"{self.engine_weights} rollout": self.rollout_weight_bits != before.rollout_weight_bits,
             "other GPU": kinds[0] != kinds[1],
