@@ -180,9 +180,16 @@ def judge(table: Path) -> tuple[list[Judged], list[tuple[str, str]]]:
     return judged, refused
 
 
-def estimated(row: dict[str, str]) -> Judged:
-    """Return the estimate of a row; of answers several steps behind with the rollout of a job's `staleness`."""
+def estimated(row: dict[str, str], layout: bool = True) -> Judged:
+    """Return the estimate of a row; of answers several steps behind with the rollout of a job's `staleness`.
+
+    Without `layout` as if FSDP sharded the trainer.
+    """
     model, gpu, settings = settings_of(row)
+    if not layout:
+        degrees = {f"{kind}_parallel" for kind in ("tensor", "pipeline", "context", "expert")}
+        settings = {name: value for name, value in settings.items() if name not in degrees}
+        settings["framework"] = RL_FRAMEWORK
     step, found = resolve_step(model, gpu, **settings), planner.estimate_rl(model, gpu, **settings)
     behind = re.search(r"(\d+)-step Off", row["placement"])
     if behind is None or int(behind[1]) == 1:
@@ -352,6 +359,7 @@ def print_steps(table: Path, with_rows: bool) -> None:
     print("steps by framework, and how many lie within the 68 % range")
     for name, several in [*sorted(steps.items()), ("all", judged)]:
         print(f"  {name:<18} {errors([(one.planned, one.measured) for one in several])}  {coverage(several)}")
+    print_layouts([one for one in judged if "Megatron" in one.row["framework"]])
     print("spread of ln(measured / planned) of one repository, and the others")
     for line in left_out(judged):
         print(f"  {line}")
@@ -359,6 +367,18 @@ def print_steps(table: Path, with_rows: bool) -> None:
     for name, pairs in sorted(phases.items()):
         print(f"  {name:<18} {errors(pairs)}")
     print_reasons(refused)
+
+
+def print_layouts(judged: list[Judged]) -> None:
+    """Print errors of steps with Megatron, with their own layout and as if FSDP sharded the trainer."""
+    if not judged:
+        return
+    own = [(one.planned, one.measured) for one in judged]
+    sharded = [(estimated(one.row, layout=False).planned, one.measured) for one in judged]
+    ratio = median(measured / planned for planned, measured in own)
+    print(f"steps with Megatron, the median {ratio:.2f} of its estimate")
+    print(f"  their own layout   {errors(own)}")
+    print(f"  as if sharded      {errors(sharded)}")
 
 
 def print_bounds(table: Path) -> None:
