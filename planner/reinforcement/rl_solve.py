@@ -69,7 +69,7 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
-from planner.scenario.rl_job import RL_FRAMEWORK, TRAINER_DEGREES, Judge, RlJob
+from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
 from planner.solving.infeasibility.relaxations import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
@@ -978,8 +978,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
-    if made.named.framework != RL_FRAMEWORK:
-        notes.append(MEGATRON_NOTE)
+    notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
     notes.append(median_words(made))
     notes += _limits_without_effect(search, made)
     if isinstance(search.job.reward, Judge):
@@ -994,6 +993,19 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
+
+
+DIVIDED_FROM = 30e9
+"""Parameters from which on published runs divide layers: NeMo-RL's recipes of 32B and larger, and verl's."""
+
+
+def _not_tried(search: RlSearch, made: EvaluatedRl) -> list[str]:
+    """Return that trainers were not compared that large models are usually trained with, and how they are."""
+    job, is_large = search.job, made.architecture.parameters >= DIVIDED_FROM
+    if set(DIVIDING) <= set(job.framework) or made.named.method != "full" or not is_large:
+        return []
+    setting = f"{setting_path(f'jobs.{job.name}.framework', search.scenario)}=[{','.join(RL_FRAMEWORKS)}]"
+    return [f"{' and '.join(DIVIDING)}, which divides layers, was not compared: --set '{setting}'"]
 
 
 def median_words(made: EvaluatedRl) -> str:

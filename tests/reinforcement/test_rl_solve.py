@@ -20,7 +20,7 @@ from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, 
 from planner.reinforcement.rl_answer import risk_lines
 from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES
 from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
-from planner.reinforcement.rl_solve import network_risk
+from planner.reinforcement.rl_solve import evaluated_way, network_risk, search_rl
 from planner.reinforcement.rl_text import MEGATRON_NOTE
 from planner.results.rl_run import RlRun
 from planner.scenario.rl_job import RlJob
@@ -181,6 +181,51 @@ def test_where_no_sharded_trainer_holds_the_longest_answer_megatron_is_offered_a
     assert run.framework == "megatron" and run.gpus_per_copy > 1 and MEGATRON_NOTE in run.notes
     assert f"megatron, {'tensor' if run.tensor_parallel > 1 else 'pipeline'} parallel" in " ".join(str(plan).split())
     assert run.cost_usd == pytest.approx(change.cost_usd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "sharding", "crossing"), [("fsdp", "zero3", 0.5), ("megatron", "zero1", 0.0)])
+def test_engines_on_the_machines_of_the_trainer_get_what_their_machine_lacks(
+    framework: str, sharding: str, crossing: float
+) -> None:
+    """Two machines at 1 Gbit/s: half of what FSDP shards crosses; layers within a machine are whole on each."""
+    offer = {**OFFERS[0], "gpus": 2, "max_nodes": 2, "network_gbps": 1.0}
+    techniques = {"sharding": [sharding]}
+    one = scenario(
+        {"max_gpus": 4},
+        [offer],
+        framework=framework,
+        techniques=techniques,
+        rollout={"placement": "colocated"},
+        staleness=0,
+    )
+    (label,), (job,) = dict(one.labelled_offers()), one.jobs
+    assert isinstance(job, RlJob)
+    named = NamedRl(
+        "colocated", NamedPool(label, 2), None, 4, 2, True, False, "full", 16, sharding, "full", "adamw", 1, 16,
+        framework=framework, tensor_parallel=1 if framework == "fsdp" else 2,
+    )  # fmt: skip
+    made = evaluate_rl(named, job, one, dict(one.labelled_offers()), LIBRARY)
+    gb = 2 * LIBRARY.architecture("qwen2.5-1.5b").parameters / 1e9
+    assert made.phases.new_weights == pytest.approx(max(crossing * gb / 0.125, 1.3 * math.sqrt(gb)))
+    search = search_rl(one, job, LIBRARY)
+    assert {2, 4} <= set(search.ways.rollout.gpus.tolist())
+    for way in range(len(search.ways)):  # the arrays of the search say the same, or this stops
+        evaluated_way(search, way)
+
+
+@pytest.mark.slow
+def test_a_large_model_says_that_megatron_was_not_compared_and_how_it_is() -> None:
+    """From 30B on; with the setting that is named the note is gone, and the plan costs no more."""
+    offer = {**OFFERS[0], "gpu": "H200", "gpus": 8, "ram_gb": 2000}
+    one = scenario({"max_gpus": 8}, [offer], architecture="qwen2.5-32b", techniques={}, rollout={}, work={"steps": 5})
+    plan = planner.solve(one)
+    (note,) = (note for note in run_of(plan).notes if "was not compared" in note)
+    setting = note.partition("--set '")[2].rstrip("'")
+    other = planner.solve(planner.change_scenario(one, [setting]))
+    assert not [note for note in run_of(other).notes if "was not compared" in note]
+    assert run_of(other).cost_usd <= run_of(plan).cost_usd * (1 + 1e-9)
+    assert not [note for note in run_of(solved(on_four())).notes if "was not compared" in note]
 
 
 @pytest.mark.slow
