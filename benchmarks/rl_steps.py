@@ -29,7 +29,8 @@ import planner
 from planner.errors import PlannerError
 from planner.loading.question import resolve_cards
 from planner.reinforcement.evaluated_rl import stale_seconds
-from planner.reinforcement.rl_estimate import RL_FRAMEWORK, RlStep, resolve_step
+from planner.reinforcement.rl_estimate import RlStep, resolve_step
+from planner.scenario.rl_job import RL_FRAMEWORK
 
 COLUMNS = ("id", "framework", "algorithm", "model", "gpu", "gpus", "placement", "step_s", "rollout_s", "train_s")
 """Columns that are printed; the others that are read are named in `settings_of`."""
@@ -131,14 +132,18 @@ def keeps_activations(row: dict[str, str]) -> bool:
 
 
 def divisions(text: str) -> dict[str, int]:
-    """Return tensor, pipeline and expert parallel from `TP,CP,EP,PP,VPP=[1,1,8,1,n/a]` or from `tp4pp2ep8`."""
+    """Return the degrees of `TP,CP,EP,PP,VPP=[1,1,8,1,n/a]` or of `tp4cp2pp2ep8`.
+
+    Some lists have seven numbers: the last but one is that of the pipeline (NeMo-RL, examples/configs/recipes/llm/
+    performance/grpo-llama3.1-8b-instruct-2n8g.yaml: pipeline_model_parallel_size 2 and nothing else).
+    """
     listed = re.search(r"\[(.*)\]", text)
     if listed is not None:
         numbers = listed[1].split(",")
-        found = {"tp": int(numbers[0]), "ep": int(numbers[2]), "pp": int(numbers[3])}
+        found = {"tp": int(numbers[0]), "cp": int(numbers[1]), "ep": int(numbers[2]), "pp": int(numbers[-2])}
     else:
-        found = {name: int(number) for name, number in re.findall(r"(tp|ep|pp)(\d+)", text.lower())}
-    names = {"tp": "tensor_parallel", "ep": "expert_parallel", "pp": "pipeline_parallel"}
+        found = {name: int(number) for name, number in re.findall(r"(tp|cp|ep|pp)(\d+)", text.lower())}
+    names = {"tp": "tensor_parallel", "cp": "context_parallel", "ep": "expert_parallel", "pp": "pipeline_parallel"}
     return {names[name]: number for name, number in found.items() if number > 1}
 
 
@@ -175,9 +180,16 @@ def judge(table: Path) -> tuple[list[Judged], list[tuple[str, str]]]:
     return judged, refused
 
 
-def estimated(row: dict[str, str]) -> Judged:
-    """Return the estimate of a row; of answers several steps behind with the rollout of a job's `staleness`."""
+def estimated(row: dict[str, str], layout: bool = True) -> Judged:
+    """Return the estimate of a row; of answers several steps behind with the rollout of a job's `staleness`.
+
+    Without `layout` as if FSDP sharded the trainer.
+    """
     model, gpu, settings = settings_of(row)
+    if not layout:
+        degrees = {f"{kind}_parallel" for kind in ("tensor", "pipeline", "context", "expert")}
+        settings = {name: value for name, value in settings.items() if name not in degrees}
+        settings["framework"] = RL_FRAMEWORK
     step, found = resolve_step(model, gpu, **settings), planner.estimate_rl(model, gpu, **settings)
     behind = re.search(r"(\d+)-step Off", row["placement"])
     if behind is None or int(behind[1]) == 1:
@@ -347,6 +359,7 @@ def print_steps(table: Path, with_rows: bool) -> None:
     print("steps by framework, and how many lie within the 68 % range")
     for name, several in [*sorted(steps.items()), ("all", judged)]:
         print(f"  {name:<18} {errors([(one.planned, one.measured) for one in several])}  {coverage(several)}")
+    print_layouts([one for one in judged if "Megatron" in one.row["framework"]])
     print("spread of ln(measured / planned) of one repository, and the others")
     for line in left_out(judged):
         print(f"  {line}")
@@ -354,6 +367,18 @@ def print_steps(table: Path, with_rows: bool) -> None:
     for name, pairs in sorted(phases.items()):
         print(f"  {name:<18} {errors(pairs)}")
     print_reasons(refused)
+
+
+def print_layouts(judged: list[Judged]) -> None:
+    """Print errors of steps with Megatron, with their own layout and as if FSDP sharded the trainer."""
+    if not judged:
+        return
+    own = [(one.planned, one.measured) for one in judged]
+    sharded = [(estimated(one.row, layout=False).planned, one.measured) for one in judged]
+    ratio = median(measured / planned for planned, measured in own)
+    print(f"steps with Megatron, the median {ratio:.2f} of its estimate")
+    print(f"  their own layout   {errors(own)}")
+    print(f"  as if sharded      {errors(sharded)}")
 
 
 def print_bounds(table: Path) -> None:

@@ -30,7 +30,7 @@ from planner.scenario.job import Job
 from planner.scenario.limits import given_peaks
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
-from planner.scenario.rl_job import REWARD_PLACEMENTS
+from planner.scenario.rl_job import REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import unrestricted_techniques
 from planner.solving.infeasibility.limit_changes import describe_small_host, longest_fitting_sequence
@@ -54,13 +54,14 @@ FLEET_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
 SIDES = ("training_gpus", "rollout_gpus", "gpus_per_engine")
 COUNT_KEYS = ("gpus", *SIDES)
+ALL_COUNT_KEYS = (*COUNT_KEYS, *TRAINER_DEGREES)
 """Keys whose values are numbers of GPUs."""
 RL_PLACEMENTS = ("colocated", "one machine", "apart")
 RL_TECHNIQUES = ("method", "weight_bits", "sharding", "activation_checkpointing", "optimizer")
 ROLLOUT_BITS = "rollout_weight_bits"
 REWARD_PLACEMENT = "reward_placement"
 OF_ROLLOUT = ("placement", REWARD_PLACEMENT, "engine", ROLLOUT_BITS)
-RL_KEYS = ("job", *OFFER_KEYS, *COUNT_KEYS, "market", *OF_ROLLOUT, *RL_TECHNIQUES)
+RL_KEYS = (*("job", *OFFER_KEYS, *COUNT_KEYS, "market", *OF_ROLLOUT), *("framework", *RL_TECHNIQUES, *TRAINER_DEGREES))
 """Keys of a query about reinforcement learning; what it says of an offer holds for all machines."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
@@ -157,7 +158,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
-        if key in (*COUNT_KEYS, *TIME_KEYS):
+        if key in (*ALL_COUNT_KEYS, *TIME_KEYS):
             number = _number(key, value, fault)
             if number is not None:
                 values[key] = number
@@ -183,7 +184,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     settled |= {ROLLOUT_BITS: int(values[ROLLOUT_BITS])} if ROLLOUT_BITS in values else {}
     settled |= {
         key: values[key]
-        for key in (*COUNT_KEYS, "placement", REWARD_PLACEMENT, "market", *TIME_KEYS, *OFFER_KEYS)
+        for key in (*ALL_COUNT_KEYS, "placement", REWARD_PLACEMENT, "market", *TIME_KEYS, *OFFER_KEYS)
         if key in values
     }
     if "gpu" in settled and settled["gpu"] not in groups:
@@ -193,7 +194,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
 
 def _number(key: str, value: str, fault: Any) -> float | None:
     """Return a count of GPUs or a time in hours; None after a fault."""
-    if key in COUNT_KEYS:
+    if key in ALL_COUNT_KEYS:
         if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
             return int(value)
         fault(key, f"{format_value(value)} is not a count", f"give the total number of GPUs, at most {MAX_INTEGER:,}")
@@ -221,6 +222,8 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }
     known["method"] = [*known["method"], QLORA]
+    if any(job.subject == "rl" for job in scenario.jobs):
+        known["framework"] = RL_FRAMEWORKS
     engines = read_engines()
     known["engine"], known["weight_format"] = list(engines.engines), list(engines.formats)
     bits = dict.fromkeys(kv_bit for row in engines.engines.values() for kv_bit in row.kv_bits)

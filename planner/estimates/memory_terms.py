@@ -201,12 +201,19 @@ def _reference_copy(network: Network, layout: Layout, states: States, coefficien
     """
     if not np.any(states.reference_bytes):
         return 0.0
+    here = np.where(np.not_equal(states.host_reference, 0), coefficients.host_resident, 1.0)
+    return here * held_parameters(network, layout) * states.reference_bytes
+
+
+def held_parameters(network: Network, layout: Layout) -> Numbers:
+    """Return how many weights of a frozen copy of the network one GPU holds, cut as the trained weights are.
+
+    8e9 weights over 4 GPUs at stage 3 are 2e9 each; at stage 1, tensor parallel over 2 GPUs, 4e9.
+    """
     per_layer, layers, embedding = _stage(network, layout.pipeline)
     shards = np.where(np.greater_equal(layout.zero_stage, 3), _shards(layout), 1.0)
     experts = network.expert_parameters * layers / network.layers / layout.tensor
-    held = (per_layer * layers + embedding) / layout.tensor - _elsewhere(experts, layout, shards)
-    here = np.where(np.not_equal(states.host_reference, 0), coefficients.host_resident, 1.0)
-    return here * held * states.reference_bytes / shards
+    return ((per_layer * layers + embedding) / layout.tensor - _elsewhere(experts, layout, shards)) / shards
 
 
 def _copies(states: States, whole: Numbers, in_layers: Numbers, sharded: Numbers) -> Numbers:

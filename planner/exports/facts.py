@@ -373,12 +373,14 @@ def _engine(facts: dict[str, Any]) -> dict[str, Any]:
     """Return what shards the states, by the accounting of the estimate (`configurations/coefficients.py`).
 
     The stages 1 and 2, and an optimizer alone in host memory, are those of DeepSpeed; stage 3 is FSDP but where the
-    framework is DeepSpeed itself. On one GPU an optimizer in host memory is that of stage 2.
+    framework is DeepSpeed itself. On one GPU an optimizer in host memory is that of stage 2. Megatron shards its own.
     """
     values = read_techniques().values
     sharding = values.sharding.values[facts["sharding"]]
     hosted = values.offload.values[facts["offload"]]
     stage = sharding.zero_stage
+    if read_techniques().frameworks[facts["framework"]].megatron:
+        return {"engine": "megatron", "zero_stage": stage, "hybrid": False}
     if stage in (1, 2) or (hosted.optimizer and not hosted.weights) or (stage and facts["framework"] == "deepspeed"):
         return {"engine": "deepspeed", "zero_stage": stage or 2, "hybrid": sharding.hybrid}
     return {"engine": "fsdp" if stage else "none", "zero_stage": stage, "hybrid": sharding.hybrid}

@@ -45,6 +45,19 @@ INPUT_TOKENS = 512
 NO_STEPS = "100 steps are assumed: --set jobs.0.work.steps= holds others"
 
 
+class MegatronReading(Row):
+    """How a file shows that its trainer is Megatron, and what divides its model."""
+
+    shown: tuple[dict[str, tuple[Any, ...]], ...]
+    """Conditions of which one holds; the field of each that comes first is named."""
+    fields: dict[str, str]
+    """Place in a job, with dots -> field of a degree, 1 where a file leaves it out."""
+    recomputes: str
+    """Field that says whether activations are recomputed, in the rows below."""
+    recomputed: dict[str, tuple[Any, ...]]
+    """Checkpointing -> values of that field."""
+
+
 class RlReading(Row):
     """How the files of a tool are read, see `models/exports/rl/read/files.yaml`."""
 
@@ -62,6 +75,7 @@ class RlReading(Row):
     without_effect: tuple[str, ...]
     reward_switch: str = ""
     """Field without which a reward model that a file names scores nothing."""
+    megatron: MegatronReading | None = None
     never: tuple[str, ...] = ()
     """Fields of other tools, whose files have some of the same names."""
     unsaid: dict[str, str] = Field(default_factory=dict)
@@ -114,14 +128,17 @@ def read_rl_script(text: str, file: str) -> ToolFile | None:
         return None
     names: dict[str, str] = {}
     for name, value in re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=([^\n]*)$", text, re.MULTILINE):
-        names.setdefault(name, value.split(" #")[0].strip().strip("'\""))
+        value = value.split(" #")[0].strip().strip("'\"")
+        default = re.fullmatch(rf"\$\{{{name}:-(.*)\}}", value)  # NAME=${NAME:-2}: the caller's, else 2
+        names.setdefault(name, default[1] if default else value)
     fields = {**_settings(_words(text)), **_flags(_words(text if "=(" in text else text[call.end() :]))}
     values = {name: _parsed(value, names) for name, value in fields.items()}
     lines = {name: text.count("\n", 0, max(text.find(name), 0)) + 1 for name in values}
     known = {name: value for name, value in values.items() if "$" not in str(value)}
     document = Document(file, known, Marks(1, {name: Marks(line) for name, line in lines.items()}))
-    answer = _RlReader(document, tool, known | ({"file": "rloo"} if "rloo" in call[0] else {})).read()
     open_ones = sorted(values.keys() - known.keys())
+    own = {"file": "rloo"} if "rloo" in call[0] else {}
+    answer = _RlReader(document, tool, known | own, frozenset(open_ones)).read()
     if open_ones:
         answer.unmodelled[", ".join(open_ones)] = "variables of the shell that the script does not set"
     return answer
@@ -180,8 +197,14 @@ def read_rl_file(document: Document | JsonDocument) -> ToolFile | None:
 class _RlReader:
     """One file: what it holds, what is assumed, what has no effect."""
 
-    def __init__(self, document: Document | JsonDocument, tool: RlReading, values: dict[str, Any]) -> None:
-        self.document, self.tool = document, tool
+    def __init__(
+        self,
+        document: Document | JsonDocument,
+        tool: RlReading,
+        values: dict[str, Any],
+        unknown: frozenset[str] = frozenset(),  # fields whose values are not known
+    ) -> None:
+        self.document, self.tool, self.unknown = document, tool, unknown
         own = {"file": "rloo"} if "rloo" in Path(document.file).stem else {}
         self.values = {key: value for key, value in values.items() if value is not None} | own
         self.answer = ToolFile(document.file, f"{tool.label} {tool.version}")
@@ -194,6 +217,7 @@ class _RlReader:
         for name, place in self.tool.fields.items():
             if name in self.values and self.values[name] != 0:
                 self._hold(tuple(place.split(".")), self.values[name], name)
+        self._megatron()
         self._rows()
         self._lengths()
         self._counts()
@@ -235,6 +259,20 @@ class _RlReader:
             return matches(value, wanted) or (isinstance(value, float) and str(value) in wanted)
 
         return all(fits(self._whole(name), wanted) for name, wanted in when.items())
+
+    def _megatron(self) -> None:
+        """Hold Megatron as the trainer with its layout, where a file trains with it."""
+        table = self.tool.megatron
+        shown = next((when for when in table.shown if self._fits(when)), None) if table else None
+        if table is None or shown is None:
+            return
+        self._hold(("framework",), ["megatron"], next(name for name in shown if name in self.values))
+        for place, name in ((place, name) for place, name in table.fields.items() if name not in self.unknown):
+            self._hold(tuple(place.split(".")), [self.values.get(name, 1)], name)
+        value = self.values.get(table.recomputes)
+        kept = next((kept for kept, values in table.recomputed.items() if matches(value, values)), None)
+        if kept is not None:
+            self._hold(("techniques", "activation_checkpointing"), [kept], table.recomputes)
 
     def _rows(self) -> None:
         for row in self.tool.rows:

@@ -37,7 +37,7 @@ from planner.exports.script_parts import (
 )
 from planner.library.reading import is_config_path, read_library
 from planner.results.rl_run import RlPool, RlRun, reward_gpus_words
-from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
+from planner.scenario.rl_job import CRITIC, REFERENCE, RL_FRAMEWORK, TRAINER_DEGREES, RlJob
 from planner.units import GB, GIB, round_up
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
     techniques = {
         **{"method": run.method, "weight_bits": run.weight_bits, "quant": quant, "precision": "bf16_mixed"},
         **{"activation_checkpointing": run.activation_checkpointing, "attention": "flash", "optimizer": run.optimizer},
-        **{"sharding": run.sharding, "offload": "none", "framework": "hf" if of_trl else "fsdp"},
-        **{f"{kind}_parallel": 1 for kind in ("tensor", "pipeline", "context", "expert")},
+        **{"sharding": run.sharding, "offload": "none", "framework": "hf" if of_trl else run.framework},
+        **{name: getattr(run, name) for name in TRAINER_DEGREES},
         **{"lora_rank": run.lora_rank, "lora_targets": lora.targets if run.method == "lora" else None},
     }
     longest_prompt = _longest_prompt(given)
@@ -264,13 +264,17 @@ def _verl_facts(given: GivenRl, longest_prompt: int) -> dict[str, Any]:
     gpu = read_library([]).gpu(given.engines.gpu)
     peak = next(phase.peak for phase in run.memory if phase.phase == "rollout")
     whole = longest_prompt + run.longest_output
+    tokens = max(run.micro_batch * math.ceil(work.input_tokens + run.longest_output), whole)
     divided = given.training_machines * given.trainer.gpus_per_instance > run.training_gpus
     program = "verl.experimental.one_step_off_policy.main_ppo" if run.overlapped else "verl.trainer.main_ppo"
     return {
         **{"steps": run.steps_before + run.steps, "steps_before": run.steps_before},
         **{"verl_program": program, "global_batch": run.sequences},
         **{"prompts_per_update": work.prompts // work.updates, "micro_batch": run.micro_batch},
-        "tokens_per_gpu": max(run.micro_batch * math.ceil(work.input_tokens + run.longest_output), whole),
+        "tokens_per_gpu": math.ceil(tokens / run.context_parallel),
+        "verl_defaults": "ppo_trainer" if run.framework == RL_FRAMEWORK else "ppo_megatron_trainer",
+        "verl_strategy": "fsdp2" if run.framework == RL_FRAMEWORK else run.framework,
+        "expert_tensor_parallel": run.expert_tensor_parallel,
         "engine_memory_share": max(math.floor(100 * peak / gpu.vram_gib) / 100, 0.01),
         "trainers_per_node": run.training_gpus if divided else given.trainer.gpus_per_instance,
         "rollout_nodes": given.engines.instances,
@@ -310,9 +314,10 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
         refused.append(
             (f"samples with vLLM, and the plan with {run.engine}: export with --to verl", "rollout.engine=vllm")
         )
-    is_divided = not run.sequences % (run.training_gpus * (work.updates if target == "trl" else 1))
+    is_divided = not run.sequences % (run.training_ranks * (work.updates if target == "trl" else 1))
     if not is_divided:
-        what = f"cannot divide {run.sequences:,} answers among {run.training_gpus} GPUs and {work.updates} updates"
+        ranks = f"{run.training_ranks} {'GPUs' if run.gpus_per_copy == 1 else 'groups of GPUs'}"
+        what = f"cannot divide {run.sequences:,} answers among {ranks} and {work.updates} updates"
         refused.append((what, "work.updates=1"))
     elif work.prompts % work.updates and target == "verl":
         refused.append((f"cannot divide {work.prompts} prompts among {work.updates} updates", "work.updates=1"))
@@ -345,6 +350,8 @@ def _no_tool(given: GivenRl, wishes: Wishes, file: str) -> list[Fault]:
 def _trl_refusals(given: GivenRl) -> list[tuple[str, str]]:
     """Return what TRL does not do, and the setting of the job that it does."""
     run, found = given.run, list[tuple[str, str]]()
+    if run.framework != RL_FRAMEWORK:
+        found.append((f"has no trainer {run.framework}: export with --to verl", f"framework={RL_FRAMEWORK}"))
     if run.algorithm not in _TUNINGS:
         found.append((f"has no trainer of {run.algorithm}: export with --to verl", ""))
     if run.overlapped:

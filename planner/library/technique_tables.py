@@ -472,6 +472,7 @@ class FrameworkProfile(Row):
     block_swap: BlockSwap | None = None
     frozen_buffers: float = 2.0
     prior_speed: bool = False
+    rl: bool = False  # it trains policies of reinforcement learning; the first such row does where a job names none
 
     @property
     def compiles(self) -> Literal["", "torch", "graphs"]:
@@ -551,9 +552,14 @@ class TechniqueTable(Row):
         return found
 
     def allowed(self, field: str) -> tuple[Any, ...]:
-        """Return the values that may be asked for, of a technique, `framework`, `tuning` or the 0/1 `names`."""
+        """Return the values that may be asked for, of a technique, `framework`, `tuning` or the 0/1 `names`.
+
+        `rl_framework`: the frameworks that train policies of reinforcement learning.
+        """
         if field in ("framework", "tuning"):
             return tuple(self.frameworks if field == "framework" else self.values.tuning)
+        if field == "rl_framework":
+            return tuple(name for name, profile in self.frameworks.items() if profile.rl)
         return self.values.names if field == "names" else tuple(self.of(field).values)
 
     def planned(self, field: str) -> tuple[Any, ...]:

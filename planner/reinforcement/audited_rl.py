@@ -21,7 +21,7 @@ from planner.results.plan import SAME_HOUR, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks, latest_finish_hours
-from planner.scenario.rl_job import RlJob
+from planner.scenario.rl_job import TRAINER_DEGREES, RlJob
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
     """Yield what a run chooses that its job does not allow, or that its machines do not have."""
     named, asked = made.named, job.techniques
     allowed = {
+        "framework": job.framework,
+        **{name: getattr(asked, name) for name in TRAINER_DEGREES},
         "method": asked.method,
         "sharding": asked.sharding if made.training_gpus > 1 else None,
         "activation_checkpointing": asked.activation_checkpointing,
@@ -156,6 +158,7 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
     for name, values in allowed.items():
         if values is not None and getattr(named, name) not in values:
             yield name, " or ".join(map(str, values)), getattr(named, name)
+    yield from _layout(made)
     if ("colocated" if named.placement == "colocated" else "apart") not in job.rollout.placement:
         yield "placement", " or ".join(job.rollout.placement), named.placement
     if named.overlapped != (named.placement != "colocated" and job.staleness > 0):
@@ -193,6 +196,20 @@ def _reward_choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
         if gpus not in REWARD_GPUS or not (is_part or is_whole) or made.training_gpus < 1:
             what = f"{' or '.join(map(str, REWARD_GPUS))}, of one machine or whole machines"
             yield "reward_gpus", what, gpus
+
+
+def _layout(made: EvaluatedRl) -> Iterator[Broken]:
+    """Yield degrees of the trainer that its GPUs or its model do not divide by."""
+    named, gpus = made.named, made.training_gpus
+    group = named.tensor_parallel * named.pipeline_parallel * named.context_parallel
+    if gpus % group:
+        yield "tensor_parallel x pipeline_parallel x context_parallel", f"a divisor of {gpus} GPUs", group
+    yield from at_most("tensor_parallel", min(gpus, made.trainer.offer.gpus), named.tensor_parallel)
+    yield from at_most("pipeline_parallel", made.architecture.layers, named.pipeline_parallel)
+    if (fault := made.architecture.split_fault(named.tensor_parallel)) is not None:
+        yield "tensor_parallel", fault, named.tensor_parallel
+    if named.expert_parallel > 1 and (made.architecture.experts or 1) % named.expert_parallel:
+        yield "expert_parallel", f"a divisor of {made.architecture.experts} experts", named.expert_parallel
 
 
 def _limits(made: EvaluatedRl, run: RlRun, scenario: Scenario) -> Iterator[Broken]:

@@ -24,7 +24,6 @@ from planner.library.schema import Architecture, GpuSpec, Library
 from planner.reinforcement.rl_estimate import (
     KEPT_SHARE,
     MICRO_BATCHES,
-    RL_FRAMEWORK,
     RlSettings,
     RlStep,
     lasting_gib,
@@ -44,7 +43,7 @@ from planner.reinforcement.rl_step import (
 from planner.results.plan_parts import BillItem, Hours, Spread
 from planner.results.rl_run import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
-from planner.scenario.rl_job import Judge, MeasuredRl, RlJob, RlWork
+from planner.scenario.rl_job import RL_FRAMEWORK, TRAINER_DEGREES, Judge, MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
@@ -93,6 +92,11 @@ class NamedRl:
     engine: str = "vllm"
     reward_gpus: int = 0
     reward_offloads: bool = False
+    framework: str = RL_FRAMEWORK
+    tensor_parallel: int = 1  # of the trainer, as the degrees below
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
 
     @classmethod
     def of(cls, stated: RlRun) -> NamedRl:
@@ -288,7 +292,8 @@ class EvaluatedRl:
         settings |= {"rollout_weight_bits": named.rollout_weight_bits, "reward_gpus": named.reward_gpus or None}
         settings |= {"reward_offload": named.reward_offloads, "rollout_engine": named.engine}
         settings |= {"rollout_gpus": named.rollout_gpus, "rollout_gpu": engines.card.name} if apart else {}
-        of_trainer = trainer_settings(self.job, named.method, named.weight_bits, named.activation_checkpointing)
+        techniques = named.framework, named.method, named.weight_bits, named.activation_checkpointing
+        of_trainer = trainer_settings(self.job, *techniques) | {name: getattr(named, name) for name in TRAINER_DEGREES}
         of_trainer |= {
             "optimizer": named.optimizer,
             "lora_rank": named.lora_rank,
@@ -522,8 +527,8 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     method = run.method or asked.method[0]
     bits = run.weight_bits or ((asked.weight_bits or (16,))[0] if method != "full" else 16)
     checkpointing = run.activation_checkpointing or (asked.activation_checkpointing or (USUAL_CHECKPOINTING,))[0]
-    own = trainer_settings(job, method, bits, checkpointing) | {"gpus": run.gpus}
-    own |= {"lora_rank": run.lora_rank or job.lora.rank[0]}
+    own = trainer_settings(job, run.framework or job.framework[0], method, bits, checkpointing) | {"gpus": run.gpus}
+    own |= {"lora_rank": run.lora_rank or job.lora.rank[0], **run.degrees}
     of_job = {name: (getattr(asked, name) or (None,))[0] for name in ("sharding", "optimizer")}
     of_job |= {"sharding": None} if run.gpus == 1 else {}
     of_run = {
@@ -546,16 +551,11 @@ def predicted_phases(job: RlJob, run: MeasuredRl, architecture: Architecture, li
     return phases
 
 
-def trainer_settings(job: RlJob, method: str, bits: int, checkpointing: str) -> dict[str, Any]:
+def trainer_settings(job: RlJob, framework: str, method: str, bits: int, checkpointing: str) -> dict[str, Any]:
     """Return the trainer of a job in the terms of the estimate, without machines."""
     lora = job.lora
     adapters = {"lora_targets": lora.targets, "dora": lora.dora, "adapt_head": lora.adapt_head}
-    found = {
-        "framework": RL_FRAMEWORK,
-        "method": method,
-        "weight_bits": bits,
-        "activation_checkpointing": checkpointing,
-    }
+    found = {"framework": framework, "method": method, "weight_bits": bits, "activation_checkpointing": checkpointing}
     return found | (adapters if method != "full" else {})
 
 
@@ -669,6 +669,7 @@ _NAMES = (
     *("placement", "rollout_gpus", "gpus_per_engine", "offloads", "overlapped", "method", "weight_bits"),
     *("rollout_weight_bits", "sharding", "activation_checkpointing", "optimizer", "micro_batch", "lora_rank"),
     *("reward_gpus", "reward_offloads"),
+    *("framework", *TRAINER_DEGREES),
 )
 """Names of a run that a plan states as they are."""
 

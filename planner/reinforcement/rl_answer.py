@@ -19,7 +19,7 @@ from planner.reinforcement.rl_text import (
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
-from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, reward_gpus_words
+from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, layout_words, reward_gpus_words
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -246,8 +246,10 @@ def _step(run: RlRun) -> list[str]:
 def _train(run: RlRun) -> list[str]:
     trained = "all weights" if run.method == "full" else f"LoRA r{run.lora_rank} on {run.weight_bits}-bit weights"
     sharding = "" if run.sharding == "none" else f"{run.sharding}, "
-    how = f"{trained}, {sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
-    count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on a GPU at a time"
+    layout = "".join(f"{words}, " for words in layout_words(run))
+    how = f"{trained}, {layout}{sharding}{run.activation_checkpointing} checkpointing, {run.optimizer}"
+    where = "a GPU" if run.gpus_per_copy == 1 else f"{run.gpus_per_copy} GPUs"
+    count = f"{run.sequences:,} answers a step, at most {run.micro_batch} of the longest on {where} at a time"
     return [f"{run.algorithm}, {how}", count]
 
 

@@ -6,15 +6,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from planner import generation
 from planner.analysis.estimate_question import estimate as estimate_training
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND, PCIE_BYTES_PER_SECOND
+from planner.configurations.grid import network_of
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import Source, find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.device import TimeCoefficients, forward_share
+from planner.estimates.inputs import Layout, Numbers
+from planner.estimates.memory_terms import held_parameters
 from planner.estimates.uncertainty import time_factors_of_68_percent
 from planner.library.names import split_count
 from planner.library.reading import CardNames, is_config_path, teacher_card
@@ -35,10 +39,19 @@ from planner.reinforcement.rl_step import (
     with_fixed_sigma,
 )
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory
+from planner.results.rl_run import PhaseMemory, layout_words
 from planner.results.run_results import Estimate
 from planner.scenario.job import RolloutBits
-from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE, ROLLOUT_ENGINES
+from planner.scenario.rl_job import (
+    ALGORITHMS,
+    CRITIC,
+    GROUPED,
+    LENGTH_CV,
+    REFERENCE,
+    RL_FRAMEWORK,
+    ROLLOUT_ENGINES,
+    TRAINER_DEGREES,
+)
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GB, GIB, HOUR
 
@@ -80,6 +93,8 @@ ROLLOUT_FORMATS = {16: None, 8: "fp8"}
 (docs/fp8.md) send new weights in 16 bits, and vLLM casts them to fp8 while it loads them."""
 MICRO_BATCHES = (1, 2, 4, 8)
 """Longest answers on one GPU at a time that are tried; of those that fit the fastest is taken."""
+BYTES_16 = 2.0
+"""Bytes of a weight in 16 bits."""
 WHOLE_SHARDS = 3
 """The stage of ZeRO that shards the weights, too (arXiv:1910.02054, section 5)."""
 FOLLOWING = {
@@ -91,9 +106,6 @@ FOLLOWING = {
     "accumulation_steps": "prompts, answers and updates",
 }
 """Settings of training that a step decides itself, and what they follow from."""
-RL_FRAMEWORK = "fsdp"
-"""The trainer that is assumed: those of TRL, verl and OpenRLHF shard by FSDP or ZeRO-3."""
-
 _Whole = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(read_amount)]
 
 
@@ -275,13 +287,26 @@ def lasting_gib(run: Estimate) -> float:
     return sum(run.vram_gib.parts.get(name, 0.0) for name in ("weights", "adapters", "optimizer"))
 
 
-def shard_bytes(weight_bytes: float, run: Estimate, library: Library) -> float:
-    """Return the bytes of a frozen copy of the weights on one GPU, divided as the trainer's weights are."""
-    told = run.techniques
-    group = told.tensor_parallel * told.pipeline_parallel
-    sharding = library.techniques.values.sharding.values[told.sharding]
-    sharing = run.gpus_per_instance if sharding.hybrid else run.gpus
-    return weight_bytes / (max(group, sharing) if sharding.zero_stage == WHOLE_SHARDS else group)
+def layout_of(run: Estimate, library: Library) -> Layout:
+    """Return how a run divides the model and the batch among its GPUs."""
+    used = run.techniques
+    sharding = library.techniques.values.sharding.values[used.sharding]
+    degrees = {name.removesuffix("_parallel"): getattr(used, name) for name in TRAINER_DEGREES}
+    return Layout(
+        used.micro_batch, used.accumulation_steps, 1, 1, run.gpus, run.gpus_per_instance, **degrees,
+        zero_stage=sharding.zero_stage, hybrid=float(sharding.hybrid),
+    )  # fmt: skip
+
+
+def copy_machines(layout: Layout) -> Numbers:
+    """Return over how many machines one copy of the trainer's weights is spread: those of its shards or its stages.
+
+    32 GPUs in machines of 8: at stage 3 over 4; tensor parallel 8 and pipeline parallel 2 at stage 1 over 2.
+    """
+    machines = np.divide(layout.gpus, layout.gpus_per_node)
+    whole = np.greater_equal(layout.zero_stage, WHOLE_SHARDS) & np.equal(layout.hybrid, 0)
+    group = np.divide(np.multiply(layout.tensor, layout.pipeline), layout.gpus_per_node)
+    return np.where(whole, machines, np.minimum(np.maximum(np.ceil(group), 1.0), machines))
 
 
 def host_copy_rate(card: GpuSpec, library: Library) -> float:
@@ -350,7 +375,7 @@ class RlStep:
     @property
     def weight_bytes(self) -> float:
         """Bytes of the weights in 16 bits, which engines load; of fp8 they cast them."""
-        return 2.0 * self.network.parameters
+        return BYTES_16 * self.network.parameters
 
     @cached_property
     def reward(self) -> Architecture | None:
@@ -429,7 +454,7 @@ class RlStep:
         parts = {name: size for name, size in run.vram_gib.parts.items() if size > 0}
         parts["set aside"] = sum(run.vram_gib.set_aside.values())
         if self.compares and run.techniques.method == "full":
-            parts["reference"] = shard_bytes(self.weight_bytes, run, self.library) / GIB
+            parts["reference"] = BYTES_16 * self._held_parameters(run) / GIB
         if self.criticises:
             alike = parts.get("weights", 0.0) if run.techniques.method == "full" else 0.0
             parts["critic"] = lasting_gib(run) + (parts.get("gradients") or alike)
@@ -448,7 +473,7 @@ class RlStep:
             return 0.0
         if self.asked.reward_gpus:
             return float(reward_gib(self.reward, self.asked.reward_gpus))
-        return shard_bytes(2.0 * self.reward.parameters, run, self.library) / GIB
+        return BYTES_16 * float(held_parameters(network_of(self.reward), layout_of(run, self.library))) / GIB
 
     def scoring_memory(self, run: Estimate) -> PhaseMemory | None:
         """Return the memory of a GPU while a reward model scores the longest answers, next to states that stay."""
@@ -461,12 +486,16 @@ class RlStep:
         if self.shares_reward:
             parts["states of the trainer"] = lasting_gib(run) * (2.0 if self.criticises else 1.0)
             if self.compares and run.techniques.method == "full":
-                parts["reference"] = shard_bytes(self.weight_bytes, run, self.library) / GIB
+                parts["reference"] = BYTES_16 * self._held_parameters(run) / GIB
             parts["set aside"] = sum(run.vram_gib.set_aside.values())
         peak, usable = sum(parts.values()), run.vram_gib.usable
         return PhaseMemory(
             phase="rewards", gpu=self.card.name, peak=peak, usable=usable, parts=parts, fits=peak <= usable
         )
+
+    def _held_parameters(self, run: Estimate) -> float:
+        """Return the weights of a copy of the model that a GPU of the trainer holds."""
+        return float(held_parameters(network_of(self.network), layout_of(run, self.library)))
 
     @cached_property
     def training_seconds(self) -> float:
@@ -541,7 +570,8 @@ class RlStep:
         gbps = self.trainer.network_gbps
         network = self.between or (gbps * GB / 8.0 if gbps else DEFAULT_NETWORK_BYTES_PER_SECOND)
         is_apart = bool(self.asked.rollout_gpus) and not self.shares_machine
-        return transfer_seconds(self.weight_bytes, network if is_apart else None)
+        crossing = 1.0 if is_apart else 1.0 - 1.0 / copy_machines(layout_of(self.largest, self.library))
+        return float(transfer_seconds(self.weight_bytes, network, crossing))
 
     @cached_property
     def phases(self) -> RlPhases:
@@ -680,6 +710,9 @@ def _notes(step: RlStep) -> tuple[str, ...]:
         notes.append(SGLANG_CAUTION)
     if step.asked.rollout_weight_bits < 16:
         notes.append(FP8_CAUTION)
+    if len(layout := layout_words(step.trainer)) > 1:
+        divided = f"answers are divided among {step.ranks} x {step.trainer.group} GPUs"
+        notes.append(f"trainer: {', '.join(layout)}; {divided}")
     if run.techniques.method != "full":
         notes.append("the engines get all weights with the adapters merged")
     return (*notes, *step.speed.notes)

@@ -33,7 +33,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
-from planner.scenario.rl_job import REWARD_PLACEMENTS
+from planner.scenario.rl_job import DIVIDING, REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.limit_changes import LimitChange, extend_list
@@ -266,6 +266,8 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
     placement = "colocated" if named.placement == "colocated" else "apart"
     sharding = asked.sharding if search.trainers.machines[_machine(search, way)].gpus > 1 else None
     pairs: list[tuple[str, Any, Any]] = [
+        ("framework", job.framework, named.framework),
+        *((f"techniques.{name}", getattr(asked, name), getattr(named, name)) for name in TRAINER_DEGREES),
         ("techniques.method", asked.method, named.method),
         ("techniques.weight_bits", bits, named.weight_bits),
         ("techniques.sharding", sharding, named.sharding),
@@ -311,7 +313,7 @@ def diagnose_rl(search: RlSearch) -> Infeasible:
     for limit in limits:
         if not limit.path.startswith(OF_POOLS) and (least := least_change(search, limits, limit, math.inf)):
             found.append(([least[0]], search, least[1]))
-    for freed in freed_searches(search):
+    for freed in (*freed_searches(search), *_with_divided_layers(search)):
         able = within(limits_of(freed), len(freed.ways))
         if able.any():
             way = best_way(freed, able)
@@ -343,6 +345,16 @@ def freed_searches(search: RlSearch) -> Iterator[RlSearch]:
         yield search.again(without_lists(scenario, path), search.job)
     for job in with_choices(search.job).values():
         yield search.again(with_job(scenario, job), job)
+
+
+def _with_divided_layers(search: RlSearch) -> Iterator[RlSearch]:
+    """Yield the search with trainers that divide layers, too, where a job leaves them out and trains all weights.
+
+    Only where there is no plan: its memory was compared with no measured one, and must not win by being optimistic.
+    """
+    job = search.job.model_copy(update={"framework": RL_FRAMEWORKS})
+    if not set(DIVIDING) <= set(search.job.framework) and "full" in job.techniques.method:
+        yield search.again(with_job(search.scenario, job), job)
 
 
 def with_job(scenario: Scenario, job: RlJob) -> Scenario:

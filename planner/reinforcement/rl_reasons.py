@@ -39,7 +39,7 @@ from planner.reinforcement.rl_solve import (
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.results.rl_run import rollout_words
-from planner.scenario.rl_job import RlJob
+from planner.scenario.rl_job import DIVIDING, TRAINER_DEGREES, RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
 from planner.solving.infeasibility.limit_changes import LimitChange, limit_key
@@ -327,7 +327,9 @@ def _asked_gpus(query: WhyNotQuery) -> int:
 def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
     """Return the job with the choices of a query as the only ones."""
     given = query.given
-    techniques = {key: (given[key],) for key in RL_TECHNIQUES if key in given}
+    techniques = {key: (given[key],) for key in (*RL_TECHNIQUES, *TRAINER_DEGREES) if key in given}
+    divides = any(given.get(key, 1) > 1 for key in TRAINER_DEGREES)
+    framework = (given["framework"],) if "framework" in given else DIVIDING if divides else job.framework
     rollout: dict[str, Any] = {}
     if "placement" in given:
         rollout["placement"] = ("colocated",) if given["placement"] == "colocated" else ("apart",)
@@ -337,7 +339,7 @@ def pinned_job(job: RlJob, query: WhyNotQuery) -> RlJob:
         rollout["engine"] = (given["engine"],)
     if "rollout_weight_bits" in given:
         rollout["weight_bits"] = (given["rollout_weight_bits"],)
-    pinned: dict[str, Any] = {"techniques": job.techniques.model_copy(update=techniques)}
+    pinned: dict[str, Any] = {"techniques": job.techniques.model_copy(update=techniques), "framework": framework}
     if "reward_placement" in given and job.reward_model is not None:
         pinned["reward"] = job.reward_model.model_copy(update={"placement": (given["reward_placement"],)})
     return job.model_copy(update={**pinned, "rollout": job.rollout.model_copy(update=rollout)})
@@ -357,10 +359,12 @@ def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[st
         "rollout_weight_bits": job.rollout.weight_bits,
         "engine": job.rollout.engine,
         "reward_placement": job.reward_model and job.reward_model.placement,
+        **{name: getattr(asked, name) for name in TRAINER_DEGREES},
     }
     found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]
     is_left_out = not set(pinned.rollout.placement) <= set(job.rollout.placement)
-    return [*found, *(["placement"] if is_left_out else [])]
+    other = not set(pinned.framework) <= set(job.framework)
+    return [*found, *["placement"] * is_left_out, *["framework"] * other]
 
 
 def matches(search: RlSearch, query: WhyNotQuery) -> Flags:

@@ -6,6 +6,7 @@ figures are computed here in arrays; `evaluated_rl` computes those of the chosen
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +15,18 @@ import numpy as np
 
 from planner import generation
 from planner.analysis.estimate_question import possible_runs
-from planner.arrays import Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
-from planner.configurations.grid import Machine, grid_inputs
-from planner.configurations.recipe import Recipe
+from planner.configurations.grid import Machine, grid_inputs, network_of
+from planner.configurations.recipe import (
+    PIPELINE_DEGREES,
+    SPREAD_DEGREES,
+    TENSOR_DEGREES,
+    GpuClass,
+    Recipe,
+    find_incompatibility,
+    framework_of,
+)
 from planner.documents.validation import Source
 from planner.errors import ScenarioError
 from planner.estimates.device import TimeCoefficients, forward_share
@@ -30,9 +39,10 @@ from planner.estimates.generation import (
     prompt_seconds,
     seen_tokens,
 )
+from planner.estimates.inputs import Layout
 from planner.estimates.latency import columns, rows
 from planner.estimates.memory_fit import estimate_memory, with_paging
-from planner.estimates.memory_terms import MemoryCoefficients
+from planner.estimates.memory_terms import MemoryCoefficients, held_parameters
 from planner.estimates.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
 from planner.library.names import typical_ram_gb
@@ -46,12 +56,13 @@ from planner.reinforcement.evaluated_rl import (
     trainer_settings,
 )
 from planner.reinforcement.rl_estimate import (
+    BYTES_16,
     ENGINE_GPUS,
     MICRO_BATCHES,
     ROLLOUT_FORMATS,
     SAMPLED_PER_KEPT,
     STEP_SIGMA,
-    WHOLE_SHARDS,
+    copy_machines,
     host_copy_rate,
 )
 from planner.reinforcement.rl_step import (
@@ -67,7 +78,7 @@ from planner.reinforcement.rl_step import (
     reward_passes,
     with_fixed_sigma,
 )
-from planner.scenario.rl_job import CRITIC, REFERENCE, ROLLOUT_ENGINES, RlJob
+from planner.scenario.rl_job import CRITIC, REFERENCE, ROLLOUT_ENGINES, TRAINER_DEGREES, RlJob
 from planner.scenario.techniques import WHERE, Configuration
 from planner.units import GIB
 
@@ -129,9 +140,10 @@ class RlQuantities:
     def of_trainers(self) -> tuple[Any, ...]:
         """What trainers on given machines depend on, but for the techniques that are asked for one by one."""
         work, tokens = self.job.work, (self.prompt, self.longest, self.mean_tokens)
-        asked = self.job.techniques.sharding
+        asked = self.job.techniques
+        layout = (asked.sharding, *(getattr(asked, name) for name in TRAINER_DEGREES))
         scores = self.job.reward_model and self.job.reward_model.model, self.reward_place, self.sampled
-        return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, asked, *scores
+        return self.architecture, self.sequences, *tokens, self.compares, self.criticises, work.updates, layout, *scores
 
     def by_reward_place(self) -> Iterator[RlQuantities]:
         """Yield the quantities for each place of a reward model that the job allows."""
@@ -184,6 +196,7 @@ class Trainers:
     reward_place: Integers  # on the GPUs that train
     hosted_gib: Floats  # of a GPU's reward model in host memory
     trainable: Floats  # weights
+    copy_machines: Floats  # over which one copy of the weights is spread
     states_gib: Floats  # of one GPU, that stay from step to step
     sigma: Floats  # of ln(seconds) of the trainer
     rejected: Counter[str]
@@ -195,15 +208,47 @@ class Trainers:
 
 
 def _questions(job: RlJob) -> Iterator[dict[str, Any]]:
-    """Yield the techniques of a trainer that a job allows, in the terms of the estimate, without sharding."""
+    """Yield the techniques of a trainer that a job allows, in the terms of the estimate, without its layout."""
     asked = job.techniques
-    for method in asked.method:
-        for bits in (asked.weight_bits or (16,)) if method != "full" else (16,):
-            for checkpointing in asked.activation_checkpointing or (USUAL_CHECKPOINTING,):
-                for optimizer in asked.optimizer or (USUAL_OPTIMIZER,):
-                    for rank in job.lora.rank if method != "full" else job.lora.rank[:1]:
-                        own = trainer_settings(job, method, bits, checkpointing)
-                        yield own | {"optimizer": optimizer, "lora_rank": rank}
+    for framework, method in itertools.product(job.framework, asked.method):
+        options = itertools.product(
+            (asked.weight_bits or (16,)) if method != "full" else (16,),
+            asked.activation_checkpointing or (USUAL_CHECKPOINTING,),
+            asked.optimizer or (USUAL_OPTIMIZER,),
+            job.lora.rank if method != "full" else job.lora.rank[:1],
+        )
+        for bits, checkpointing, optimizer, rank in options:
+            own = trainer_settings(job, framework, method, bits, checkpointing)
+            yield own | {"optimizer": optimizer, "lora_rank": rank}
+
+
+def divided_recipes(
+    job: RlJob, recipes: Sequence[Recipe], card: GpuSpec, architecture: Architecture, library: Library
+) -> list[Recipe]:
+    """Return recipes of several GPUs at every degree that the job allows, or that is tried where it says nothing.
+
+    Sequences are divided only where a job says so.
+    """
+    asked, found, kind = job.techniques, list[Recipe](), GpuClass.of(card)
+    experts = [1, *(degree for degree in SPREAD_DEGREES if architecture.experts and architecture.experts % degree == 0)]
+    for recipe in recipes:
+        if not framework_of(library, recipe.framework).parallel:
+            found.append(recipe)
+            continue
+        degrees = itertools.product(
+            asked.tensor_parallel or TENSOR_DEGREES, asked.pipeline_parallel or PIPELINE_DEGREES,
+            asked.context_parallel or (1,), asked.expert_parallel or experts,
+        )  # fmt: skip
+        several = (
+            replace(
+                recipe, tensor_parallel=tensor, pipeline_parallel=pipeline, context_parallel=context,
+                expert_parallel=expert,
+            )
+            for tensor, pipeline, context, expert in degrees
+            if pipeline <= architecture.layers
+        )  # fmt: skip
+        found += [one for one in several if find_incompatibility(one, kind, library, architecture) is None]
+    return found
 
 
 def find_trainers(
@@ -260,7 +305,7 @@ def _joined(
         column("training", float) * one.factors.training, column("scoring", float) * one.factors.log_probabilities,
         column("reward", float) * one.factors.factor("reward"), column("reward_place", np.int64),
         column("hosted_gib", float),
-        column("trainable", float),
+        column("trainable", float), column("copy_machines", float),
         column("states_gib", float), sigma, rejected,
     )  # fmt: skip
 
@@ -293,6 +338,12 @@ def _trainers_of(
     recipes = [recipe for recipe in runs[0].recipes if shardings is None or recipe.sharding in shardings]
     if not recipes:
         return "the framework has no such sharding"
+    if several:
+        recipes = divided_recipes(one.job, recipes, card, one.architecture, library)
+    wanted = {name: degrees for name in TRAINER_DEGREES if (degrees := getattr(one.job.techniques, name))}
+    recipes = [recipe for recipe in recipes if all(getattr(recipe, name) in wanted[name] for name in wanted)]
+    if not recipes:
+        return "no layout divides the model so"
     inputs = [
         grid_inputs(run.job, run.shape, recipes, machines, library, known.setdefault((str(question), at), {}))
         for at, run in enumerate(runs)
@@ -308,10 +359,12 @@ def _trainers_of(
     reward = each * one.reward_passes + chosen["hosted_gib"] * GIB / host_copy_rate(card, library)
     rank = np.full(len(r), question["lora_rank"])
     trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), best["training"].shape)[r, h]
+    spread = np.broadcast_to(copy_machines(inputs[0].layout), best["training"].shape)[r, h]
     found = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
     return found | {
         "rank": rank,
         "trainable": trainable,
+        "copy_machines": spread,
         "reward": reward,
         "reward_place": np.full(len(r), one.reward_place),
     }
@@ -331,7 +384,9 @@ def _best_batches(
     """
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     time = TimeCoefficients.of(library.calibrations["time"].values)
-    shape, ranks = (len(recipes), len(machines)), np.asarray([machine.gpus for machine in machines], dtype=float)
+    shape, layout = (len(recipes), len(machines)), inputs[0].layout
+    ranks = np.maximum(np.floor(np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)), 1.0)
+    possible = _possible(layout, shape)
     best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens", "hosted_gib")}
     best["training"] = np.full(shape, np.inf)
     usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, one.job.work.updates
@@ -339,13 +394,13 @@ def _best_batches(
         own = np.ceil(one.sequences / (updates * ranks))
         shorter = np.maximum(1.0, np.minimum(np.floor(micro * (one.prompt + one.longest) / one.mean_tokens), own))
         steps = np.maximum(1.0, np.round(one.sequences / (updates * ranks * shorter)))
-        need, states, hosted = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory, library)
-        layout = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
-        seconds = step_seconds(with_paging(replace(inputs[1], layout=layout), memory), time)
+        need, states, hosted = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory)
+        shaped = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
+        seconds = step_seconds(with_paging(replace(inputs[1], layout=shaped), memory), time)
         rate = shorter * steps * ranks * PACKED_FILL * mean / seconds
         training = np.maximum(one.sequences * one.mean_tokens / rate, updates * seconds)
         training = np.broadcast_to(training * (2.0 if one.criticises else 1.0), shape)
-        better = (need <= usable) & (training < best["training"])
+        better = possible & (need <= usable) & (training < best["training"])
         here: dict[str, Any] = {
             "training": training,
             "micro_batch": float(micro),
@@ -357,6 +412,13 @@ def _best_batches(
     return best
 
 
+def _possible(layout: Layout, shape: tuple[int, int]) -> Flags:
+    """Return whether the GPUs of machines are a multiple of the degrees, and layers are shared within a machine."""
+    ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
+    within = np.broadcast_to(np.less_equal(layout.tensor, layout.gpus_per_node), shape)
+    return np.asarray((ranks >= 1.0) & (ranks == np.floor(ranks)) & within & layout.divides_experts)
+
+
 def _memory_of(
     one: RlQuantities,
     inputs: Any,
@@ -364,7 +426,6 @@ def _memory_of(
     machines: Sequence[Machine],
     batch: tuple[int, Floats],
     memory: MemoryCoefficients,
-    library: Library,
 ) -> tuple[Floats, Floats, Floats]:
     """Return GiB (R, H) of one GPU with the longest answers, reference and critic included, and of what stays.
 
@@ -378,22 +439,15 @@ def _memory_of(
     part = {name: np.broadcast_to(np.asarray(size), shape) / GIB for name, size in estimate.breakdown.items()}
     lasting = part["weights"] + part["adapters"] + part["optimizer"]
     full = np.asarray([recipe.method == "full" for recipe in recipes])[:, None]
-    values = library.techniques.values.sharding.values
-    gpus = np.asarray([machine.gpus for machine in machines], dtype=float)
-    each = np.asarray([machine.gpus_per_instance for machine in machines], dtype=float)
-    shards = np.ones(shape)
-    for row, recipe in enumerate(recipes):
-        sharding = values[recipe.sharding]
-        if sharding.zero_stage == WHOLE_SHARDS:
-            shards[row] = each if sharding.hybrid else gpus
-    reference = np.where(full, one.weight_bytes / shards / GIB, 0.0) if one.compares else np.zeros(shape)
+    whole = BYTES_16 * np.broadcast_to(np.asarray(held_parameters(inputs.network, layout)), shape) / GIB
+    reference = np.where(full, whole, 0.0) if one.compares else np.zeros(shape)
     gradients = np.where(part["gradients"] > 0, part["gradients"], np.where(full, part["weights"], 0.0))
     critic = lasting + gradients if one.criticises else np.zeros(shape)
     alone = np.broadcast_to(np.asarray(estimate.need), shape) / GIB
     need, states = alone + reference + critic, lasting * (2.0 if one.criticises else 1.0) + reference
     if one.reward is None or one.reward_place == NO_REWARD:
         return need, states, np.zeros(shape)
-    shard = reward_gib(one.reward, shards)
+    shard = BYTES_16 * np.broadcast_to(np.asarray(held_parameters(network_of(one.reward), layout)), shape) / GIB
     tokens = batch[0] * (one.prompt + one.longest)
     active = reward_activations_gib(one.reward, generation.widest_values(one.reward), tokens)
     scoring = states + shard + active + alone - sum(part.values())
@@ -571,3 +625,15 @@ def step_sigmas(
     sigma = np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
     step = (np.maximum(rollout, seconds) if overlapped else rollout + seconds) + rest
     return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
+
+
+def undominated_rows(rows: Sequence[int], columns: Iterable[Floats]) -> list[int]:
+    """Return the rows that no other is as good as in all columns, where less is better; of equal ones the first."""
+    if len(rows) < 2:
+        return list(rows)
+    points = np.stack([np.asarray(column)[rows] for column in columns], axis=1)
+    kept: list[int] = []
+    for place in np.lexsort(points.T[::-1]).tolist():
+        if not kept or not (points[kept] <= points[place]).all(axis=1).any():
+            kept.append(place)
+    return [rows[place] for place in kept]

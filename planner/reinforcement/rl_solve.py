@@ -54,6 +54,7 @@ from planner.reinforcement.rl_estimate import (
     LONGER,
     REWARD_CAUTION,
     SGLANG_CAUTION,
+    STEP_SIGMA,
     reward_model_faults,
     step_sigma,
 )
@@ -71,14 +72,15 @@ from planner.reinforcement.rl_search import (
     rollout_columns,
     stale_columns,
     step_sigmas,
+    undominated_rows,
 )
 from planner.reinforcement.rl_step import REWARD_GPUS, SpotEngines, luck_hours, spot_step, transfer_seconds
-from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
+from planner.reinforcement.rl_text import MEGATRON_NOTE, NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
 from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, reward_gpus_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
-from planner.scenario.rl_job import Judge, RlJob
+from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
 from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
@@ -461,6 +463,8 @@ class RlSearch:
             engine=engine.engine,
             reward_gpus=int(ways.trainer.reward_gpus[way]),
             reward_offloads=int(self.trainers.reward_place[row]) == HOSTED,
+            framework=recipe.framework,
+            **{name: getattr(recipe, name) for name in TRAINER_DEGREES},
         )
 
 
@@ -499,6 +503,7 @@ class _Search:
         for row, at in enumerate(self.trainers.machine.tolist()):
             self.of_machine.setdefault(at, []).append(row)
         self.best: dict[tuple[int, int, bool], list[int]] = {}
+        self.spread = np.maximum(self.trainers.sigma, STEP_SIGMA)
 
     @property
     def parts_keys(self) -> dict[Any, Any]:
@@ -549,11 +554,10 @@ class _Search:
         ]
 
     def _best(self, at: int, machine: int, has_own: bool = False) -> list[int]:
-        """Return the fastest of these trainers, if there is any."""
+        """Return those of these trainers that no other beats in both seconds and their error."""
         key = (at, machine, has_own)
         if key not in self.best:
-            seconds = self.trainers.seconds
-            self.best[key] = sorted(self._rows(*key), key=lambda row: float(seconds[row]))[:1]
+            self.best[key] = undominated_rows(self._rows(*key), [self.trainers.seconds, self.spread])
         return self.best[key]
 
     def _keys(self, at: int, gpus: int, kept: float = 0.0) -> list[EngineKey]:
@@ -569,6 +573,7 @@ class _Search:
     def _colocated(self) -> list[OneOffer]:
         """Return every colocated way: 0 GiB are kept where the states leave the GPUs."""
         found, trainers = list[OneOffer](), self.trainers
+        decides = [trainers.seconds, self.spread, trainers.copy_machines]
         if "colocated" not in self.job.rollout.placement:
             return found
         for at, n in self.whole:
@@ -577,10 +582,8 @@ class _Search:
                 room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / each
                 rows = self._rows(at, machine, own > 0)
                 leaving = [row for row in rows if trainers.states_gib[row] + trainers.hosted_gib[row] <= room]
-                if leaving:
-                    fastest = min(leaving, key=lambda row: float(trainers.seconds[row]))
-                    found.append(OneOffer(at, n, 0, fastest, 0.0, own))
-                staying = [row for row in rows if row not in leaving]
+                found += [OneOffer(at, n, 0, row, 0.0, own) for row in undominated_rows(leaving, decides)]
+                staying = undominated_rows(sorted({*rows} - {*leaving}), [*decides, trainers.states_gib])
                 found += [OneOffer(at, n, 0, row, float(trainers.states_gib[row]), own) for row in staying]
         return found
 
@@ -658,8 +661,14 @@ class _Search:
         free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
         engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
         offloads = np.asarray([placement == "colocated" and one.kept_gib == 0.0 for one, _, _ in found], dtype=bool)
-        local = np.full(len(found), transfer_seconds(self.one.weight_bytes, None))
-        return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, local, none)
+        elsewhere = 1.0 - 1.0 / self.trainers.copy_machines[trainer.row]
+        weights = transfer_seconds(self.one.weight_bytes, self._inside(trainer.offer), elsewhere)
+        return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, weights, none)
+
+    def _inside(self, *offers: Integers) -> Floats:
+        """Return the bytes per second (n,) between machines of offers in one region."""
+        least = np.min([self.market.network[offer] for offer in offers], axis=0)
+        return np.where(np.isinf(least), DEFAULT_NETWORK_BYTES_PER_SECOND, least)
 
     def _pools(self, rows: Sequence[PoolRow]) -> Pools:
         return pools_of(self.market, self.job, self.architecture, rows)
@@ -697,15 +706,14 @@ class _Search:
             for spot in self._sold(at)
         ]
         rollout = self._pools(sells)
-        trainer, rollout = trainer.rows(self._undominated(trainer)), rollout.rows(self._undominated(rollout))
+        trainer = trainer.rows(self._undominated(trainer, self.spread[trainer.row]))
+        rollout = rollout.rows(self._undominated(rollout, np.zeros(len(rollout.row))))
         first, second = self._pairs(trainer, rollout)
         trainer, rollout = trainer.rows(first), rollout.rows(second)
         one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
-        inside = np.minimum(one.network[trainer.offer], one.network[rollout.offer])
-        inside = np.where(np.isinf(inside), DEFAULT_NETWORK_BYTES_PER_SECOND, inside)
         outside = np.minimum(one.outside[trainer.offer], one.outside[rollout.offer])
-        local = transfer_seconds(self.one.weight_bytes, None)
-        weights = np.maximum(local, self.one.weight_bytes / np.where(there, inside, outside))
+        network = np.where(there, self._inside(trainer.offer, rollout.offer), outside)
+        weights = transfer_seconds(self.one.weight_bytes, network)
         gb = self.one.weight_bytes / GB * self.job.work.steps
         moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
         return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
@@ -726,12 +734,15 @@ class _Search:
         on_spot = offer.has_spot and not self.market.market.is_outlier[at] and limits.spot_share.max > 0
         return [*found, *([True] if on_spot else [])]
 
-    def _undominated(self, pools: Pools) -> Integers:
-        """Return the pools that no other in the same place and market beats in everything that a pair depends on."""
+    def _undominated(self, pools: Pools, spread: Floats) -> Integers:
+        """Return the pools that no other in the same place and market beats in everything that a pair depends on.
+
+        `spread`: that of ln(seconds) of a trainer.
+        """
         if not len(pools.offer):
             return np.zeros(0, dtype=np.int64)
         one, limits = self.market, self.scenario.limits
-        worse = [pools.seconds, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
+        worse = [pools.seconds, spread, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
         worse += [
             -one.network[pools.offer],
             -one.outside[pools.offer],
@@ -755,12 +766,7 @@ class _Search:
         for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
-            order = np.asarray(members)[np.lexsort(points[members].T[::-1])]
-            kept: list[int] = []
-            for index in order.tolist():
-                if not kept or not (points[kept] <= points[index]).all(axis=1).any():
-                    kept.append(index)
-            keep += kept
+            keep += undominated_rows(members, points.T)
         return np.asarray(sorted(keep), dtype=np.int64)
 
     def _ways(
@@ -1039,7 +1045,7 @@ def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
         cost_usd=float(ways.usd[way]),
         hours_at_confidence=float(ways.late_hours[way]),
         step_seconds=float(ways.step_seconds[way]),
-        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits)
+        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits, named.framework)
         + rollout_words(named.rollout_weight_bits, named.engine)
         + reward_gpus_words(named.reward_gpus),
     )
@@ -1058,10 +1064,11 @@ def way_words(search: RlSearch, way: int) -> str:
     return words + reward_gpus_words(int(ways.trainer.reward_gpus[way]))
 
 
-def how_words(placement: str, overlapped: bool, method: str, bits: int) -> str:
+def how_words(placement: str, overlapped: bool, method: str, bits: int, framework: str) -> str:
     """Return how a way works, in a few words."""
     turn = "in turn" if not overlapped else "overlapped"
     trained = "full" if method == "full" else "QLoRA" if bits == 4 else "LoRA"
+    trained += "" if framework == RL_FRAMEWORK else f" with {framework}"
     return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
 
 
@@ -1081,6 +1088,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
     notes.append(median_words(made))
     notes += _limits_without_effect(search, made)
     if isinstance(search.job.reward, Judge):
@@ -1101,6 +1109,19 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
+
+
+DIVIDED_FROM = 30e9
+"""Parameters from which on published runs divide layers: NeMo-RL's recipes of 32B and larger, and verl's."""
+
+
+def _not_tried(search: RlSearch, made: EvaluatedRl) -> list[str]:
+    """Return that trainers were not compared that large models are usually trained with, and how they are."""
+    job, is_large = search.job, made.architecture.parameters >= DIVIDED_FROM
+    if set(DIVIDING) <= set(job.framework) or made.named.method != "full" or not is_large:
+        return []
+    setting = f"{setting_path(f'jobs.{job.name}.framework', search.scenario)}=[{','.join(RL_FRAMEWORKS)}]"
+    return [f"{' and '.join(DIVIDING)}, which divides layers, was not compared: --set '{setting}'"]
 
 
 def median_words(made: EvaluatedRl) -> str:

@@ -454,14 +454,18 @@ RESHARD_SECONDS = 1.3
 470 GB: about 1.3 * sqrt(GB), since larger networks lie on more GPUs, whose links work side by side."""
 
 
-def transfer_seconds(weight_bytes: float, network_bytes_per_second: float | None) -> float:
+def transfer_seconds(weight_bytes: float, network_bytes_per_second: Numbers | None, crossing: Numbers = 1.0) -> Any:
     """Return the seconds until the engines have new weights: collected from the trainer's shards, cut anew, loaded.
 
-    Between machines (`network_bytes_per_second`) at least what the network takes: a broadcast moves all weights once
-    through each link, whatever the number of engines.
+    `crossing`: the share of the weights that a machine with engines gets over the network, whatever the number of
+    engines, since a broadcast moves them once through each link: all where engines have machines of their own; on
+    those of the trainer what its GPUs of the same machine do not hold, 1 - 1 / n of a copy over n machines.
+    65 GB over two machines at 10 Gbit/s: 32.5 GB take 26 s, cut anew in 10.5 s at the same time.
     """
     local = RESHARD_SECONDS * math.sqrt(weight_bytes / GB)
-    return max(local, weight_bytes / network_bytes_per_second) if network_bytes_per_second else local
+    if network_bytes_per_second is None:
+        return local
+    return np.maximum(local, weight_bytes * np.asarray(crossing) / network_bytes_per_second)
 
 
 FIXED_SECONDS = 10.0

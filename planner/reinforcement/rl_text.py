@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 SPEED_RISK = "speed is a prior: published steps differ from the formulas by 18 % in the median, others may by more"
 NETWORK_RISK = "weights cross a network that no offer states"
 """Notes of a plan that may change the decision begin with one of these."""
+MEGATRON_NOTE = (
+    "the trainer is Megatron: published steps with it took 18 % longer than the formulas say (median of 34), and none "
+    "states its memory"
+)
+"""Note of a plan whose trainer is Megatron: published steps of NeMo-RL (31) and verl (3)."""
 NAMED_PARTS = 4
 """Parts of a memory that are named; the rest is one figure."""
 

@@ -60,7 +60,7 @@ from planner.results.run_results import (
     Tracking,
 )
 from planner.scenario.offer import offer_data
-from planner.scenario.rl_job import MeasuredRl, RlJob
+from planner.scenario.rl_job import TRAINER_DEGREES, MeasuredRl, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, HOUR, round_digits
@@ -547,6 +547,9 @@ def _set_up(made: EvaluatedRl) -> dict[str, Any]:
         found["weights_gbps"] = round_digits(made.step.between * 8.0 / GB)
     for name in ("method", "activation_checkpointing", "optimizer", "micro_batch"):
         found[name] = getattr(named, name)
+    degrees = {("trainer_" * (name == "tensor_parallel")) + name: getattr(named, name) for name in TRAINER_DEGREES}
+    found |= {name: degree for name, degree in degrees.items() if degree > 1}
+    found |= {"framework": named.framework} if named.framework != made.job.framework[0] else {}
     found |= {"sharding": named.sharding} if made.training_gpus > 1 else {}
     return found | ({"weight_bits": named.weight_bits, "lora_rank": named.lora_rank} if named.method != "full" else {})
 

@@ -62,6 +62,20 @@ def reward_gpus_words(gpus: int) -> str:
     return f", {gpus} for rewards" if gpus else ""
 
 
+_LAYOUT = {f"{what}_parallel": f"{what} parallel" for what in ("tensor", "pipeline", "context", "expert")}
+"""How a trainer divides the model, the sequences and the experts among its GPUs."""
+
+
+def layout_words(trainer: Any) -> list[str]:
+    """Return a trainer that is not the usual one, and by how many GPUs it divides what; else nothing.
+
+    `trainer` has `framework` and the degrees, as a run and a configuration do.
+    """
+    degrees = {words: getattr(trainer, name) for name, words in _LAYOUT.items()}
+    name = [] if trainer.framework == _USUAL["framework"] else [trainer.framework]
+    return [*name, *(f"{words} {count}" for words, count in degrees.items() if count > 1)]
+
+
 class RlPool(Part):
     """Machines of one offer, and what they do in a step."""
 
@@ -104,8 +118,9 @@ class RlAlternative(Part):
 
 
 _USUAL = {
-    **{"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16},
+    **{"start_at_hours": 0.0, "steps_before": 0, "rollout_weight_bits": 16, "framework": "fsdp"},
     **{"reward_model": "", "reward_gpus": 0, "reward_offloads": False},
+    **dict.fromkeys(("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"), 1),
 }
 """Values that a plan leaves out."""
 
@@ -127,6 +142,16 @@ class RlRun(Part):
     sharding: str
     activation_checkpointing: str
     optimizer: str
+    framework: str = "fsdp"
+    """The trainer."""
+    tensor_parallel: int = 1
+    """GPUs of the trainer that share each layer."""
+    pipeline_parallel: int = 1
+    """GPUs of the trainer that share the stack of layers."""
+    context_parallel: int = 1
+    """GPUs of the trainer that share a sequence."""
+    expert_parallel: int = 1
+    """GPUs of the trainer that share the experts of a mixture."""
     micro_batch: int
     """Of the longest answers that the memory holds; of shorter ones as many tokens."""
     lora_rank: int
@@ -215,6 +240,24 @@ class RlRun(Part):
         return {key: value for key, value in data.items() if key not in _USUAL or value != _USUAL[key]}
 
     @property
+    def training_ranks(self) -> int:
+        """Groups of training GPUs that work on answers of their own."""
+        return self.training_gpus // self.gpus_per_copy
+
+    @property
+    def gpus_per_copy(self) -> int:
+        """GPUs of the trainer that work on the same answers."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
+
+    @property
+    def expert_tensor_parallel(self) -> int | None:
+        """GPUs that share each expert, of a mixture: as many as share a layer, or one where that divides no stage."""
+        if self.expert_parallel == 1:
+            return None
+        shared = self.training_gpus // self.pipeline_parallel % (self.tensor_parallel * self.expert_parallel) == 0
+        return self.tensor_parallel if shared else 1
+
+    @property
     def gpu(self) -> str:
         """The GPU that trains."""
         return self.pools[0].gpu
@@ -278,6 +321,8 @@ class RlRun(Part):
         on_spot = [run.pools[-1].market == "spot" for run in (before, self)]
         others = {
             self.placement: self.placement != before.placement,
+            f"trained with {self.framework}": self.framework != before.framework,
+            "other layout": self.framework == before.framework and layout_words(self) != layout_words(before),
             "other method": (self.method, self.weight_bits) != (before.method, before.weight_bits),
             f"engine {self.engine}": self.engine != before.engine,
             f"{self.engine_weights} rollout": self.rollout_weight_bits != before.rollout_weight_bits,

@@ -21,9 +21,10 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
+from planner.library.technique_tables import read_techniques
 from planner.scenario.job import DEFAULT_MEMORY_CONFIDENCE, Job, RolloutBits, kind_of_job
 from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, SampleClass, Work
-from planner.scenario.techniques import Checkpointing, Method, Optimizer, Sharding, Techniques, WeightBits
+from planner.scenario.techniques import Checkpointing, Method, OneOf, Optimizer, Sharding, Techniques, WeightBits
 
 REFERENCE = {"grpo": True, "rloo": True, "ppo": True, "reinforce++": True, "dapo": False}
 """Whether the algorithm compares with a reference policy by default: DAPO drops the penalty (arXiv:2503.14476, 2.3)."""
@@ -34,6 +35,14 @@ GROUPED = {"grpo", "dapo", "rloo"}
 ALGORITHMS = tuple(REFERENCE)
 LENGTH_CV = 0.8
 """Spread of the lengths of answers to different prompts, as a share of their mean. A prior: no log was given."""
+RL_FRAMEWORKS: tuple[str, ...] = read_techniques().allowed("rl_framework")
+"""Trainers of policies: FSDP (TRL, verl, OpenRLHF) shards, Megatron-core (verl, NeMo-RL) divides layers."""
+RL_FRAMEWORK = RL_FRAMEWORKS[0]
+"""The trainer that is assumed."""
+DIVIDING = tuple(name for name in RL_FRAMEWORKS if read_techniques().frameworks[name].parallel)
+"""Those that divide layers."""
+TRAINER_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+"""By how many GPUs a trainer divides layers, their stack, sequences and experts."""
 MOST_STALENESS = 8
 """Most steps that answers may be behind the policy: published asynchronous runs stay below (arXiv:2505.24298)."""
 
@@ -43,6 +52,17 @@ def _algorithm(value: Any) -> Any:
     if not isinstance(value, str) or (name := find_name(value, ALGORITHMS)) is None:
         raise validation_error(f"unknown algorithm {format_value(value)}", name_fix(str(value), ALGORITHMS))
     return name
+
+
+def _framework(value: Any) -> Any:
+    """Return the trainer that a word means; a fault that names those of reinforcement learning."""
+    if not isinstance(value, str) or (name := find_name(value, RL_FRAMEWORKS)) is None:
+        what = f"not modelled for kind rl: framework {format_value(value)}"
+        raise validation_error(what, f"give {' or '.join(RL_FRAMEWORKS)}")
+    return name
+
+
+RlFramework = Annotated[str, OneOf("rl_framework"), BeforeValidator(_framework)]
 
 
 class RlWork(Work):
@@ -143,16 +163,12 @@ class RlTechniques(Techniques):
     method: OneOrMany[Method] = ("full",)
     """`full`, the default, or `lora`; a value or a list."""
 
-    if not TYPE_CHECKING:  # the trainers of these algorithms shard, and divide no layers here
+    if not TYPE_CHECKING:  # what no trainer of these algorithms leaves open here
         quant: ClassVar[None] = None
         precision: ClassVar[None] = None
         attention: ClassVar[None] = None
         offload: ClassVar[None] = None
         latents: ClassVar[None] = None
-        tensor_parallel: ClassVar[None] = None
-        pipeline_parallel: ClassVar[None] = None
-        context_parallel: ClassVar[None] = None
-        expert_parallel: ClassVar[None] = None
         penalty_usd: ClassVar[dict[str, float]] = {}
 
 
@@ -296,6 +312,16 @@ class MeasuredRl(StrictModel):
     """Network of a machine that trains in Gbit/s, if there are several."""
     weights_gbps: Positive | None = None
     """Network that new weights cross to engines on machines of their own, in Gbit/s."""
+    framework: RlFramework | None = None
+    """Trainer: `fsdp` or `megatron`."""
+    trainer_tensor_parallel: PositiveInteger | None = None
+    """GPUs that share a layer of the trainer."""
+    pipeline_parallel: PositiveInteger | None = None
+    """GPUs that share the trainer's stack of layers."""
+    context_parallel: PositiveInteger | None = None
+    """GPUs of the trainer that share a sequence."""
+    expert_parallel: PositiveInteger | None = None
+    """GPUs of the trainer that share the experts of a mixture."""
     method: Method | None = None
     """`full` or `lora`."""
     weight_bits: WeightBits | None = None
@@ -324,6 +350,12 @@ class MeasuredRl(StrictModel):
     """Spread of the lengths of answers, as a share of their mean."""
     updates: PositiveInteger | None = None
     """Optimizer steps for the answers of one step."""
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """By how many GPUs the trainer divides layers, their stack, sequences and experts; 1 where not stated."""
+        given = (self.trainer_tensor_parallel, self.pipeline_parallel, self.context_parallel, self.expert_parallel)
+        return {name: degree or 1 for name, degree in zip(TRAINER_DEGREES, given, strict=True)}
 
     @property
     def phase_seconds(self) -> dict[str, float]:
@@ -363,6 +395,8 @@ class RlJob(Job):
     """Most steps that answers may be behind the policy; 0: the engines wait for new weights."""
     rollout: RolloutChoice = RolloutChoice()
     """What may be chosen of the engines."""
+    framework: OneOrMany[RlFramework] = (RL_FRAMEWORK,)
+    """Trainers that may be used: `fsdp`, `megatron`; a value or a list."""
     techniques: RlTechniques = RlTechniques()
     """What may be chosen of the trainer."""
     measured: Rows[MeasuredRl] = ()  # type: ignore[assignment]
@@ -376,7 +410,6 @@ class RlJob(Job):
         packing: ClassVar[str] = "fixed"
         ema: ClassVar[str] = "none"
         length_cv: ClassVar[float] = 0.0
-        framework: ClassVar[None] = None
         efficiency: ClassVar[float] = 1.0
 
     @property
@@ -410,4 +443,14 @@ class RlJob(Job):
         given = (self.lora_given, self.techniques.lora_given)
         if None not in given and given[0] != given[1]:
             raise validation_error("lora is given twice, differently", "keep one", "lora")
+        return self
+
+    @model_validator(mode="after")
+    def _divides_with_megatron(self) -> Self:
+        for name in TRAINER_DEGREES:
+            if not set(self.framework) & set(DIVIDING) and max(getattr(self.techniques, name) or (1,)) > 1:
+                what = f"framework {' and '.join(self.framework)} shards, and divides no layers"
+                raise validation_error(
+                    what, f"allow framework {' or '.join(DIVIDING)}, or leave it out", f"techniques.{name}"
+                )
         return self

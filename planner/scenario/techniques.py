@@ -36,7 +36,7 @@ FOUR_BIT_LORA = "qlora"
 """LoRA on 4-bit weights: a word for two techniques, on the command line."""
 
 
-class _OneOf:
+class OneOf:
     """A value of a technique as the table has it, in any case; a common synonym is refused with the value to write."""
 
     def __init__(self, field: str):
@@ -67,21 +67,21 @@ class _OneOf:
         return core_schema.no_info_before_validator_function(find_value, literal)
 
 
-Method = Annotated[str, _OneOf("method")]
-WeightBits = Annotated[int, _OneOf("weight_bits")]
-Quantisation = Annotated[str, _OneOf("quant")]
-Precision = Annotated[str, _OneOf("precision")]
-Checkpointing = Annotated[str, _OneOf("activation_checkpointing")]
-Sharding = Annotated[str, _OneOf("sharding")]
-Attention = Annotated[str, _OneOf("attention")]
-Optimizer = Annotated[str, _OneOf("optimizer")]
-Offload = Annotated[str, _OneOf("offload")]
-Latents = Annotated[str, _OneOf("latents")]
-Reference = Annotated[str, _OneOf("reference")]
-Tuning = Annotated[str, _OneOf("tuning")]
-TechniqueName = Annotated[str, _OneOf("names")]
+Method = Annotated[str, OneOf("method")]
+WeightBits = Annotated[int, OneOf("weight_bits")]
+Quantisation = Annotated[str, OneOf("quant")]
+Precision = Annotated[str, OneOf("precision")]
+Checkpointing = Annotated[str, OneOf("activation_checkpointing")]
+Sharding = Annotated[str, OneOf("sharding")]
+Attention = Annotated[str, OneOf("attention")]
+Optimizer = Annotated[str, OneOf("optimizer")]
+Offload = Annotated[str, OneOf("offload")]
+Latents = Annotated[str, OneOf("latents")]
+Reference = Annotated[str, OneOf("reference")]
+Tuning = Annotated[str, OneOf("tuning")]
+TechniqueName = Annotated[str, OneOf("names")]
 """Techniques with a 0/1 name, the ones that a penalty can be put on."""
-Framework = Annotated[str, _OneOf("framework")]
+Framework = Annotated[str, OneOf("framework")]
 
 TargetSet = Literal["all-linear", "attention", "qv"]
 

@@ -17,6 +17,7 @@ import planner
 from planner.cli import main
 from planner.documents.files import data_folder
 from planner.errors import InputError
+from planner.estimates.inputs import Layout
 from planner.exports.export import check_folder
 from planner.exports.facts import Wishes
 from planner.exports.read_configs import ToolFile, describe
@@ -180,6 +181,20 @@ VERL_KEYS = set(_OF_VERL.split())
 ONE_STEP_OFF = {"rollout.nnodes", "rollout.n_gpus_per_node"}
 """Further keys of verl/experimental/one_step_off_policy/config/one_step_off_ppo_trainer.yaml of that commit."""
 OF_HYDRA = {"hydra.searchpath", "defaults"}
+_OF_MEGATRON = """
+tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size
+expert_tensor_parallel_size param_offload grad_offload optimizer_offload
+override_transformer_config.recompute_granularity override_transformer_config.recompute_method
+override_transformer_config.recompute_num_layers
+"""
+MEGATRON_KEYS = {
+    f"{part}.megatron.{key}" for part in ("actor_rollout_ref.actor", "critic") for key in _OF_MEGATRON.split()
+}
+"""Keys of verl/trainer/config/_generated_ppo_megatron_trainer.yaml of the same commit, which has no others of FSDP."""
+LAYOUT: dict[str, Any] = {
+    "framework": "megatron", "sharding": "zero1", "training_gpus": 16, "tensor_parallel": 2, "pipeline_parallel": 2,
+    "context_parallel": 2,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -197,6 +212,45 @@ def test_verl_gets_keys_that_it_has_and_the_work_of_the_plan(algorithm: str, est
     assert actor["ppo_max_token_len_per_gpu"] >= run.micro_batch * (300 + run.longest_output)
     assert actor["fsdp_config"]["optimizer_offload"] == run.offloads and found["trainer"]["total_training_steps"] == 300
     assert found["trainer"]["nnodes"] * found["trainer"]["n_gpus_per_node"] == run.training_gpus
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_the_layout_of_a_megatron_trainer_is_that_of_verl_and_is_read_back(algorithm: str, tmp_path: Path) -> None:
+    """Its strategy and degrees, its own checkpointing, tokens of a GPU; the critic is divided alike."""
+    plan, scenario = of_algorithm(algorithm)
+    plan = changed(plan, **LAYOUT)
+    files = export_rl(choose_rl(plan, scenario, "plan", None), ["verl"], WISHES, "p")
+    found = yaml.safe_load(files["verl.yaml"])
+    assert keys(found) <= {key for key in VERL_KEYS if "fsdp" not in key} | MEGATRON_KEYS | OF_HYDRA
+    actor = found["actor_rollout_ref"]["actor"]
+    assert found["defaults"][0] == "ppo_megatron_trainer" and actor["strategy"] == "megatron"
+    sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+    assert [actor["megatron"][name] for name in sizes] == [2, 2, 2]
+    assert actor["megatron"]["override_transformer_config"]["recompute_granularity"] == "full"
+    assert "expert_tensor_parallel_size" not in actor["megatron"], "there are no experts"
+    usual = settings(*of_algorithm(algorithm), "verl")["actor_rollout_ref"]["actor"]["ppo_max_token_len_per_gpu"]
+    assert actor["ppo_max_token_len_per_gpu"] == -(-usual // 2), "verl counts them times context parallel"
+    assert "critic" not in found or found["critic"]["megatron"] == actor["megatron"]
+    (tmp_path / "verl.yaml").write_text(files["verl.yaml"])
+    back = held(read_training_file(tmp_path / "verl.yaml"))
+    degrees = {
+        "techniques.tensor_parallel": [2],
+        "techniques.pipeline_parallel": [2],
+        "techniques.context_parallel": [2],
+    }
+    wanted = {"framework": ["megatron"], "techniques.activation_checkpointing": ["full"], **degrees}
+    assert wanted.items() <= back.items()
+    assert planner.read_training_config(tmp_path / "verl.yaml").jobs[0].framework == ("megatron",)
+
+
+def test_each_expert_is_shared_as_the_plan_counts_it() -> None:
+    """By the GPUs of a layer where that and the experts' GPUs divide a stage, else by one."""
+    run = run_of(solved()[0])
+    for gpus, tensor, expert, wanted in ((16, 2, 8, 2), (8, 2, 8, 1), (8, 2, 1, None)):
+        update = {"training_gpus": gpus, "tensor_parallel": tensor, "expert_parallel": expert}
+        one = run.model_copy(update={"framework": "megatron", **update})
+        layout = Layout(1, 1, 1, 1, gpus, gpus, tensor=tensor, expert=expert)
+        assert one.expert_tensor_parallel == wanted and (wanted is None or float(layout.expert_tensor) == wanted)
 
 
 def test_engines_with_fp8_weights_are_corrected_in_verl_and_read_back(tmp_path: Path) -> None:
@@ -276,6 +330,9 @@ def test_engines_that_wait_for_the_trainer_are_a_server_of_trl() -> None:
         ({"rollout_weight_bits": 8}, "trl", r"TRL samples with 16-bit weights.*rollout\.weight_bits=16"),
         ({"rollout_weight_bits": 8, "method": "lora"}, "verl", "adapters next to engines with fp8 .* not checked"),
         ({"rollout_weight_bits": 8, "placement": "apart", "overlapped": True}, "verl", "cast no weights to fp8"),
+        (LAYOUT, "trl", "TRL has no trainer megatron: export with --to verl"),
+        ({**LAYOUT, "activation_checkpointing": "offloaded"}, "verl", "Megatron moves no checkpoints"),
+        ({**LAYOUT, "sequences": 255, "sampled": 255}, "verl", "cannot divide 255 answers among 2 groups of GPUs"),
         ({"engine": "sglang"}, "trl", "samples with vLLM, and the plan with sglang"),
         ({"optimizer": "adamw_8bit"}, "verl", "verl has no optimizer adamw_8bit"),
         ({}, "axolotl", "axolotl does not run kind rl; --to trl, verl, skypilot"),
@@ -395,6 +452,18 @@ policy: {model_name: Qwen/Qwen2.5-1.5B, train_global_batch_size: 128, max_total_
   generation: {max_new_tokens: "${policy.max_total_sequence_length}", colocated: {enabled: false},
     vllm_cfg: {precision: fp8}}}
 """
+MEGATRON = """
+TP=${TP:-4}
+python3 -m verl.trainer.main_ppo --config-name='ppo_megatron_trainer.yaml' \\
+    algorithm.adv_estimator=grpo data.train_batch_size=64 actor_rollout_ref.rollout.n=8 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B data.max_response_length=2048 \\
+    actor_rollout_ref.actor.megatron.tensor_model_parallel_size=${TP} \\
+    actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=$PP data.train_files=$MISSING
+"""
+NEMO_MEGATRON = NEMO.replace(
+    "generation:",
+    "megatron_cfg: {enabled: true, pipeline_model_parallel_size: 2, activation_checkpointing: true},\n  generation:",
+)
 OPENRLHF = """
 python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --n_samples_per_prompt 4 \\
    --train_batch_size 256 --advantage_estimator rloo --generate_max_len 1024 --colocate_all_models --zero_stage 3
@@ -411,6 +480,10 @@ python3 -m openrlhf.cli.train_ppo_ray --pretrain a/b --rollout_batch_size 128 --
         ("a.yaml", NEMO, {"work.updates": 4, "staleness": 2, "rollout.placement": ["apart"], "reference": False}),
         ("a.yaml", NEMO, {"rollout.weight_bits": [8]}),
         ("a.yaml", NEMO, {"work.longest_output": 1536, "work.steps": 100, "algorithm": "grpo"}),
+        ("a.sh", MEGATRON, {"framework": ["megatron"], "techniques.tensor_parallel": [4]}),
+        ("a.sh", MEGATRON, {"techniques.context_parallel": [1], "techniques.activation_checkpointing": ["none"]}),
+        ("a.yaml", NEMO_MEGATRON, {"framework": ["megatron"], "techniques.pipeline_parallel": [2]}),
+        ("a.yaml", NEMO_MEGATRON, {"techniques.tensor_parallel": [1], "techniques.activation_checkpointing": ["full"]}),
         ("a.sh", OPENRLHF, {"algorithm": "rloo", "work.updates": 2, "techniques.sharding": ["zero3"]}),
     ],
 )
@@ -420,6 +493,8 @@ def test_configurations_of_reinforcement_learning_are_jobs_of_kind_rl(
     """Never supervised fine-tuning; means of lengths, which no file has, are said to be assumed."""
     (tmp_path / name).write_text(text)
     found = read_training_file(tmp_path / name)
+    assert "$PP" not in text or "techniques.pipeline_parallel" not in held(found), "what is not known is left open"
+    assert ("framework" in held(found)) == ("megatron" in text), "FSDP is what is assumed"
     assert (wanted | {"kind": "rl"}).items() <= held(found).items()
     said = "\n".join(describe(found))
     assert "are assumed" in said and ("$MISSING" not in text or "data.train_files: variables of the shell" in said)

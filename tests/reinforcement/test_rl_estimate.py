@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 import planner
 from planner.cli.output import Commands
 from planner.cli.run_commands import estimate as command
+from planner.configurations.grid import network_of
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 
-LIBRARY = read_library(["qwen2.5-7b", "llama-3.1-70b", "qwen2.5-1.5b"])
+LIBRARY = read_library(["qwen2.5-7b", "llama-3.1-70b", "qwen2.5-1.5b", "qwen3-30b-a3b"])
 
 
 def run(*arguments: str) -> Result:
@@ -110,6 +111,34 @@ def test_a_reference_is_cut_like_the_trainers_weights() -> None:
     """Worked: 15.2 GB are 14.2 GiB; over four GPUs of a layer 3.55 GiB, also where nothing else is sharded."""
     cut = estimate(framework="megatron", tensor_parallel=4, sharding="zero1")
     assert {phase.phase: phase for phase in cut.memory}["training"].parts["reference"] == pytest.approx(3.546, abs=1e-3)
+
+
+def test_the_experts_of_a_reference_are_spread_like_those_of_the_trainer() -> None:
+    """Worked: each of eight GPUs has an eighth of the experts, and the rest of the network whole."""
+    mixture = LIBRARY.architecture("qwen3-30b-a3b")
+    network = network_of(mixture)
+    held = network.parameters - 7 / 8 * network.expert_parameters
+    given = estimate("8xH200", "qwen3-30b-a3b", framework="megatron", expert_parallel=8)
+    parts = {phase.phase: phase for phase in given.memory}["training"].parts
+    assert parts["reference"] == pytest.approx(2 * held / 2**30, rel=1e-6)
+    assert parts["reference"] == pytest.approx(parts["weights"], rel=1e-6), "both are copies in 16 bits, cut alike"
+
+
+def test_a_step_of_megatron_has_the_memory_of_its_layout() -> None:
+    """Worked, 2 x 4 GPUs of layers on two ranks: W = 2P/4, gradients 4P/4, states 12P/4 on both ranks: half each."""
+    given = estimate("8xH100", framework="megatron", tensor_parallel=4)
+    parts = {phase.phase: phase for phase in given.memory}["training"].parts
+    each = LIBRARY.architecture("qwen2.5-7b").parameters / 4 / 2**30
+    wanted = {"weights": 2 * each, "gradients": 4 * each, "optimizer": 12 * each / 2, "reference": 2 * each}
+    assert {name: parts[name] for name in wanted} == pytest.approx(wanted, rel=1e-3)
+    assert "trainer: megatron, tensor parallel 4; answers are divided among 2 x 4 GPUs" in given.notes
+
+
+def test_log_probabilities_follow_the_layout_of_the_trainer() -> None:
+    """One formula: a quarter of training with recomputation for each pass, at every layout."""
+    for layout in ({}, {"tensor_parallel": 4}, {"pipeline_parallel": 4}, {"context_parallel": 2}):
+        phases = estimate("8xH100", framework="megatron", **layout).phases
+        assert phases["log_probabilities"] == pytest.approx(2 * phases["training"] / 4)
 
 
 def test_more_updates_take_more_optimizer_steps() -> None:

@@ -335,6 +335,24 @@ def test_a_run_with_fp8_engines_is_compared_with_their_estimate(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_a_run_of_megatron_is_compared_with_the_estimate_of_its_layout(tmp_path: Path) -> None:
+    """The entry of a plan has trainer and degrees, so that it is estimated as the plan is, phase by phase."""
+    techniques = {"tensor_parallel": 2, "sharding": ["zero1"]}
+    one = scenario(framework=["fsdp", "megatron"], techniques=techniques, work={"longest_output": 2048})
+    plan = planner.solve(one, SolveOptions(as_of=date(2026, 11, 21)))
+    (run,), (job,) = plan.reinforcement, one.jobs
+    assert run.tensor_parallel == 2 and isinstance(job, RlJob)
+    log = written(tmp_path, verl_lines(range(1, 6)))
+    entry = planner.calibrate([log], scenario=one, plan=plan, options=None).measured
+    assert entry["framework"] == "megatron" and entry["trainer_tensor_parallel"] == 2
+    own = {"input_tokens": 300.0, "output_tokens": 600.0, "output_cv": None, "longest_output": None}
+    library = read_library([job.architecture])
+    measured = MeasuredRl(**{**entry, **own})
+    predicted = predicted_phases(job, measured, library.architecture(job.architecture), library)
+    assert predicted.by_name == pytest.approx(run.phases, rel=1e-6)
+
+
+@pytest.mark.slow
 def test_other_work_is_corrected_by_the_same_factors() -> None:
     """What-if changes of the work leave the factors of an observed run, which states its own work, as they are."""
     entry = "{gpu: H100-80GB, gpus: 2, sharding: zero3, rollout_seconds: 40, training_seconds: 30}"

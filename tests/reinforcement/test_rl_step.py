@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from planner import generation
 from planner.estimates.generation import decode_step_seconds, prompt_seconds, seen_tokens
+from planner.estimates.inputs import Layout
+from planner.reinforcement.rl_estimate import copy_machines
 from planner.reinforcement.rl_step import (
     AnswerLengths,
     RlPhases,
@@ -145,6 +148,19 @@ def test_new_weights_of_a_7b_model_take_seconds_and_more_through_a_slow_network(
     assert transfer_seconds(7.6e9 * 2, None) == pytest.approx(5.07, abs=0.01)
     assert transfer_seconds(7.6e9 * 2, 100e9) == pytest.approx(5.07, abs=0.01)
     assert transfer_seconds(7.6e9 * 2, 1e9) == pytest.approx(15.2)
+
+
+def test_engines_get_over_the_network_what_their_machine_has_not() -> None:
+    """Worked: of 65 GB over two machines half crosses, 32.5 GB at 1.25 GB/s take 26 s; a whole copy crosses nothing.
+
+    Sharded over four machines of eight a copy is on all four; 8 x 2 GPUs of layers and stages are two machines; under
+    hybrid sharding, and with layers that 8 GPUs share, each machine has a copy.
+    """
+    spread = [Layout(1, 1, 1, 1, 32, 8, zero_stage=3), Layout(1, 1, 1, 1, 32, 8, tensor=8, pipeline=2, zero_stage=1)]
+    whole = [Layout(1, 1, 1, 1, 32, 8, zero_stage=3, hybrid=1), Layout(1, 1, 1, 1, 32, 8, tensor=8, zero_stage=1)]
+    assert [float(copy_machines(layout)) for layout in (*spread, *whole)] == [4, 2, 1, 1]
+    assert transfer_seconds(65e9, 1.25e9, 1 - 1 / 2) == pytest.approx(26.0)
+    assert transfer_seconds(65e9, 1.25e9, 0.0) == pytest.approx(1.3 * math.sqrt(65))
 
 
 def _spot(rollout: float, overlapped: bool, machines: int, there: float, **more: float) -> float:

@@ -24,12 +24,12 @@ AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by
 AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
 AREA.add("the reference takes no memory", "+ reference + critic", "+ critic")
 AREA.add("a reward model takes no memory", "np.maximum(need + held, scoring)", "need", RL_REWARDS)
-AREA.add("a trainer may be too large", "better = (need <= usable) &", "better = (need >= 0.0) &")
+AREA.add("the fastest pools alone are kept", "points[place]).all(axis=1).any()", "points[place]).any()", RL_FRONTIER)
+AREA.add("a trainer may be too large", "better = possible & (need <= usable) &", "better = (need >= 0.0) &")
 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
 AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
 AREA.add("a budget allows anything", "limits.budget_usd, ways.late_usd,", "limits.budget_usd, 0.0 * ways.late_usd,")
-AREA.add("the fastest pools alone are kept", "points[index]).all(axis=1).any()", "points[index]).any()", RL_FRONTIER)
 
 AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)
 AREA.add("what is trained stays for nothing", "sent = 0.0 if is_rollout else self.result_gb", "sent = 0.0")
