@@ -173,7 +173,7 @@ class SpotCandidates(SpotRows):
         Where there is a budget, its runs are drawn.
         """
         if not self.target.has_budget or not math.isfinite(value):
-            return super().late_value(row, value)
+            return self.mean_market_late_value(row, value)
         run, states, guaranteed = self._key(row)
         costs, confidence = self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence
         return late_dollars([costs], confidence)[0] + float(self.worth[row])

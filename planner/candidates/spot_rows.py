@@ -229,7 +229,7 @@ class SpotRows:
         exponent = self.library.calibrations["spot"].value("zone_exponent")
         return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
 
-    def late_value(self, row: int, value: float) -> float:
+    def mean_market_late_value(self, row: int, value: float) -> float:
         """Return the cost at the confidence, with penalties, of a policy of that value on a mean market.
 
         It is an upper bound where the dollars of slow runs all grow as the hours do.
