@@ -212,7 +212,7 @@ class SpotRows:
         exponent = self.library.calibrations["spot"].value("zone_exponent")
         return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
 
-    def late_value(self, row: int, value: float) -> float:
+    def mean_market_late_value(self, row: int, value: float) -> float:
         """Return the cost at the confidence, with penalties, of a policy of that value on a mean market.
 
         It is an upper bound where the dollars of slow runs all grow as the hours do.
@@ -367,7 +367,7 @@ class SpotCandidates(SpotRows):
         Where there is a budget, its runs are drawn.
         """
         if not self.target.has_budget or not math.isfinite(value):
-            return super().late_value(row, value)
+            return self.mean_market_late_value(row, value)
         run, states, guaranteed = self._key(row)
         costs, confidence = self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence
         return late_dollars([costs], confidence)[0] + float(self.worth[row])

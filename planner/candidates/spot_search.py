@@ -328,14 +328,17 @@ class _Best(_Search):
                 least[names[row]] = min(least[names[row]], value)
             self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
-                size = tuple(int(size[row]) for size in self.size)
-                if value < self._least_within(row):  # else it rules out nothing that is not ruled out yet
-                    late = self.work.late_value(row, value)
-                    # A row that keeps the budget of the only job rules out whatever costs more than itself.
-                    enough = value if late <= self.only_budget_usd else late
-                    self.within[size] = min(self.within[size], enough)
+                size, late = tuple(int(size[row]) for size in self.size), self.work.mean_market_late_value(row, value)
+                # Its runs are drawn, which takes longer than a pass, where slow ones on a mean market rule out others.
+                if self._enough(value, late) < self._least_within(row):
+                    self.within[size] = min(self.within[size], self._enough(value, self.work.late_value(row, value)))
             self.values[row] = value
         self.next_best = self._runner_up()
+
+    def _enough(self, value: float, late: float) -> float:
+        """Return the value from which a row of some value, and of this one at the confidence, rules others out."""
+        # A row that keeps the budget of the only job rules out whatever costs more than itself.
+        return value if late <= self.only_budget_usd else late
 
     def misses_share(self, found: Sequence[tuple[int, SpotChoice]]) -> bool:
         """Return whether some row that matters has the least spot share with a costlier policy only, or not at all."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 FIRST_CYCLES, MOST_CYCLES = 16, 4096
 """Up-times that are drawn for each run: four times as many until all runs end, up to the most."""
 EARLY_CYCLES = 4
-"""Up-times that are looked at first: in these most runs end."""
+"""Up-times that are looked at first, then four times as many, of the runs that have not ended in these."""
 
 
 class SpotOnlyHours(NamedTuple):
@@ -68,13 +68,13 @@ def spot_only_hours(
         switch_hours = math.ceil(switch_hours / LOOKED_AT_EVERY_HOURS - 1e-6) * LOOKED_AT_EVERY_HOURS
     of_any_work, cycles = _of_any_work(run), FIRST_CYCLES
     while True:
-        found, left = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS)
-        for seen in (EARLY_CYCLES, cycles):
+        found, left, seen = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS), EARLY_CYCLES
+        while len(left) and seen <= cycles:
             times = _up_times_of(left, of_any_work, states, cycles, seen)
             ends = _ends(run, times, work_hours[left], switch_hours)
             for all_runs, these in zip(found, ends, strict=True):
                 all_runs[left] = these
-            left = left[~np.isfinite(ends.wall)]
+            left, seen = left[~np.isfinite(ends.wall)], 4 * seen
         if cycles >= MOST_CYCLES or not len(left):
             return found
         cycles *= 4

@@ -16,7 +16,7 @@ from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.candidates.screening import CandidateObjective, screen
-from planner.candidates.spot_candidates import SpotChoice
+from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
@@ -353,3 +353,18 @@ def test_spot_that_costs_more_than_on_demand_is_no_way_to_run() -> None:
     found = explain(asked, "market=spot", library=library()).why_not
     assert found is not None and found.status == "impossible"
     assert found.reasons == ("none of these offers has a spot price below its on-demand price",)
+
+
+def test_runs_are_drawn_of_policies_alone_that_may_rule_out_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two machines at nearly one price, the second one's slow runs cost more than all that the first one risks."""
+    drawn: list[int] = []
+    of_runs = SpotCandidates.late_value
+
+    def late_value(work: SpotCandidates, row: int, value: float) -> float:
+        drawn.append(int(work.table.offer[row]))
+        return of_runs(work, row, value)
+
+    monkeypatch.setattr(SpotCandidates, "late_value", late_value)
+    offers = (spot(), spot(0.9, provider="q"))
+    prepared = prepare(scenario_of(*offers, limits={"budget_usd": 11}), None)
+    assert {prepared.market.offers[offer].provider for offer in drawn} == {"p"}

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from planner.arrays import Integers
 from planner.hazards import LUCKS, SPEEDS
 from planner.results.plan_parts import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
+from planner.spot import drawn_runs
 from planner.spot.drawn_runs import spot_only_hours
 from planner.spot.luck import PLAYED_CYCLES, RUNS, LuckRequest, _Runs, draw_luck, draw_lucks, quantile
 from planner.spot.policy_cache import PolicyCache
@@ -144,6 +146,26 @@ def test_spot_alone_by_hand() -> None:
     assert found.wall.mean() == pytest.approx(3 + 0.5 + 1.0, rel=0.05)
     assert (found.wall <= 3 + 1e-9).mean() == pytest.approx(0.75 * math.exp(-0.5), abs=0.03)
     assert found.paid == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("switch", [math.inf, 300.0])
+def test_up_times_are_looked_at_until_a_run_has_ended(monkeypatch: pytest.MonkeyPatch, switch: float) -> None:
+    """At how many up-times is looked first changes no hour, and of no run at more than four times those it needs."""
+    looks, up_times_of = list[tuple[int, int]](), drawn_runs._up_times_of
+
+    def recorded(which: Integers, run: SpotRun, states: SpotStates, cycles: int, seen: int) -> drawn_runs._UpTimes:
+        looks.append((cycles, seen))
+        return up_times_of(which, run, states, cycles, seen)
+
+    monkeypatch.setattr(drawn_runs, "_up_times_of", recorded)
+    run = replace(RUN, interval_hours=0.5, last_checkpoint=False)
+    found = spot_only_hours(run, MARKET, same(60.0), switch)
+    last = max(cycles for cycles, _ in looks)
+    assert last > 16
+    assert [seen for cycles, seen in looks if cycles == last] == [4**power for power in range(1, 5) if 4**power <= last]
+    monkeypatch.setattr(drawn_runs, "EARLY_CYCLES", drawn_runs.FIRST_CYCLES)
+    for few, many in zip(found, spot_only_hours(run, MARKET, same(60.0), switch), strict=True):
+        np.testing.assert_array_equal(few, many)
 
 
 def test_quantile_and_probability_of_cases() -> None:
