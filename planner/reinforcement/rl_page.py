@@ -279,7 +279,7 @@ def groups_of_rl(found: Overview) -> list[Group]:
     if not plan.reinforcement:
         return []
     groups: list[Group] = []
-    if plan.jobs:
+    if len(plan.planned) > 1:
         turns = turns_figure(plan)
         groups.append(Group(turns.key, turns.title, (turns,)))
     for number, run in enumerate(plan.reinforcement):
@@ -341,7 +341,9 @@ def reasons(found: Overview) -> list[tuple[str, str]]:
     if not found.plan.reinforcement:
         return []
     others = report_page.reasons(found.plan, found.explanation)
-    own = {"Proof", "Simple rule"} if found.plan.jobs else {"Proof"}  # the rule is one of the jobs around the run
+    own = (
+        {"Proof", "Simple rule"} if len(found.plan.planned) > 1 else {"Proof"}
+    )  # the rule is one of the jobs around the run
     return [("Proof", proof_of(found.plan)), *(one for one in others if one[0] not in own)]
 
 

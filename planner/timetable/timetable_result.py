@@ -230,7 +230,7 @@ def _solve_built(
             bound, passed = max(bound, any_length.bound), perf_counter() - began
             is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or modes > REFINEMENT_MODES
             is_over |= passed > limit / 2
-            if is_over or value - bound <= CLOSE_SHARE * value:
+            if is_over or value - bound <= CLOSE_SHARE * (value + UNITS_PER_USD * prepared.apart_usd):
                 break
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
             if further == built.further:
