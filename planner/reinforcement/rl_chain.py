@@ -208,7 +208,7 @@ def _no_others(asked: Scenario, options: SolveOptions) -> Plan:
     none: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "cost_at_confidence"), 0.0)
     return Plan(
         scenario=asked.name, status="optimal", solver=options.solver, seconds=0.0,
-        as_of=(options.as_of or datetime.date.today()).isoformat(), **none,
+        as_of=(options.as_of or datetime.date.today()).isoformat(), now=asked.now_text, zone=asked.zone, **none,
         candidates=CandidateCounts(made=0, rejected=0, dominated=0, offers=0),
         cost=Spread(expected=0.0, low=0.0, high=0.0),
         hours=Hours(expected=0.0, low=0.0, high=0.0, at_confidence=0.0),

@@ -168,7 +168,8 @@ def replay_lines(found: Simulation) -> list[str]:
         rollout, step = steps.rollout_seconds, steps.step_seconds
         share = f"{words.percent(steps.within_hours)} of runs end within the planned hours"
         texts = [
-            f"{of}{_seconds(step.mean)} on average at the expected speed (plan: {_seconds(steps.planned_step_seconds)})",
+            f"{of}{_seconds(step.mean)} on average at the expected speed "
+            f"(plan: {_seconds(steps.planned_step_seconds)})",
             f"rollout {_seconds(rollout.mean)}, 90 % of them {_seconds(rollout.p05)} to {_seconds(rollout.p95)} "
             f"(plan: {_seconds(steps.planned_rollout_seconds)}), with engines that are always there",
             f"{share} (plan: {words.percent(steps.planned_within)})",
