@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,8 @@ class ChainProgram(timetable.TurnProgram):
 
     def __init__(self, scenario: Scenario, shared: ChainSearch) -> None:
         super().__init__(scenario, shared.library, (), shared.options)
-        shared.options = self.options
-        self.shared = shared
+        self.shared = copy.copy(shared)  # with the same ways, and a time limit of its own
+        self.shared.options = self.options
         self.on_spot = scenario.limits.spot_share.max > 0
         self.slope_hours = timetable.SLOPE_HOURS
 
@@ -117,14 +118,12 @@ class ChainProgram(timetable.TurnProgram):
         return plan if plan.status in SOLVED else None
 
 
-def frontier_of_chain(
-    scenario: Scenario, options: SolveOptions, library: Library, by: GroupBy | None, points: int
-) -> Frontier:
+def frontier_of_chain(scenario: Scenario, shared: ChainSearch, by: GroupBy | None, points: int) -> Frontier:
     """Return the cost for every deadline of all jobs together; exact where no step between two points is left open."""
     if by is not None:
         what = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
         raise ScenarioError([Fault(scenario.name, 0, "--by", what, f"use explain --why-not {by}=NAME")])
-    started, shared = perf_counter(), ChainSearch(library, options)
+    started = perf_counter()
     whole = solve_chain(scenario, shared, started)
     if whole.status not in SOLVED:
         return _frontier(scenario, whole, (), (), started)
@@ -204,9 +203,7 @@ def explain_chain(scenario: Scenario, why_not: str | None, options: SolveOptions
     elif plan.infeasible is not None:
         found = found.model_copy(update={"relax": plan.infeasible.relax, "nearest": plan.infeasible.nearest})
     elif plan.objective is not None:
-        binding = sorted(_binding(scenario, plan, shared), key=lambda pair: -pair[0].saving)
-        steps = tuple(step for _, step in binding if step is not None)
-        found = found.model_copy(update={"binding": tuple(one for one, _ in binding), "next_steps": steps})
+        return _with_binding(found, _binding(scenario, plan, _freed(scenario), shared), started)
     return found.model_copy(update={"seconds": perf_counter() - started})
 
 
@@ -219,6 +216,27 @@ def _summary_of(plan: Plan) -> str:
 
 def _words_of(plan: Plan) -> str:
     return "; ".join(f"{part.name}: {describe_assignment(part)}" for part in plan.parts_that_end)
+
+
+def explain_times_and_dollars(scenario: Scenario, plan: Plan, shared: ChainSearch) -> Explanation:
+    """Return what the budget and each deadline cost a plan: what `explain_chain` has without a search for new ways."""
+    started = perf_counter()
+    found = Explanation(
+        scenario=scenario.name, status=plan.status, plan=_summary_of(plan), cut=plan.cut,
+        cost_usd=plan.cost.expected if plan.cost else None, hours=plan.hours.expected if plan.hours else None,
+    )  # fmt: skip
+    given = ((path, value, with_value(scenario, path, None)) for path, value in given_values(scenario))
+    return _with_binding(found, _binding(scenario, plan, given, shared), started)
+
+
+def _with_binding(
+    found: Explanation, binding: Iterator[tuple[Binding, LimitSensitivity | None]], started: float
+) -> Explanation:
+    """Return the explanation with the limits that bind, the one that costs most first."""
+    pairs = sorted(binding, key=lambda pair: -pair[0].saving)
+    steps = tuple(step for _, step in pairs if step is not None)
+    update = {"binding": tuple(one for one, _ in pairs), "next_steps": steps, "seconds": perf_counter() - started}
+    return found.model_copy(update=update)
 
 
 def _freed(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
@@ -239,11 +257,16 @@ def _freed(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
         yield path, "as given", without_lists(scenario, path)
 
 
-def _binding(scenario: Scenario, plan: Plan, shared: ChainSearch) -> Iterator[tuple[Binding, LimitSensitivity | None]]:
-    """Yield every limit without which the chain costs less, with the least change of it that pays."""
+def _binding(
+    scenario: Scenario, plan: Plan, freed: Iterator[tuple[str, float | str, Scenario]], shared: ChainSearch
+) -> Iterator[tuple[Binding, LimitSensitivity | None]]:
+    """Yield every limit without which the chain costs less, with the least change of it that pays.
+
+    `freed` has each limit, its value, and the scenario without it.
+    """
     assert plan.objective is not None and plan.cost is not None and plan.hours is not None
     goal = plan.objective - WORTH_USD
-    for path, current, free in _freed(scenario):
+    for path, current, free in freed:
         better = solve_chain(free, shared, perf_counter(), explains=False)
         # Of plans on spot that are not proven a difference within what is open says nothing.
         if better.objective is None or better.objective > min(goal, plan.bound or goal):

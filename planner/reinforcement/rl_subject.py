@@ -67,12 +67,13 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline."""
+        from planner.reinforcement.rl_chain import ChainSearch
         from planner.reinforcement.rl_chain_questions import frontier_of_chain
         from planner.reinforcement.rl_questions import frontier_of_rl
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:
-            return frontier_of_chain(scenario, options, library, by, points)
+            return frontier_of_chain(scenario, ChainSearch(library, options), by, points)
         return frontier_of_rl(scenario, options, library, by)  # of a single job every breakpoint
 
     def what_if(
