@@ -15,6 +15,7 @@ import planner
 from planner.analysis.overview import overview
 from planner.cli import main
 from planner.errors import ScenarioError
+from planner.estimates.uncertainty import student_2_quantile
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
 from planner.reinforcement.rl_chain import undominated
 from planner.report.report_page import groups_of, reasons_of
@@ -22,11 +23,15 @@ from planner.results.frontier import Frontier
 from planner.results.plan import plan_text
 from planner.scenario.rl_job import RlJob
 from planner.solving.prepare import prepare
+from tests.reinforcement.test_rl_logs import verl_lines
 from tests.reinforcement.test_rl_solve import LIBRARY, OFFERS, every_way, solved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from planner.results.plan import Plan
+    from planner.results.rl_run import RlRun
+    from planner.results.run_results import Tracking
     from planner.scenario.scenario import Scenario
 
 ORDERS = {
@@ -225,15 +230,24 @@ def test_what_if_of_a_chain_shows_every_job() -> None:
 
 @pytest.mark.slow
 def test_the_report_of_a_chain_has_every_job_its_curve_and_its_replays() -> None:
-    """What takes a search for every limit is left to its command, and no rule of a part is shown as one of all jobs."""
-    found = overview(chain(deadline="14h"), library=LIBRARY, runs=50)
-    assert set(found.skipped) == {"tornado", "reasons"} and found.skipped["reasons"].endswith("planner explain")
+    """Reasons are deadlines and budget; what takes new searches is left to its command, in a line.
+
+    No rule of a part is shown as one of all jobs.
+    """
+    found = overview(one := chain(deadline="14h"), library=LIBRARY, runs=50)
+    assert set(found.skipped) == {"tornado"}
+    assert found.explanation is not None
+    whole = planner.explain(one, library=LIBRARY)
+    timed = [each for each in whole.binding if each.limit.endswith(".deadline")]
+    assert [each.limit for each in found.explanation.binding] == [each.limit for each in timed] != []
+    assert found.explanation.next_steps == whole.next_steps
     assert found.frontier is not None and found.frontier.points and found.simulation is not None
     figures = {figure.key: figure for group in groups_of(found) for figure in group.figures}
     assert {"turns", "step", "frontier", "bill", "cost-runs"} <= set(figures)
     turns = figures["turns"].table
     assert turns is not None and [row[0] for row in turns.rows] == list(ORDERS["last"])
-    assert [name for name, _ in reasons_of(found)] == ["Proof"]
+    said = dict(reasons_of(found))
+    assert [*said] == ["Proof", "Binds", "Relaxing", "Left out"] and said["Left out"].endswith("planner explain")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +274,7 @@ def test_two_runs_that_do_not_wait_for_each_other_are_refused_by_name() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "deadline"), [("last", "14h"), ("between", "9h")])
+@pytest.mark.parametrize(("place", "deadline"), [("last", "14h"), ("between", "9h"), ("two", "16h")])
 def test_replays_of_a_chain_end_as_often_as_its_plan_says(place: str, deadline: str) -> None:
     """Job after job: none begins before the one that it waits for has ended, and a late one moves the others.
 
@@ -350,18 +364,128 @@ def saved_chain() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["track", "PLAN", "LOG"], ["calibrate", "LOG", "--plan", "PLAN"]])
-def test_a_log_of_a_chain_is_refused_with_the_names_of_its_jobs_of_training(words: list[str], tmp_path: Path) -> None:
-    """The run itself is none of them: who names it is refused with the same names."""
+def test_a_log_of_a_chain_needs_the_name_of_its_job(words: list[str], tmp_path: Path) -> None:
+    """Every job that has logs is named, the run too, whose log is read then."""
     plan, log = tmp_path / "plan.json", tmp_path / "run.log"
     plan.write_text(saved_chain())
-    log.write_text("step:1 - timing_s/step:130.0\n")
+    log.write_text(verl_lines(range(1, 4)))
     paths = {"PLAN": str(plan), "LOG": str(log)}
     said, of_run = (
         CliRunner().invoke(main, [paths.get(word, word) for word in (*words, *job)]) for job in ((), ("--job", "math"))
     )
     (line,) = said.stderr.strip().splitlines()
-    assert said.exit_code == 2 and line == "--job: 3 jobs; name one of training, such as sft or dpo"
-    assert of_run.exit_code == 2 and "; name another job, --job sft or --job dpo, or use solve" in of_run.stderr
+    assert said.exit_code == 2 and line == "--job: 3 jobs; name one, such as sft or dpo or math"
+    assert of_run.exit_code == 0 and of_run.stdout.startswith("math: "), of_run.output
+
+
+def log_of(run: RlRun, steps: int, times: float) -> str:
+    """Return a log of verl of some steps, each phase so many times as long as planned."""
+    half = run.phases["log_probabilities"] / 2.0
+    seconds = {
+        **{"gen": run.phases["rollout"], "old_log_prob": half, "ref": half, "update_actor": run.phases["training"]},
+        **{"update_weights": run.phases["new_weights"], "step": run.step_seconds},
+    }
+    return verl_lines(range(1, steps + 1), **{name: times * value for name, value in seconds.items()})
+
+
+@cache
+def two_runs() -> Plan:
+    """Return the plan of a chain with two runs, of which the first is tracked."""
+    return solved(chain("two", "16h", budget_usd=40))
+
+
+def tracked(folder: Path, times: float, steps: int = 10, **limits: Any) -> Tracking:
+    """Return the first run of the chain of two, so many times as slow as planned."""
+    one = chain("two", limits.pop("deadline", "16h"), **{"budget_usd": 40, **limits})
+    log = folder / "run.log"
+    log.write_text(log_of(two_runs().reinforcement[0], steps, times))
+    return planner.track(two_runs(), one, [str(log)], job="math")
+
+
+@pytest.mark.slow
+def test_a_run_at_its_planned_pace_leaves_its_chain_as_planned(tmp_path: Path) -> None:
+    """Likely hours and dollars are those of the plan, those at the confidence no more: the pace is known better."""
+    plan, found = two_runs(), tracked(tmp_path, 1.0)
+    chain_end = found.chain
+    assert chain_end is not None and plan.hours is not None and plan.cost is not None
+    assert chain_end.hours.expected == pytest.approx(plan.hours.expected, rel=0.005)
+    assert chain_end.cost.expected == pytest.approx(plan.cost.expected, rel=0.005)
+    assert chain_end.hours.at_confidence <= plan.hours.at_confidence * 1.005
+    assert chain_end.cost_at_confidence < (plan.cost_at_confidence or 0.0)
+    assert found.is_on_time and not any("at risk" in note for note in found.notes)
+    run = plan.reinforcement[0]
+    assert found.projected.left_hours == pytest.approx(290 * run.step_seconds / 3600, rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_slow_run_of_a_chain_by_hand(tmp_path: Path) -> None:
+    """Steps take twice as long, so the run ends later, and the jobs after it wait where they have no time to spare.
+
+    Likely: start 1.702 h, ten steps and 290 steps of 114 s; dpo half an hour later, again half an hour after that or at
+    its planned start.
+    """
+    found, plan = tracked(tmp_path, 2.0), two_runs()
+    assert found.chain is not None
+    parts = {part.name: part for part in plan.parts_that_end}
+    run, dpo, again = plan.reinforcement[0], plan.jobs[1], plan.reinforcement[1]
+    assert [part.name for part in (run, dpo, again)] == ["math", "dpo", "again"]
+    end = run.start_at_hours + found.observed.elapsed_hours + found.projected.left_hours
+    assert found.projected.left_hours == pytest.approx(290 * 2 * run.step_seconds / 3600, rel=0.02)
+    for part in (dpo, again):
+        end = max(part.start_at_hours, end + 0.5) + part.hours.expected
+    assert found.chain.hours.expected == pytest.approx(end, abs=0.02)
+    before = parts["sft"].cost_usd + found.observed.spent_usd
+    left_usd = found.projected.cost.expected - found.observed.spent_usd
+    assert found.chain.cost.expected == pytest.approx(before + left_usd + dpo.cost_usd + again.cost_usd, abs=0.05)
+    assert not found.is_on_time and any("the deadline is at risk" in note for note in found.notes)
+    (kept,) = found.chain.deadlines
+    assert (kept.job, kept.deadline_hours, kept.confidence) == ("again", 16.0, 0.9) and 0.5 < kept.probability < 0.9
+
+
+@pytest.mark.slow
+def test_odds_of_a_tracked_chain_are_those_of_drawn_ends(tmp_path: Path) -> None:
+    """Draws of one error of the speed for all jobs, added up job after job, and their dollars."""
+    found, plan = tracked(tmp_path, 2.0, budget_usd=32), two_runs()
+    assert found.chain is not None
+    run, dpo, again = plan.reinforcement[0], plan.jobs[1], plan.reinforcement[1]
+    draws = np.random.default_rng(5).standard_t(2, 20_000)
+
+    def drawn(expected: float, late: float) -> Any:
+        return expected * np.exp(np.log(late / expected) * draws / float(student_2_quantile(0.9)))
+
+    low, mean = found.projected.hours.low, found.projected.hours.expected
+    left, elapsed = found.projected.left_hours, found.observed.elapsed_hours
+    sigma = -math.log((low - elapsed) / (mean - elapsed)) / 1.28
+    factors = np.exp(sigma * 1.645 / 2.92 * draws)
+    end = run.start_at_hours + elapsed + left * factors
+    left_usd = found.projected.cost.expected - found.observed.spent_usd
+    usd = plan.jobs[0].cost_usd + found.observed.spent_usd + left_usd * factors
+    for part in (dpo, again):
+        end = np.maximum(part.start_at_hours, end + 0.5) + drawn(part.hours.expected, part.hours.at_confidence)
+        usd = usd + drawn(part.cost_usd, part.cost_at_confidence)
+    (kept,) = found.chain.deadlines
+    assert kept.probability == pytest.approx(float(np.mean(end <= 16.0)), abs=0.015)
+    assert found.chain.budget_probability == pytest.approx(float(np.mean(usd <= 32.0)), abs=0.015)
+    assert found.chain.cost_at_confidence == pytest.approx(float(np.quantile(usd, 0.9)), rel=0.01)
+    at_risk = [note for note in found.notes if note.startswith("the budget of $32.00 is at risk")]
+    assert bool(at_risk) == (found.chain.cost_at_confidence > 32.0) and at_risk
+
+
+@pytest.mark.slow
+def test_what_is_left_of_a_chain_is_planned_from_the_run_that_is_tracked(tmp_path: Path) -> None:
+    """To stay, to stay while the jobs after it take other machines, or to move; the best in time is exported."""
+    one = chain("two", "15h", budget_usd=45)
+    log = tmp_path / "run.log"
+    log.write_text(log_of(two_runs().reinforcement[0], 10, 1.7))
+    found = planner.track(two_runs(), one, [str(log)], job="math", market=one)
+    choices = {choice.what: choice for choice in found.choices}
+    assert {"stay", "stay, others move"} <= choices.keys()
+    assert choices["stay"].deadline_probability is not None and choices["stay"].deadline_probability < 0.9
+    best = found.choices[0]
+    assert best.what == "stay, others move" and best.deadline_probability is not None
+    assert best.deadline_probability >= 0.9 and best.cost_usd > choices["stay"].cost_usd
+    assert found.replan is not None and [part.name for part in found.replan.parts_that_end] == ["dpo", "again"]
+    assert not planner.check(found.replan)
 
 
 @pytest.mark.slow
