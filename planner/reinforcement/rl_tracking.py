@@ -53,6 +53,7 @@ from planner.reinforcement.evaluated_rl import (
 )
 from planner.reinforcement.rl_chain import in_order
 from planner.reinforcement.rl_step import RlPhases, measured_factors
+from planner.results.explanation import describe_job_differences
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
@@ -584,7 +585,9 @@ def _replanned(
     else:
         notes.append(f"no machines to move to: {new.status}")
     if later:
-        choices += _moving_others(found, ahead, left, data, market, options)
+        planned = [part for part in plan.parts_that_end if part.name in {job.name for job in later}]
+        others = _moving_others(found, ahead, left, data, market, options)
+        choices += [one for one in others if describe_job_differences(planned, one[1].parts_that_end)]
         notes.append(f"hours and dollars of a choice are those of this run and of {len(later)} after it")
     notes += own_offers_note(market, found.run.offers_named)
     tie = market.near_tie_usd(choices[0][0].cost_usd)

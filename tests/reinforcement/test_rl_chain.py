@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import planner
@@ -17,7 +18,7 @@ from planner.cli import main
 from planner.errors import ScenarioError
 from planner.estimates.uncertainty import student_2_quantile
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
-from planner.reinforcement.rl_chain import undominated
+from planner.reinforcement.rl_chain import ChainSearch, undominated
 from planner.report.report_page import groups_of, reasons_of
 from planner.results.frontier import Frontier
 from planner.results.plan import plan_text
@@ -148,6 +149,35 @@ def test_a_chain_costs_the_least_of_all_ways_of_all_its_jobs(place: str, limits:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("budget_usd", "is_tight"), [(25, False), (22.5, True)])
+def test_a_chain_on_spot_is_planned_without_its_budget_only_where_that_plan_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, budget_usd: float, is_tight: bool
+) -> None:
+    """A plan without the budget that keeps it is the least; else it is planned with it, and what is proven holds."""
+    offers = [{**offer, "spot_usd_per_hour": 0.4 * offer["usd_per_hour"]} for offer in OFFERS_OF_CHAIN]
+    data = {"max_gpus": 4, "spot": True, "budget_usd": budget_usd}
+    written = planner.scenario_yaml(chain("last", "14h"))
+    one = planner.build_scenario({**yaml.safe_load(written), "offers": offers, "limits": data})
+    asked = list[float | None]()
+    plain = ChainSearch._others
+
+    def counted(self: ChainSearch, others: Scenario, apart_usd: float) -> Plan | None:
+        asked.append(others.limits.budget_usd)
+        return plain(self, others, apart_usd)
+
+    monkeypatch.setattr(ChainSearch, "_others", counted)
+    plan = planner.solve(one, library=LIBRARY, explains=False)
+    assert any(budget is not None for budget in asked) == is_tight
+    monkeypatch.setattr(ChainSearch, "others", lambda self, others, apart_usd=0.0: plain(self, others, apart_usd))
+    whole = planner.solve(one, library=LIBRARY, explains=False)
+    assert (plan.planned and whole.planned) or (not plan.planned and not whole.planned)
+    if plan.objective is not None and plan.bound is not None:
+        assert not planner.check(plan, one) and (plan.cost_at_confidence or math.inf) <= budget_usd
+        assert whole.objective is not None and whole.bound is not None
+        assert plan.bound <= whole.objective + 0.01 and whole.bound <= plan.objective + 0.01
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "budget_usd"), [("between", None), ("last", 36.0), ("in a row", None)], ids=str)
 def test_the_frontier_of_a_chain_is_that_of_all_ways_of_all_its_jobs(place: str, budget_usd: float | None) -> None:
     """Brute force: no step is left out, and each point is the plan of its hours as deadline, which its check takes."""
@@ -274,7 +304,7 @@ def test_two_runs_that_do_not_wait_for_each_other_are_refused_by_name() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "deadline"), [("last", "14h"), ("between", "9h"), ("two", "16h")])
+@pytest.mark.parametrize(("place", "deadline"), [("last", "14h"), ("between", "9h"), ("two", "16h"), ("alone", "14h")])
 def test_replays_of_a_chain_end_as_often_as_its_plan_says(place: str, deadline: str) -> None:
     """Job after job: none begins before the one that it waits for has ended, and a late one moves the others.
 
@@ -473,17 +503,15 @@ def test_odds_of_a_tracked_chain_are_those_of_drawn_ends(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_what_is_left_of_a_chain_is_planned_from_the_run_that_is_tracked(tmp_path: Path) -> None:
-    """To stay, to stay while the jobs after it take other machines, or to move; the best in time is exported."""
-    one = chain("two", "15h", budget_usd=45)
-    log = tmp_path / "run.log"
-    log.write_text(log_of(two_runs().reinforcement[0], 10, 1.7))
-    found = planner.track(two_runs(), one, [str(log)], job="math", market=one)
-    choices = {choice.what: choice for choice in found.choices}
-    assert {"stay", "stay, others move"} <= choices.keys()
-    assert choices["stay"].deadline_probability is not None and choices["stay"].deadline_probability < 0.9
-    best = found.choices[0]
-    assert best.what == "stay, others move" and best.deadline_probability is not None
-    assert best.deadline_probability >= 0.9 and best.cost_usd > choices["stay"].cost_usd
+    """Where the run stays, the jobs after it may take faster machines: their plan counts from its end."""
+    one, log = chain("two", "20h", budget_usd=45), tmp_path / "run.log"
+    plan = solved(one)
+    log.write_text(log_of(plan.reinforcement[0], 10, 2.2))
+    found = planner.track(plan, one, [str(log)], job="math", market=one)
+    best, stay = found.choices
+    assert (best.what, stay.what) == ("stay, others move", "stay")
+    assert best.deadline_probability is not None and stay.deadline_probability is not None
+    assert best.deadline_probability >= 0.9 > stay.deadline_probability and best.cost_usd > stay.cost_usd
     assert found.replan is not None and [part.name for part in found.replan.parts_that_end] == ["dpo", "again"]
     assert not planner.check(found.replan)
 
