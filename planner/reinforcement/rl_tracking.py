@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner import timetable
 from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
 from planner.analysis.calibration.csv_logs import fault
 from planner.analysis.calibration.rl_logs import (
@@ -96,8 +97,6 @@ LEAST_CLOCKED, MOST_BETWEEN = 4, 3.0
 """Steps with a clock from which what is between steps is read, and the most times that it makes a step as long."""
 ROUNDED = 1.02
 """Times its steps that the phases of a log may take by rounding."""
-SAME_DEADLINE = 1e-9
-"""Relative: a deadline at the hours of a run is kept by it."""
 GROWTH = 1.1
 """Growth of the mean length of answers over a log beyond which a reader is warned."""
 
@@ -456,7 +455,7 @@ def kept_deadlines(jobs: Sequence[Job], ends: Mapping[str, Floats]) -> tuple[Kep
     found = []
     for job in jobs:
         if (deadline := job.planned_deadline_hours) is not None:
-            share = float(np.mean(ends[job.name] <= deadline * (1.0 + SAME_DEADLINE)))
+            share = float(np.mean(ends[job.name] <= deadline * (1.0 + timetable.SAME_DEADLINE)))
             chance = {"probability": min(MAX_CONFIDENCE, share), "confidence": job.confidence}
             found.append(KeptDeadline(job=job.name, deadline_hours=deadline, **chance))
     return tuple(found)

@@ -149,7 +149,7 @@ def test_a_chain_costs_the_least_of_all_ways_of_all_its_jobs(place: str, limits:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("budget_usd", "is_tight"), [(25, False), (22.5, True)])
+@pytest.mark.parametrize(("budget_usd", "is_tight"), [(90, False), (22.5, True)])
 def test_a_chain_on_spot_is_planned_without_its_budget_only_where_that_plan_keeps_it(
     monkeypatch: pytest.MonkeyPatch, budget_usd: float, is_tight: bool
 ) -> None:
