@@ -233,8 +233,11 @@ class KeptDeadline(Part):
     """The deadline of one job of a chain."""
 
     job: str
+    """Its name."""
     deadline_hours: float
+    """From the start of the plan."""
     probability: float
+    """With which it is kept."""
     confidence: float
     """With which the job asks for it."""
 
@@ -248,12 +251,17 @@ class ChainEnd(Part):
     hours: Hours
     """Until the last job ends; at the confidence of that job."""
     cost: Spread
+    """Dollars of all jobs."""
     cost_at_confidence: float
     """At the confidence of the budget."""
     budget_confidence: float
+    """With which the budget is asked to hold."""
     budget_usd: float | None
+    """The budget of all jobs."""
     budget_probability: float | None
+    """With which it is kept; None without one."""
     deadlines: tuple[KeptDeadline, ...]
+    """Those of the tracked run and of jobs after it."""
 
 
 class Choice(Part):
