@@ -233,7 +233,7 @@ class KeptDeadline(Part):
     """The deadline of one job of a chain."""
 
     job: str
-    """Its name."""
+    """Name of the job that has it."""
     deadline_hours: float
     """From the start of the plan."""
     probability: float
