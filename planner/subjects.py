@@ -310,11 +310,11 @@ def jobs_of_plan(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
 
 
 def check_named(plan: Plan, name: str | None) -> None:
-    """Raise `InputError` where no job is named and one of several reads logs of its own, which it does alone only."""
+    """Raise `InputError` where no job is named, and one of several reads logs of its own."""
     parts = [(part.name, planner_of(part)) for part in plan.planned]
     if name is None and len(parts) > 1 and any(subject is not None and subject.reads_logs for _, subject in parts):
-        names = [part for part, subject in parts if subject is None]
-        fix = f"name one of training, such as {' or '.join(names[:MOST_NAMES])}"
+        names = [part for part, subject in parts if subject is None or subject.reads_logs]
+        fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
         raise InputError([Fault("--job", 0, "", f"{len(parts)} jobs", fix)])
 
 

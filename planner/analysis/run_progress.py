@@ -30,6 +30,8 @@ from planner.units import HOUR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.scenario.limits import Limits
+
 
 # How far a run is and how fast: its logs joined, its attempts distinguished, its pace with the noise.
 
@@ -428,6 +430,15 @@ def _on_time(job: Assignment, found: Projection, elapsed_hours: float, confidenc
     factor = float(confidence_factor(found.sigma, confidence))
     late = hours + math.hypot(hours * (factor - 1.0), 0.0 if job.spot is not None else found.market_sd_hours)
     return probability_within(left, hours, late, confidence)
+
+
+def budget_note(limits: Limits, likely_usd: float, late_usd: float) -> list[str]:
+    """Return that the cost at the confidence of the budget, which a plan keeps within it, is above it."""
+    budget, sure = limits.budget_usd, limits.budget_confidence
+    if budget is None or late_usd <= budget:
+        return []
+    what = f"the budget of ${budget:,.2f} is at risk: ${late_usd:,.2f} at its confidence of {100 * sure:.3g} %"
+    return [f"{what}, likely ${likely_usd:,.2f}"]
 
 
 def causes_of(

@@ -17,6 +17,7 @@ from planner.analysis.run_progress import (
     Progress,
     Projection,
     after_term_usd,
+    budget_note,
     causes_of,
     end_of,
     hourly_usd,
@@ -478,7 +479,7 @@ def elapsed_hours(
 
     `before`: planned hours until the first step. `ran`: hours of the log. `last_clock`: that of its last step.
     """
-    until = last_clock if stated.now is None else _moment(stated.now, "--now")
+    until = last_clock if stated.now is None else stated_moment(stated.now, "--now")
     if stated.started is None:
         if ran is None:
             fix = "give --started, the time at which the machines were ordered, or a log that times its steps"
@@ -487,7 +488,7 @@ def elapsed_hours(
         if until is not None and last_clock is not None:
             ran += max(0.0, until - last_clock) / HOUR
         return before + ran
-    began = _moment(stated.started, "--started")
+    began = stated_moment(stated.started, "--started")
     if until is None:
         until = _modified(file)
         notes.append("the log has no clock times: its file's own time is that of the last step")
@@ -497,7 +498,8 @@ def elapsed_hours(
     return (until - began) / HOUR
 
 
-def _moment(text: str, option: str) -> float:
+def stated_moment(text: str, option: str) -> float:
+    """Return the seconds since 1970 of a day and time; `InputError`, which names the option, where it is none."""
     from pydantic_core import PydanticCustomError
 
     try:
@@ -588,7 +590,8 @@ def _remarks(
         notes.append(f"memory peaks above the {job.vram_gib.peak:.1f} GiB of the plan")
     if asked.early_stopping < 1:
         notes.append("projected to the last step: without early stopping")
-    budget = scenario.limits.budget_usd
-    if budget is not None and observed.spent_usd + found.left_usd > budget and len(scenario.jobs) == 1:
-        notes.append(f"the projected cost is above the budget of ${budget:,.2f}")
+    if len(scenario.jobs) == 1:
+        more = found.left_usd * (float(confidence_factor(found.sigma, scenario.limits.budget_confidence)) - 1.0)
+        likely = observed.spent_usd + found.left_usd
+        notes += budget_note(scenario.limits, likely, likely + math.hypot(more, found.market_sd_usd))
     return notes

@@ -1,8 +1,8 @@
 """Jobs of reinforcement learning against their evaluation, limits, totals.
 
 Nothing of how the way was found is known here. Not recomputed are other ways than the plan's, the bound and the notes.
-Jobs before and after a run are audited as a plan of their own, with what the run leaves them; here are their times
-around it, and the totals of all.
+Jobs before and after runs are audited as a plan of their own, with what the runs leave them; here are their times
+around these, and the totals of all.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolera
     for run in plan.reinforcement:
         if (job := asked.get(run.name)) is not None:
             found += _times(run, job, plan, tolerance)
-    if plan.jobs:
+    if len(plan.parts_that_end) > 1:
         found += [Violation("", *broken) for broken in _needs(plan)]
     return found + [violation for what in TOTALS for violation in _total(what, plan, scenario, tolerance)]
 
@@ -58,13 +58,13 @@ def _times(run: RlRun, job: RlJob, plan: Plan, tolerance: Tolerance) -> list[Vio
 
     Nothing else runs while it does: a job that does not wait for it, directly or through others, has ended.
     """
-    ends = {each.name: each.finish_hours for each in plan.jobs}
+    ends = {each.name: each.finish_hours for each in plan.parts_that_end}
     start = max((ends.get(wait.job, math.inf) + wait.lag_hours for wait in job.after), default=0.0)
     found = compare(run.name, "start_at_hours", start, run.start_at_hours, tolerance, "hours")
     limit = job.planned_deadline_hours
     end, room = run.start_at_hours + run.hours.at_confidence, RL_AGREEMENT * (limit or 0.0)
     found += [Violation(run.name, *broken) for broken in at_most("deadline_hours", limit, end, room)]
-    for each in plan.jobs:
+    for each in (part for part in plan.parts_that_end if part.name != run.name):
         if each.start_at_hours < end - SAME_HOUR and each.finish_hours > run.start_at_hours + SAME_HOUR:
             found.append(Violation(each.name, "times", f"not at the same time as {run.name}", each.start_at_hours))
     return found
@@ -96,11 +96,13 @@ def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> l
     Of several jobs dollars at the confidence are checked with those of the others; here they keep the budget.
     """
     parts, stated = plan.parts_that_end, getattr(plan, what)
-    if not plan.jobs and what == "cost_at_confidence":
-        return []
     if what == "cost_at_confidence":
+        if len(parts) < 2:
+            return []
         most = scenario.limits.budget_usd
-        return [Violation("", *broken) for broken in at_most("limits.budget_usd", most, stated or 0.0, tolerance.usd)]
+        found = [Violation("", *broken) for broken in at_most("limits.budget_usd", most, stated or 0.0, tolerance.usd)]
+        late = math.fsum(run.cost_at_confidence for run in plan.reinforcement)
+        return found if plan.jobs else [*found, *compare("", what, late, stated, tolerance, "usd")]
     if what == "cost":
         paid = math.fsum(reservation.usd for reservation in plan.reservations)
         usd = {name: paid + math.fsum(getattr(part.cost, name) for part in parts) for name in Spread.model_fields}

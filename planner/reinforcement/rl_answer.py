@@ -45,9 +45,9 @@ SIGNS = {
 
 def render_rl_answer(plan: Plan) -> str:
     """Return the answer without a final newline."""
+    if len(plan.planned) > 1:
+        return _chain_answer(plan)
     (run,) = plan.reinforcement
-    if plan.jobs:
-        return _chain_answer(plan, run)
     return "\n".join(
         [
             *words.wrap_lines(f"{words.sanitise(plan.scenario)}: {_headline(plan)}", words.width(), 2),
@@ -73,21 +73,25 @@ def render_rl_answer(plan: Plan) -> str:
     )
 
 
-def _chain_answer(plan: Plan, run: RlRun) -> str:
-    """Return the answer of a plan with other jobs before or after the run: all as a table, then the run by itself."""
+def _chain_answer(plan: Plan) -> str:
+    """Return the answer of a plan with several jobs: all as a table, then each run by itself."""
     room = line_room()
+    lines = [
+        plan_answer.first_line_of_jobs(plan),
+        *plan_answer.risk_lines(risks_of_chain(plan)),
+        "",
+        *plan_answer.job_lines(plan, [_row(plan, run) for run in plan.reinforcement]),
+        "",
+    ]
+    for run in plan.reinforcement:
+        lines += words.section("Step", words.wrap_all([f"of {words.sanitise(run.name)}:", *_step(run)], room, 3))
+        lines += words.section("Train", words.wrap_all(_train(run), room, 2))
+        lines += words.section("Rollout", words.wrap_all(_rollout(run), room, 2))
     return "\n".join(
         [
-            plan_answer.first_line_of_jobs(plan),
-            *plan_answer.risk_lines(risks_of_chain(plan)),
-            "",
-            *plan_answer.job_lines(plan, [_row(plan, run)]),
-            "",
-            *words.section("Step", words.wrap_all([f"of {words.sanitise(run.name)}:", *_step(run)], room, 3)),
-            *words.section("Train", words.wrap_all(_train(run), room, 2)),
-            *words.section("Rollout", words.wrap_all(_rollout(run), room, 2)),
-            *words.section("Time", words.wrap_lines(_chain_time(plan, run), room, 3)),
-            *words.section("Bill", words.wrap_lines(_chain_bill(plan, run), room, 6)),
+            *lines,
+            *words.section("Time", words.wrap_lines(_chain_time(plan), room, 2 + len(plan.reinforcement))),
+            *words.section("Bill", words.wrap_lines(_chain_bill(plan), room, 6)),
             *words.section("Why", words.wrap_lines(plan_answer.why_text_of_jobs(plan), room, 4)),
             *words.section("Notes", plan_answer.first_note(plan.warnings)),
         ]
@@ -95,19 +99,21 @@ def _chain_answer(plan: Plan, run: RlRun) -> str:
 
 
 def render_chain_details(plan: Plan) -> str:
-    """Return the answer, then the other jobs with all that there is to say of them, then what is left of the run."""
-    (run,) = plan.reinforcement
-    room = line_room()
-    own = [
-        f"{words.sanitise(run.name)}: {_run_words(run)}",
-        *(["", *_ways(run), ""] if run.ways else []),
-        *words.section("Memory", words.wrap_all(memory_lines(run.memory), room, 2)),
-        *words.section("Bill", plan_sections.bill(run)),
-        *words.section("Per 100", words.wrap_all(_per_100(run), room, 4)),
-        *words.section("Assumed", words.wrap_lines(", ".join(run.assumed), room, 3) if run.assumed else []),
-        *words.section("Notes", words.wrap_all(run.notes, room, 3)),
-    ]
-    return "\n".join([_chain_answer(plan, run), "", plan_text.render(other_jobs(plan)), "", *own])
+    """Return the answer, then the other jobs with all that there is to say of them, then what is left of each run."""
+    room, own = line_room(), list[str]()
+    for run in plan.reinforcement:
+        own += [
+            "",
+            f"{words.sanitise(run.name)}: {_run_words(run)}",
+            *(["", *_ways(run), ""] if run.ways else []),
+            *words.section("Memory", words.wrap_all(memory_lines(run.memory), room, 2)),
+            *words.section("Bill", plan_sections.bill(run)),
+            *words.section("Per 100", words.wrap_all(_per_100(run), room, 4)),
+            *words.section("Assumed", words.wrap_lines(", ".join(run.assumed), room, 3) if run.assumed else []),
+            *words.section("Notes", words.wrap_all(run.notes, room, 3)),
+        ]
+    others = ["", plan_text.render(other_jobs(plan))] if plan.jobs else []
+    return "\n".join([_chain_answer(plan), *others, *own])
 
 
 def _row(plan: Plan, run: RlRun) -> plan_answer.JobRow:
@@ -119,38 +125,39 @@ def _row(plan: Plan, run: RlRun) -> plan_answer.JobRow:
 
 
 def risks_of_chain(plan: Plan) -> list[plan_answer.Risk]:
-    """Return what of the run and of the other jobs would change the decision; without jobs of the run alone."""
-    if not plan.jobs:
+    """Return what of the runs and of the other jobs would change the decision; of a run alone what of it does."""
+    if len(plan.planned) == 1:
         return [plan_answer.Risk("", text) for run in plan.reinforcement for text in risk_lines(run)]
     hosts = [part.name for part in plan.parts_that_end if any(m.tier == "community" for m in part.rented)]
     whose = " and ".join(map(words.sanitise, hosts)) if len(hosts) < len(plan.planned) else "every job"
     private = plan_answer.Risk(PRIVATE, f"{whose}: a private person's machine ({EXCLUDES_HOSTS} excludes it)")
-    own = [
-        plan_answer.Risk(kind, f"{words.sanitise(run.name)}: {note}")
-        for run in plan.reinforcement
-        for note in run.notes
-        for begin, kind in RISKS.items()
-        if note.startswith(begin)
-    ]
+    said: dict[tuple[str, str], list[str]] = {}
+    for run in plan.reinforcement:
+        for note in run.notes:
+            for kind in (kind for begin, kind in RISKS.items() if note.startswith(begin)):
+                said.setdefault((kind, note), []).append(words.sanitise(run.name))
+    own = [plan_answer.Risk(kind, f"{' and '.join(names)}: {note}") for (kind, note), names in said.items()]
     others = [risk for risk in plan_answer.risks_of_jobs(plan) if risk.kind != PRIVATE]
     return [*([private] if hosts else []), *own, *others]
 
 
-def _chain_time(plan: Plan, run: RlRun) -> str:
-    """Return when the last job ends, and the steps and the deadline of the run."""
-    ends = ""
+def _chain_time(plan: Plan) -> str:
+    """Return when the last job ends, and the steps and the deadline of each run."""
+    found = []
     if plan.hours is not None:
         likely = timetable.moment_text(plan, plan.hours.expected)
-        ends = f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}"
-    by = f", deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
-    steps = f"{run.steps:,} steps in {words.hours(run.hours.low)} to {words.hours(run.hours.high)}"
-    return f"{ends}; {words.sanitise(run.name)}: {steps}{by}"
+        found.append(f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}")
+    for run in plan.reinforcement:
+        by = f", deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
+        steps = f"{run.steps:,} steps in {words.hours(run.hours.low)} to {words.hours(run.hours.high)}"
+        found.append(f"{words.sanitise(run.name)}: {steps}{by}")
+    return "; ".join(found)
 
 
-def _chain_bill(plan: Plan, run: RlRun) -> str:
+def _chain_bill(plan: Plan) -> str:
     """Return the bill of all jobs, with what it is at the confidence of a budget."""
     assert plan.cost is not None
-    text = plan_sections.bill_text((*plan.jobs, run), plan.cost, plan.reservations)
+    text = plan_sections.bill_text(plan.parts_that_end, plan.cost, plan.reservations)
     if plan.budget_usd is None or plan.cost_at_confidence is None:
         return text
     return f"{text}; {words.usd(plan.cost_at_confidence)} of the {words.usd(plan.budget_usd)} budget at its confidence"
@@ -301,7 +308,8 @@ def render_rl_what_if(answer: WhatIf) -> str:
     before, after = answer.before, answer.after
     if not after.reinforcement:
         return "\n".join([words.first_fitting(answer.scenario, "no plan after the change"), *render_infeasible(after)])
-    figures = [_chain_figures(plan) if before.jobs or after.jobs else _figures(plan) for plan in (before, after)]
+    is_chain = any(len(plan.planned) > 1 for plan in (before, after))
+    figures = [_chain_figures(plan) if is_chain else _figures(plan) for plan in (before, after)]
     rows = [(name, figures[0].get(name, ""), figures[1][name]) for name in figures[1]]
     usd, hours = answer.delta.cost_usd, answer.delta.hours
     changed = "feasible after the change"

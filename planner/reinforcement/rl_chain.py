@@ -1,14 +1,16 @@
-"""A job of reinforcement learning and others before or after it: the least sum of their dollars.
+"""Jobs of reinforcement learning and others before or after them: the least sum of their dollars.
 
-No other job runs while this one does, so that they share dollars and time alone. As in every timetable, a job holds its
-machines until its end at its confidence, and dollars at the confidence add up. A way of the run therefore leaves the
-others a program of their own, with less of the budget and of the hours. Its least dollars never fall when either of the
-two falls, so what is proven for one way bounds those of every way that leaves no more: few programs are solved.
+No other job runs while one of these runs does, so that they share dollars and time alone. As in every timetable, a job
+holds its machines until its end at its confidence, and dollars at the confidence add up. A way of each run therefore
+leaves the others a program of their own, with less of the budget and of the hours. Its least dollars never fall when
+any of these falls, so what is proven for one way bounds those of every way that leaves no more: few programs are
+solved.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -18,17 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from planner import timetable
+from planner.analysis.frontier_trace import NOTICEABLE_USD
 from planner.analysis.why_not import solve_pinned
 from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import build_inputs
 from planner.decode.notes import budget_probability
-from planner.errors import AuditError
-from planner.reinforcement.evaluated_rl import report_rl
+from planner.errors import AuditError, Fault, ScenarioError
+from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
 from planner.reinforcement.rl_reasons import matches
 from planner.reinforcement.rl_solve import (
+    NOT_FOR_RL,
     SAME_OBJECTIVE,
     RlSearch,
+    RlWays,
     check_rl,
     count_ways,
     evaluated_way,
@@ -40,8 +45,10 @@ from planner.reinforcement.rl_solve import (
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
+from planner.results.rl_run import RlRun
+from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.rl_job import RlJob
-from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path, without_jobs
+from planner.scenario.scenario import Scenario, SolveOptions, ends_before, setting_path, without_jobs
 from planner.scenario.schedule import After
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
@@ -50,38 +57,48 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from planner.analysis.why_not_query import WhyNotQuery
     from planner.library.schema import Library
     from planner.results.plan import Assignment
-    from planner.results.rl_run import RlRun
     from planner.scenario.job import Job
 
 
-# What a run leaves the other jobs.
+# What runs leave the other jobs.
 
 
-def around(scenario: Scenario, job: RlJob, late_hours: float, late_usd: float) -> Scenario | None:
-    """Return the other jobs as they are planned around a run of so many hours and dollars at the confidence.
+def runs_of(scenario: Scenario) -> tuple[RlJob, ...]:
+    """Return the jobs of reinforcement learning, in the order of the scenario."""
+    return tuple(job for job in scenario.jobs if isinstance(job, RlJob))
 
-    What the run waits for ends so much before the deadline of the run; what waits for the run waits for that, with the
-    run as a lag. None where no time or no budget is left.
+
+def around(scenario: Scenario, late_hours: Mapping[str, float], late_usd: float) -> Scenario | None:
+    """Return the other jobs as they are planned around runs of so many hours each, and of so many dollars in all.
+
+    Hours and dollars are those at the confidence. What a run waits for ends so much before the deadline of the run;
+    what waits for the run waits for that, with the run as a lag. None where no time or no budget is left.
     """
     budget = scenario.limits.budget_usd
     left = None if budget is None else budget - late_usd
-    jobs = [_around(each, job, late_hours) for each in scenario.jobs if each.name != job.name]
-    is_late = any(each.deadline_hours is not None and each.deadline_hours <= _least_end(each) for each in jobs)
-    if is_late or (left is not None and left <= 0):
+    jobs = {job.name: job for job in scenario.jobs}
+    for name, hours in late_hours.items():
+        run = jobs.pop(name)
+        jobs = {other: _around(each, run, hours) for other, each in jobs.items()}
+        deadline = run.planned_deadline_hours
+        if run.release_hours and deadline is not None and run.release_hours + hours > deadline * (1 + PEAK_TOLERANCE):
+            return None  # the runs before it end too late
+    is_late = any(each.deadline_hours is not None and each.deadline_hours <= _least_end(each) for each in jobs.values())
+    if is_late or (left is not None and left <= 0 and (jobs or left < -NOTICEABLE_USD)):
         return None
-    reduced = without_jobs(scenario, {job.name}, left)
-    return reduced.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
+    reduced = without_jobs(scenario, set(late_hours), left)
+    return reduced.model_copy(update={"jobs": tuple(jobs.values()), "jobs_written": ()})
 
 
 _WAIT = After(job="another")
 
 
-def _around(each: Job, job: RlJob, late_hours: float) -> Job:
+def _around(each: Job, job: Job, late_hours: float) -> Job:
     """Return one of the other jobs with what the run changes of its times."""
     lags = {wait.job: wait.lag_hours for wait in each.after}
     update: dict[str, Any] = {}
@@ -90,8 +107,8 @@ def _around(each: Job, job: RlJob, late_hours: float) -> Job:
         for wait in job.after:
             lags[wait.job] = max(lags.get(wait.job, 0.0), wait.lag_hours + delay)
         update["after"] = tuple(_WAIT.model_copy(update={"job": name, "lag_hours": lag}) for name, lag in lags.items())
-        if not job.after:
-            update["release_hours"] = max(each.release_hours, delay)
+        if job.release_hours or not job.after:
+            update["release_hours"] = max(each.release_hours, job.release_hours + delay)
     found = next((wait for wait in job.after if wait.job == each.name), None)
     if found is not None and job.planned_deadline_hours is not None:
         by = job.planned_deadline_hours - late_hours - found.lag_hours + each.start_slack_hours
@@ -104,17 +121,35 @@ def _least_end(each: Job) -> float:
     return each.release_hours + each.start_slack_hours
 
 
-def run_alone(scenario: Scenario) -> Scenario:
-    """Return the scenario with the job of reinforcement learning alone, which waits for nothing."""
-    job = rl_job_of(scenario)
-    assert job is not None
+def without_runs(scenario: Scenario) -> Scenario | None:
+    """Return the other jobs with as much of all limits as runs that take nothing would leave them."""
+    free = {"deadline_hours": None, "start_slack_hours": 0.0}
+    jobs = (job.model_copy(update=free) if isinstance(job, RlJob) else job for job in scenario.jobs)
+    asked = scenario.model_copy(update={"jobs": tuple(jobs)})
+    return around(asked, {job.name: 0.0 for job in runs_of(scenario)}, 0.0)
+
+
+def run_alone(scenario: Scenario, job: RlJob) -> Scenario:
+    """Return the scenario with one job of reinforcement learning alone, which waits for nothing."""
     return scenario.model_copy(update={"jobs": (job.model_copy(update={"after": ()}),), "jobs_written": ()})
 
 
-def start_of(job: RlJob, plan: Plan) -> float:
-    """Return the hours until the jobs that the run waits for have ended, and their lags."""
-    ends = {each.name: each.finish_hours for each in plan.jobs}
-    return max((ends[wait.job] + wait.lag_hours for wait in job.after), default=0.0)
+def starts_of(scenario: Scenario, late_hours: Mapping[str, float], plan: Plan) -> dict[str, float]:
+    """Return when each run starts: when the jobs that it waits for have ended, and their lags.
+
+    `plan` is that of the other jobs, `late_hours` what each run takes at its confidence.
+    """
+    ends, found = {each.name: each.finish_hours for each in plan.jobs}, dict[str, float]()
+    for job in in_order(scenario):
+        if job.name in late_hours:
+            found[job.name] = max((ends[wait.job] + wait.lag_hours for wait in job.after), default=0.0)
+            ends[job.name] = found[job.name] + late_hours[job.name]
+    return found
+
+
+def in_order(scenario: Scenario) -> list[Job]:
+    """Return the jobs of a scenario, none before one that it waits for."""
+    return sorted(scenario.jobs, key=lambda job: len(ends_before(scenario, job.name)))
 
 
 # The search over ways of the run.
@@ -123,41 +158,56 @@ def start_of(job: RlJob, plan: Plan) -> float:
 class ChainSearch:
     """What the plans of a scenario have in common with those of scenarios that differ from it in a limit.
 
-    The ways of the run depend on no deadline and no budget; candidates of the other jobs stay from plan to plan.
+    The ways of a run depend on no deadline and no budget; candidates of the other jobs stay from plan to plan.
     """
 
     def __init__(
         self,
         library: Library,
         options: SolveOptions,
-        asked: WhyNotQuery | None = None,
+        asked: Mapping[str, WhyNotQuery] | None = None,
         pinned: WhyNotQuery | None = None,
     ) -> None:
-        """`asked`: of the ways of the run those alone that it names; `pinned`: how one of the other jobs must run."""
-        self.library, self.options, self.asked, self.pinned = library, options, asked, pinned
-        self._trainers: dict[Any, Any] = {}
-        self._ways: tuple[Scenario, RlSearch] | None = None
+        """`asked`: by the name of a run, those of its ways that count; `pinned`: how another job must run."""
+        self.library, self.options, self.asked, self.pinned = library, options, asked or {}, pinned
+        self._trainers: dict[str, dict[Any, Any]] = {}
+        self._ways: dict[str, tuple[Scenario, RlSearch]] = {}
         self._prepared: PreparedScenario | None = None
 
-    def ways(self, scenario: Scenario) -> RlSearch:
-        """Return every way of the run of a scenario, as if it waited for nothing."""
-        alone = run_alone(scenario)
-        (job,) = (each for each in alone.jobs if isinstance(each, RlJob))
+    def ways(self, scenario: Scenario, job: RlJob) -> RlSearch:
+        """Return every way of a run of a scenario, as if it waited for nothing."""
+        alone = run_alone(scenario, job)
+        (job,) = runs_of(alone)
         free = job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0})
         limits = alone.limits.model_copy(update={"budget_usd": None})
         key = alone.model_copy(update={"jobs": (free,), "limits": limits})
-        if self._ways is None or self._ways[0] != key:
-            self._ways = key, search_rl(alone, job, self.library, self.asked, self._trainers)
-        return replace(self._ways[1], scenario=alone, job=job)
+        if job.name not in self._ways or self._ways[job.name][0] != key:
+            known = self._trainers.setdefault(job.name, {})
+            self._ways[job.name] = key, search_rl(alone, job, self.library, self.asked.get(job.name), known)
+        return replace(self._ways[job.name][1], scenario=alone, job=job)
 
     def prepared(self, asked: Scenario) -> PreparedScenario:
-        """Return the candidates of the other jobs as they are planned around a run."""
+        """Return the candidates of the other jobs as they are planned around runs."""
         self._prepared = prepare(asked, self.library, self._prepared)
         return self._prepared
 
-    def others(self, asked: Scenario) -> Plan | None:
-        """Return the plan of the other jobs; None where they have none."""
-        prepared = self.prepared(asked)
+    def others(self, asked: Scenario, apart_usd: float = 0.0) -> Plan | None:
+        """Return the plan of the other jobs; None where they have none. `apart_usd`: what the runs cost.
+
+        With a budget the runs of every policy on spot are drawn to know its dollars at the confidence, which takes a
+        third of the time. So they are planned without it first: the least of more plans that keeps it is the least.
+        """
+        if not asked.jobs:
+            return _no_others(asked, self.options)
+        budget = asked.limits.budget_usd
+        if budget is not None and asked.limits.spot_share.max > 0 and any(offer.has_spot for offer in asked.offers):
+            plan = self._others(with_value(asked, BUDGET, None), apart_usd)
+            if plan is None or plan.objective is None or paid_at_confidence(plan) <= budget:
+                return plan
+        return self._others(asked, apart_usd)
+
+    def _others(self, asked: Scenario, apart_usd: float) -> Plan | None:
+        prepared = replace(self.prepared(asked), apart_usd=apart_usd)
         if self.pinned is None:
             plan = solve_prepared(prepared, self.options, explains=False)
         else:
@@ -165,85 +215,149 @@ class ChainSearch:
         return None if plan.status == "infeasible" else plan
 
 
-class Pairs:
-    """Ways of the run that no other one beats, columns (n,), with what is proven of the other jobs around each."""
+def _no_others(asked: Scenario, options: SolveOptions) -> Plan:
+    """Return the plan of no jobs at all, next to runs alone."""
+    none: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "cost_at_confidence"), 0.0)
+    return Plan(
+        scenario=asked.name, status="optimal", solver=options.solver, seconds=0.0,
+        as_of=(options.as_of or datetime.date.today()).isoformat(), now=asked.now_text, zone=asked.zone, **none,
+        candidates=CandidateCounts(made=0, rejected=0, dominated=0, offers=0),
+        cost=Spread(expected=0.0, low=0.0, high=0.0),
+        hours=Hours(expected=0.0, low=0.0, high=0.0, at_confidence=0.0),
+    )  # fmt: skip
 
-    def __init__(self, scenario: Scenario, job: RlJob, search: RlSearch, able: Flags, shared: ChainSearch) -> None:
-        self.scenario, self.job, self.search, self.shared = scenario, job, search, shared
-        ways, members = search.ways, np.flatnonzero(able)
-        late = ways.late_usd if scenario.limits.budget_usd is not None else np.zeros(len(ways))
-        columns = [column[members] for column in (ways.usd, ways.late_hours, late)]
-        kept = members[undominated(*columns)]
-        self.way: Integers = kept[np.lexsort((ways.usd[kept], ways.late_hours[kept]))]  # the fastest first
-        self.usd, self.hours, self.late_usd = (column[self.way] for column in (ways.usd, ways.late_hours, late))
+
+MOST_COMBINATIONS = 4_000_000
+"""Combinations of ways of several runs that are compared."""
+
+
+class Combinations:
+    """Ways of all runs together, columns (n,) and (n, runs), with what is proven of the other jobs around each.
+
+    Of each run the ways are combined that no other one beats.
+    """
+
+    def __init__(
+        self, scenario: Scenario, searches: tuple[RlSearch, ...], able: tuple[Flags, ...], shared: ChainSearch
+    ) -> None:
+        self.scenario, self.searches, self.shared = scenario, searches, shared
+        self.names = tuple(search.job.name for search in searches)
+        kept = [self._kept(search.ways, which) for search, which in zip(searches, able, strict=True)]
+        if (count := math.prod(map(len, kept))) > MOST_COMBINATIONS:
+            what = f"{NOT_FOR_RL}: {len(kept)} runs with {count:,} combinations of their ways"
+            raise ScenarioError([Fault(scenario.name, 0, "jobs", what, "plan some of them in a scenario of their own")])
+        way = np.stack([one.ravel() for one in np.meshgrid(*kept, indexing="ij")], axis=1)
+        self._set(way)
+        rows = np.flatnonzero(self._may_be_in_time())
+        self._set(way[rows[np.lexsort((self.usd[rows], self.hours[rows].sum(axis=1)))]])  # the fastest first
         self.lower = np.zeros(len(self.way))  # dollars of the others, at least
         self.solved = np.zeros(len(self.way), dtype=bool)
-        self.best: tuple[float, int] | None = None  # dollars of all, row of the way
-        self.best_bound = math.inf  # dollars that are proven for that way
-        self.plans: dict[int, Plan] = {}  # of the others, by row of the way
+        self.best: tuple[float, int] | None = None  # dollars of all, row
+        self.best_bound = math.inf  # dollars that are proven for that row
+        self.plans: dict[int, Plan] = {}  # of the others, by row
         self.gave_up = False  # whether a solver stopped without a plan
 
-    def least(self) -> tuple[float, int] | None:
-        """Return the least dollars of all and the way of the run; None where no way leaves the others a plan.
+    def _kept(self, ways: RlWays, able: Flags) -> Integers:
+        """Return the ways of one run, of those that keep its limits, that no other one beats."""
+        members = np.flatnonzero(able)
+        late = ways.late_usd if self.scenario.limits.budget_usd is not None else np.zeros(len(ways))
+        return members[undominated(*(column[members] for column in (ways.usd, ways.late_hours, late)))]
 
-        Where the other jobs of the best way are not proven, as mostly on spot, a way that may cost no less than what is
+    def _set(self, way: Integers) -> None:
+        """Take rows (n, runs) of ways."""
+        columns = [search.ways for search in self.searches]
+        self.way = way
+        self.hours: Floats = np.stack([ways.late_hours[way[:, at]] for at, ways in enumerate(columns)], axis=1)
+        self.usd: Floats = sum_of(ways.usd[way[:, at]] for at, ways in enumerate(columns))
+        self.late_usd = np.zeros(len(way))
+        if self.scenario.limits.budget_usd is not None:
+            self.late_usd = sum_of(ways.late_usd[way[:, at]] for at, ways in enumerate(columns))
+
+    def _may_be_in_time(self) -> Flags:
+        """Return the rows (n,) that would keep deadlines and budget if the other jobs took nothing."""
+        budget, ends = self.scenario.limits.budget_usd, dict[str, Floats]()
+        found = np.ones(len(self.way), dtype=bool) if budget is None else self.late_usd <= budget
+        for job in in_order(self.scenario):
+            waits = [ends[wait.job] + wait.lag_hours for wait in job.after]
+            start = np.maximum.reduce([np.full(len(found), job.release_hours), *waits])
+            took = self.hours[:, self.names.index(job.name)] if job.name in self.names else 0.0
+            ends[job.name] = start + took
+            if job.planned_deadline_hours is not None:
+                found &= ends[job.name] <= job.planned_deadline_hours * (1.0 + PEAK_TOLERANCE)
+        return found
+
+    def least(self) -> tuple[float, int] | None:
+        """Return the least dollars of all and the row; None where no row leaves the others a plan.
+
+        Where the other jobs of the best row are not proven, as mostly on spot, a row that may cost no less than what is
         proven for the best one is left out: it moves no bound.
         """
+        if not len(self.way):
+            return None
         self.lower[:] = self._least_of_others()
         is_late, is_bounded = not np.isfinite(self.lower).any(), False
         while True:
             most = math.inf if self.best is None else min(self.best[0] * (1.0 - SAME_OBJECTIVE), self.best_bound)
             (left,) = np.nonzero(~self.solved & (self.usd + self.lower < most))
             if not len(left):
-                return None if self.best is None else (self.best[0], int(self.way[self.best[1]]))
+                return self.best
             if (
                 self.solved.any() and not is_bounded
             ):  # what is proven of the fastest and least holds for all that are left
-                is_late = self._prove(float(self.hours[left].min()), float(self.late_usd[left].min())) is None
+                is_late = self._prove(self.hours[left].min(axis=0), float(self.late_usd[left].min())) is None
                 is_bounded = True
                 continue
-            # The way that may cost least; where it left the others no plan, a faster one halves what is left.
+            # The row that may cost least; where it left the others no plan, a faster one halves what is left.
             at = int(left[len(left) // 2] if is_late else left[np.argmin((self.usd + self.lower)[left])])
-            run = self.run_of(at)
-            self.hours[at] = run.hours.at_confidence  # as the check takes them off, to the last bit
-            self.late_usd[at] = 0.0 if self.scenario.limits.budget_usd is None else run.cost_at_confidence
+            runs = self.runs_of(at)
+            self.hours[at] = [run.hours.at_confidence for run in runs]  # as the check takes them off, to the last bit
+            if self.scenario.limits.budget_usd is not None:
+                self.late_usd[at] = math.fsum(run.cost_at_confidence for run in runs)
             self.solved[at] = True
-            plan = self._prove(float(self.hours[at]), float(self.late_usd[at]), at)
+            plan = self._prove(self.hours[at], float(self.late_usd[at]), at)
             is_late = plan is None
             if plan is not None and plan.objective is not None:
-                self.plans[int(self.way[at])] = plan
+                self.plans[at] = plan
 
     def _least_of_others(self) -> float:
-        """Return the dollars of the others around the fastest way if each had all limits to itself."""
-        asked = around(self.scenario, self.job, float(self.hours.min()), float(self.late_usd.min()))
-        prepared = None if asked is None else self.shared.prepared(asked)
+        """Return the dollars of the others around the fastest ways if each had all limits to itself."""
+        asked = around(self.scenario, self.late_hours(self.hours.min(axis=0)), float(self.late_usd.min()))
+        if asked is not None and not asked.jobs:
+            return 0.0
+        prepared = None if asked is None else self.shared.prepared(with_value(asked, BUDGET, None))
         if prepared is None or not all(len(screened.table) for screened in prepared.screened):
             return math.inf
         return timetable.least_objective(prepared) / timetable.UNITS_PER_USD
 
-    def run_of(self, at: int) -> RlRun:
-        """Return a way as a run."""
-        return report_rl(
-            evaluated_way(self.search, int(self.way[at])), self.shared.options.as_of or datetime.date.today()
-        )
+    def late_hours(self, hours: Floats) -> dict[str, float]:
+        """Return the hours (runs,) by the names of the runs."""
+        return dict(zip(self.names, hours.tolist(), strict=True))
+
+    def made_of(self, at: int) -> list[EvaluatedRl]:
+        """Return the ways of a row, each evaluated by itself."""
+        return [evaluated_way(search, int(way)) for search, way in zip(self.searches, self.way[at], strict=True)]
+
+    def runs_of(self, at: int) -> list[RlRun]:
+        """Return the ways of a row as runs."""
+        return [report_rl(made, self.shared.options.as_of or datetime.date.today()) for made in self.made_of(at)]
 
     @property
     def bound_usd(self) -> float:
-        """Dollars below which no way costs, with the other jobs."""
+        """Dollars below which no row costs, with the other jobs."""
         return float(np.min(self.usd + self.lower))
 
-    def others(self, late_hours: float, late_usd: float) -> Plan | None:
-        """Return the plan of the other jobs around a run of so much; None where they have none."""
-        asked = around(self.scenario, self.job, late_hours, late_usd)
-        return None if asked is None else self.shared.others(asked)
+    def others(self, hours: Floats, late_usd: float, apart_usd: float = 0.0) -> Plan | None:
+        """Return the plan of the other jobs around runs of so much; None where they have none."""
+        asked = around(self.scenario, self.late_hours(hours), late_usd)
+        return None if asked is None else self.shared.others(asked, apart_usd)
 
-    def _prove(self, late_hours: float, late_usd: float, at: int = -1) -> Plan | None:
-        """Return the plan of the other jobs around a run of so much, whose bound holds for all that leave no more.
+    def _prove(self, late_hours: Floats, late_usd: float, at: int = -1) -> Plan | None:
+        """Return the plan of the other jobs around runs of so much, whose bound holds for all that leave no more.
 
-        `at`: row of the way that takes so much.
+        `at`: the row that takes so much.
         """
-        plan = self.others(late_hours, late_usd)
-        tighter = (self.hours >= late_hours) & (self.late_usd >= late_usd)
+        tighter = (self.hours >= late_hours).all(axis=1) & (self.late_usd >= late_usd)
+        plan = self.others(late_hours, late_usd, float(self.usd[tighter].min()))
         if plan is None:
             self.lower[tighter] = math.inf
         elif plan.objective is None:
@@ -253,26 +367,38 @@ class Pairs:
             self._take(plan, late_hours, at)
         return plan
 
-    def _take(self, plan: Plan, late_hours: float, at: int) -> None:
-        """Take the cheapest way that a plan of the other jobs leaves room for, where both cost less than what is known.
+    def _take(self, plan: Plan, late_hours: Floats, at: int) -> None:
+        """Take the cheapest row that a plan of the other jobs leaves room for, where both cost less than what is known.
 
-        With jobs after the run no way may be longer than the one that the plan was made around.
+        A run that jobs wait for may be no longer than the one that the plan was made around.
         """
         assert plan.objective is not None
-        room, deadline, budget = late_hours, self.job.planned_deadline_hours, self.scenario.limits.budget_usd
-        if not any(wait.job == self.job.name for each in self.scenario.jobs for wait in each.after):
-            room = math.inf if deadline is None else deadline - start_of(self.job, plan)
-        able = self.hours <= room
+        budget, room = self.scenario.limits.budget_usd, late_hours.copy()
+        starts = starts_of(self.scenario, self.late_hours(late_hours), plan)
+        for place, job in enumerate(runs_of(self.scenario)):
+            if not any(wait.job == job.name for each in self.scenario.jobs for wait in each.after):
+                deadline = job.planned_deadline_hours
+                room[place] = math.inf if deadline is None else deadline - starts[job.name]
+        able = (self.hours <= room).all(axis=1)
         if budget is not None:
-            paid = (*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations))
-            able &= self.late_usd <= budget - math.fsum(paid)  # of jobs together, as each needs by itself
+            able &= self.late_usd <= budget - paid_at_confidence(plan)
         able |= np.arange(len(able)) == at
         if not able.any():
             return
         at = int(np.argmin(np.where(able, self.usd, math.inf)))
         usd, bound = float(self.usd[at]) + plan.objective, float(self.usd[at] + self.lower[at])
         if self.best is None or usd < self.best[0]:
-            self.best, self.best_bound = (usd, at), bound if self.hours[at] >= late_hours else usd
+            self.best, self.best_bound = (usd, at), bound if (self.hours[at] >= late_hours).all() else usd
+
+
+def paid_at_confidence(plan: Plan) -> float:
+    """Return the dollars at the confidence of a plan without runs, of jobs together as each needs by itself."""
+    return math.fsum((*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations)))
+
+
+def sum_of(columns: Iterable[Floats]) -> Floats:
+    """Return the sum (n,) of columns."""
+    return np.sum(list(columns), axis=0)
 
 
 def undominated(*columns: Floats) -> Integers:
@@ -285,59 +411,71 @@ def undominated(*columns: Floats) -> Integers:
     return np.asarray(found, dtype=np.int64)
 
 
-def pairs_of(scenario: Scenario, shared: ChainSearch) -> tuple[RlSearch, Flags, Pairs | None]:
-    """Return the ways of the run (n,), which of them keep its limits by themselves, and the search over these.
+def combined_ways(
+    scenario: Scenario, shared: ChainSearch
+) -> tuple[tuple[RlSearch, ...], tuple[Flags, ...], Combinations | None]:
+    """Return for each run its ways (n,) and which of them keep its limits by themselves, and the search over all.
 
-    No search where none does. Raises ScenarioError for what is not modelled, each by its name.
+    No search where a run has none. Raises ScenarioError for what is not modelled, each by its name.
     """
-    job = rl_job_of(scenario)
-    assert job is not None
-    check_rl(scenario, job, shared.library)
-    search = shared.ways(scenario)
-    able = within(limits_of(search), len(search.ways))
-    able = able if shared.asked is None else able & matches(search, shared.asked)
-    return search, able, Pairs(scenario, job, search, able, shared) if able.any() else None
+    for job in runs_of(scenario):
+        check_rl(scenario, job, shared.library)
+    searches = tuple(shared.ways(scenario, job) for job in runs_of(scenario))
+    able = list[Flags]()
+    for search in searches:
+        kept, query = within(limits_of(search), len(search.ways)), shared.asked.get(search.job.name)
+        able.append(kept if query is None else kept & matches(search, query))
+    has_ways = all(each.any() for each in able)
+    return searches, tuple(able), Combinations(scenario, searches, tuple(able), shared) if has_ways else None
 
 
 # The plan.
 
 
 def solve_chain(scenario: Scenario, shared: ChainSearch, started: float, explains: bool = True) -> Plan:
-    """Return the plan of a job of reinforcement learning with others before or after it, not yet audited.
+    """Return the plan of jobs of reinforcement learning and others before or after them, not yet audited.
 
     Raises ScenarioError for what is not modelled, each by its name.
     """
     options = shared.options
-    search, able, pairs = pairs_of(scenario, shared)
-    found = pairs.least() if pairs is not None else None
-    if pairs is None or found is None:
-        gave_up = pairs is not None and pairs.gave_up
-        has_reasons = explains and not gave_up
-        why = _diagnosed(scenario, search, shared, has_runs=pairs is not None) if has_reasons else None
-        return _no_plan(scenario, search, options, started, why, "no_plan" if gave_up else "infeasible")
-    usd, way = found
+    searches, able, rows = combined_ways(scenario, shared)
+    found = rows.least() if rows is not None else None
+    counts = functools.reduce(add_counts, map(count_ways, searches))
+    if rows is None or found is None:
+        gave_up = rows is not None and rows.gave_up
+        why = _diagnosed(scenario, searches, able, shared) if explains and not gave_up else None
+        return _no_plan(scenario, counts, options, started, why, "no_plan" if gave_up else "infeasible")
+    usd, at = found
     as_of = options.as_of or datetime.date.today()
-    made = evaluated_way(search, way)
-    run = report_rl(made, as_of)
-    plan = pairs.plans.get(way) or pairs.others(run.hours.at_confidence, run.cost_at_confidence)
+    every, told = rows.made_of(at), list[RlRun]()
+    runs = [report_rl(made, as_of) for made in every]
+    hours = {run.name: run.hours.at_confidence for run in runs}
+    plan = rows.plans.get(at) or rows.others(
+        np.asarray([*hours.values()]), math.fsum(run.cost_at_confidence for run in runs), float(rows.usd[at])
+    )
     if plan is None or plan.status not in SOLVED:
-        raise AuditError(f"search and plan differ: no plan of the other jobs around {run.name}")
-    shown = able & (search.ways.late_hours <= run.hours.at_confidence) | (np.arange(len(able)) == way)
-    run = run.model_copy(update={"start_at_hours": start_of(pairs.job, plan)})
-    run = told_run(search, made, run, way, shown, explains)
-    return joined(scenario, plan, run, count_ways(search), min(pairs.bound_usd, usd), perf_counter() - started)
+        raise AuditError(f"search and plan differ: no plan of the other jobs around {' and '.join(hours)}")
+    starts = starts_of(scenario, hours, plan)
+    for search, made, run, which, way in zip(searches, every, runs, able, rows.way[at].tolist(), strict=True):
+        shown = which & (search.ways.late_hours <= run.hours.at_confidence) | (np.arange(len(which)) == way)
+        started_run = run.model_copy(update={"start_at_hours": starts[run.name]})
+        told.append(told_run(search, made, started_run, way, shown, explains))
+    return joined(scenario, plan, told, counts, min(rows.bound_usd, usd), perf_counter() - started)
 
 
-def joined(scenario: Scenario, plan: Plan, run: RlRun, counts: CandidateCounts, bound: float, seconds: float) -> Plan:
-    """Return the plan of the other jobs with the run: dollars add up, hours until the last one ends."""
+def joined(
+    scenario: Scenario, plan: Plan, runs: Sequence[RlRun], counts: CandidateCounts, bound: float, seconds: float
+) -> Plan:
+    """Return the plan of the other jobs with the runs: dollars add up, hours until the last one ends."""
     assert plan.objective is not None and plan.cost is not None and plan.hours is not None
-    objective, late = plan.objective + run.cost_usd, plan.cost_at_confidence
+    objective = plan.objective + math.fsum(run.cost_usd for run in runs)
     bound = min(bound, objective)
     gap = max(0.0, objective - bound) / max(abs(objective), 1e-9)
     gap = 0.0 if gap <= SAME_OBJECTIVE else gap
-    ages = [age for age in (plan.price_age_days, run.price_age_days) if age is not None]
-    parts: tuple[Assignment | RlRun, ...] = (*plan.jobs, run)
+    ages = [part.price_age_days for part in (plan, *runs) if part.price_age_days is not None]
+    parts: tuple[Assignment | RlRun, ...] = (*plan.jobs, *runs)
     together, each = needed_at_once(parts), most_of_each(parts)
+    notes = [note if len(runs) == 1 else f"{run.name}: {note}" for run in runs for note in run.notes]
     return plan.model_copy(
         update={
             "seconds": seconds,
@@ -345,26 +483,41 @@ def joined(scenario: Scenario, plan: Plan, run: RlRun, counts: CandidateCounts, 
             "objective": objective,
             "bound": bound if gap else objective,
             "gap": gap,
-            "cost": Spread(**{name: usd + getattr(run.cost, name) for name, usd in dict(plan.cost).items()}),
-            "cost_at_confidence": None if late is None else late + run.cost_at_confidence,
-            "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + run.cost_usd,
+            **_dollars_with(plan, runs, 1),
             "budget_usd": scenario.limits.budget_usd,
             "budget_probability": None,
-            "hours": Hours(**{name: max(hours, run.start_at_hours + getattr(run.hours, name))
+            "hours": Hours(**{name: max(hours, *(run.start_at_hours + getattr(run.hours, name) for run in runs))
                               for name, hours in dict(plan.hours).items()}),
             "price_age_days": max(ages, default=None),
-            "candidates": _counts(plan.candidates, counts),
-            "reinforcement": (run,),
+            "candidates": add_counts(plan.candidates, counts) if plan.jobs else counts,
+            "reinforcement": tuple(runs),
             "faster": (), "shared_limits": (),
             "at_one_time": together,
             "most_of_each": () if each == together else each,
-            "warnings": tuple(dict.fromkeys((*plan.warnings, *run.notes))),
+            "warnings": tuple(dict.fromkeys((*plan.warnings, *notes))),
             "inputs": build_inputs(scenario, parts, solver_versions()),
         }
     )  # fmt: skip
 
 
-def _counts(first: CandidateCounts, second: CandidateCounts) -> CandidateCounts:
+def _dollars_with(plan: Plan, runs: Sequence[RlRun], sign: int) -> dict[str, Any]:
+    """Return the dollars of a plan with those of runs (1), or without them (-1)."""
+
+    def total(usd: float | None, name: str) -> float | None:
+        return None if usd is None else usd + sign * math.fsum(getattr(run, name) for run in runs)
+
+    assert plan.cost is not None
+    cost = {
+        name: usd + sign * math.fsum(getattr(run.cost, name) for run in runs) for name, usd in dict(plan.cost).items()
+    }
+    return {
+        "cost": Spread(**cost),
+        "cost_at_confidence": total(plan.cost_at_confidence, "cost_at_confidence"),
+        "least_cost_usd": total(plan.least_cost_usd, "cost_usd"),
+    }
+
+
+def add_counts(first: CandidateCounts, second: CandidateCounts) -> CandidateCounts:
     """Return the candidates of the other jobs with the ways of the run; the offers are the same."""
     reasons = Counter(first.reasons)
     reasons.update(second.reasons)
@@ -375,14 +528,13 @@ def _counts(first: CandidateCounts, second: CandidateCounts) -> CandidateCounts:
 
 
 def jobs_of_chain(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-    """Return the other jobs of a plan as the plan of a scenario of their own; those of a run alone as they are."""
-    job = rl_job_of(scenario)
-    if not plan.jobs or job is None or len(plan.reinforcement) != 1:
+    """Return the other jobs of a plan as the plan of a scenario of their own; those of runs alone as they are."""
+    hours = {run.name: run.hours.at_confidence for run in plan.reinforcement}
+    if not plan.jobs or hours.keys() != {job.name for job in runs_of(scenario)} or len(hours) < len(plan.reinforcement):
         return plan, scenario
-    (run,) = plan.reinforcement
-    asked = around(scenario, job, run.hours.at_confidence, run.cost_at_confidence)
+    asked = around(scenario, hours, math.fsum(run.cost_at_confidence for run in plan.reinforcement))
     if asked is None:  # an edited plan, whose hours or dollars its check names
-        asked = around(scenario, job, 0.0, 0.0) or scenario
+        asked = around(scenario, dict.fromkeys(hours, 0.0), 0.0) or scenario
     paid = math.fsum(one.usd for one in plan.reservations)
     chance = budget_probability(asked, plan.jobs, paid)
     update = {"budget_usd": asked.limits.budget_usd, "budget_probability": chance}
@@ -390,11 +542,10 @@ def jobs_of_chain(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
 
 
 def other_jobs(plan: Plan) -> Plan:
-    """Return a plan without its run: dollars and bound less those of the run, hours until the last other job ends."""
-    (run,) = plan.reinforcement
+    """Return a plan without its runs: dollars and bound less those of the runs, hours until the last other job ends."""
     assert plan.cost is not None and plan.objective is not None
-    objective, late = plan.objective - run.cost_usd, plan.cost_at_confidence
-    bound = None if plan.bound is None else plan.bound - run.cost_usd
+    usd = math.fsum(run.cost_usd for run in plan.reinforcement)
+    objective, bound = plan.objective - usd, None if plan.bound is None else plan.bound - usd
     gap = None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9)
     is_proven = gap is not None and gap <= SAME_OBJECTIVE
     ages = [each.price_age_days for each in plan.jobs if each.price_age_days is not None]
@@ -409,9 +560,7 @@ def other_jobs(plan: Plan) -> Plan:
             "objective": objective,
             "bound": objective if is_proven else bound,
             "gap": 0.0 if is_proven else gap,
-            "cost": Spread(**{name: usd - getattr(run.cost, name) for name, usd in dict(plan.cost).items()}),
-            "cost_at_confidence": None if late is None else late - run.cost_at_confidence,
-            "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd - run.cost_usd,
+            **_dollars_with(plan, plan.reinforcement, -1),
             "budget_usd": None,
             "hours": Hours(**hours),
             "price_age_days": max(ages, default=None),
@@ -426,7 +575,7 @@ def other_jobs(plan: Plan) -> Plan:
 
 def _no_plan(
     scenario: Scenario,
-    search: RlSearch,
+    counts: CandidateCounts,
     options: SolveOptions,
     started: float,
     why: Infeasible | None,
@@ -435,7 +584,7 @@ def _no_plan(
     """Return the answer without a plan, with its reasons."""
     return Plan(
         scenario=scenario.name, status=status, objective=None, bound=None, gap=None, cost=None, hours=None,
-        solver=options.solver, seconds=perf_counter() - started, candidates=count_ways(search), infeasible=why,
+        solver=options.solver, seconds=perf_counter() - started, candidates=counts, infeasible=why,
         as_of=(options.as_of or datetime.date.today()).isoformat(), budget_usd=scenario.limits.budget_usd,
     )  # fmt: skip
 
@@ -455,12 +604,14 @@ def renumbered(why: Reasons, scenario: Scenario, job: RlJob) -> Reasons:
     return why.model_copy(update={"relax": tuple(relax)})
 
 
-def _diagnosed(scenario: Scenario, search: RlSearch, shared: ChainSearch, has_runs: bool) -> Infeasible:
+def _diagnosed(
+    scenario: Scenario, searches: tuple[RlSearch, ...], able: tuple[Flags, ...], shared: ChainSearch
+) -> Infeasible:
     """Return the least budget and the least deadline that alone suffice; without one why a part has no plan.
 
-    `has_runs`: whether the run by itself keeps all limits.
+    `able`: of each run the ways (n,) that keep all limits by themselves.
     """
-    job, relax = search.job, list[Relaxation]()
+    relax = list[Relaxation]()
     for path, given in given_values(scenario):
         found = least_value(scenario, path, given, shared)
         if found is None:
@@ -473,10 +624,11 @@ def _diagnosed(scenario: Scenario, search: RlSearch, shared: ChainSearch, has_ru
         relax.append(Relaxation(**change, **figures, then=f"${figures['cost_usd']:,.2f} for all jobs"))
     if relax:
         return Infeasible(relax=tuple(relax))
-    if not has_runs:
-        return renumbered(diagnose_rl(search), scenario, job)
-    others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
-    why = None if others is None else solve(others, shared.options, shared.library).infeasible
+    for search, kept in zip(searches, able, strict=True):
+        if not kept.any():
+            return renumbered(diagnose_rl(search), scenario, search.job)
+    others = without_runs(scenario)
+    why = solve(others, shared.options, shared.library).infeasible if others is not None and others.jobs else None
     return why or Infeasible(relax=())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,17 @@ from planner.analysis.why_not_query import WhyNotQuery, parse_query
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.rl_chain import (
     ChainSearch,
-    Pairs,
+    Combinations,
     around,
+    combined_ways,
     given_values,
     least_value,
-    pairs_of,
     renumbered,
+    runs_of,
     solve_chain,
-    start_of,
+    starts_of,
     with_value,
+    without_runs,
 )
 from planner.reinforcement.rl_questions import given_lists, segment_job, without_lists
 from planner.reinforcement.rl_reasons import WORTH_USD, answer_rl_query, not_admitted, pinned_job
@@ -37,7 +40,8 @@ from planner.results.explanation import (
 from planner.results.frontier import Frontier, Point, Segment, SegmentJob, describe_assignment, hidden_usd
 from planner.results.rl_run import RlRun
 from planner.scenario.limits import given_peaks
-from planner.scenario.scenario import rl_job_of, setting_path
+from planner.scenario.rl_job import RlJob
+from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import SOLVED
 from planner.solving.infeasibility.limit_changes import BUDGET, limit_key
 
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.analysis.lower_envelope import Breakpoint
+    from planner.arrays import Floats
     from planner.library.schema import Library
     from planner.results.frontier import GroupBy
     from planner.results.plan import Plan
@@ -59,44 +64,44 @@ class ChainProgram(timetable.TurnProgram):
 
     def __init__(self, scenario: Scenario, shared: ChainSearch) -> None:
         super().__init__(scenario, shared.library, (), shared.options)
-        shared.options = self.options
-        self.shared = shared
+        self.shared = copy.copy(shared)  # with the same ways, and a time limit of its own
+        self.shared.options = self.options
         self.on_spot = scenario.limits.spot_share.max > 0
         self.slope_hours = timetable.SLOPE_HOURS
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits.
 
-        The other jobs take no less time around a way of the run that costs more: what they take around the fastest
+        The other jobs take no less time around ways of the runs that cost more: what they take around the fastest
         and cheapest bounds the hours of all ways.
         """
-        _, _, pairs = pairs_of(self.scenario, self.shared)
-        if pairs is None:
+        _, _, rows = combined_ways(self.scenario, self.shared)
+        if rows is None or not len(rows.way):
             return None
         best, rest = math.inf, -math.inf
-        every = [
-            (float(pairs.hours.min()), float(pairs.late_usd.min())),
-            *zip(pairs.hours, pairs.late_usd, strict=True),
-        ]
+        every = [(rows.hours.min(axis=0), float(rows.late_usd.min())), *zip(rows.hours, rows.late_usd, strict=True)]
         for number, (hours, late_usd) in enumerate(every):
-            if best <= hours + rest:
+            took = float(hours.sum())  # the runs follow one another, so that all hours are their sum and a rest
+            if best <= took + rest:
                 break
-            found = self._end_around(pairs, hours, late_usd)
+            found = self._end_around(rows, hours, late_usd)
             if number == 0:
                 if found is None:
                     return None
-                rest = found - hours
+                rest = found - took
             elif found is not None:
                 best = min(best, found)
         return best * (1 + timetable.SAME_DEADLINE) if math.isfinite(best) else None
 
-    def _end_around(self, pairs: Pairs, hours: float, late_usd: float) -> float | None:
-        """Return the least hours in which all jobs end around a run of so much; None without a plan."""
-        asked = around(self.scenario, pairs.job, hours, late_usd)
+    def _end_around(self, rows: Combinations, hours: Floats, late_usd: float) -> float | None:
+        """Return the least hours in which all jobs end around runs of so much; None without a plan."""
+        late_hours = rows.late_hours(hours)
+        asked = around(self.scenario, late_hours, late_usd)
         plan = None if asked is None else self.shared.others(asked.model_copy(update={"objective": "time"}))
         if plan is None or plan.hours is None:
             return None
-        return max(plan.hours.at_confidence, start_of(pairs.job, plan) + hours)
+        starts = starts_of(self.scenario, late_hours, plan)
+        return max(plan.hours.at_confidence, *(start + late_hours[name] for name, start in starts.items()))
 
     def _next_deadline(self, left: Breakpoint, right: Breakpoint, slides: bool) -> float:
         """Return the deadline just before the right end and, every second time, that in the middle.
@@ -113,14 +118,12 @@ class ChainProgram(timetable.TurnProgram):
         return plan if plan.status in SOLVED else None
 
 
-def frontier_of_chain(
-    scenario: Scenario, options: SolveOptions, library: Library, by: GroupBy | None, points: int
-) -> Frontier:
+def frontier_of_chain(scenario: Scenario, shared: ChainSearch, by: GroupBy | None, points: int) -> Frontier:
     """Return the cost for every deadline of all jobs together; exact where no step between two points is left open."""
     if by is not None:
         what = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
         raise ScenarioError([Fault(scenario.name, 0, "--by", what, f"use explain --why-not {by}=NAME")])
-    started, shared = perf_counter(), ChainSearch(library, options)
+    started = perf_counter()
     whole = solve_chain(scenario, shared, started)
     if whole.status not in SOLVED:
         return _frontier(scenario, whole, (), (), started)
@@ -200,9 +203,7 @@ def explain_chain(scenario: Scenario, why_not: str | None, options: SolveOptions
     elif plan.infeasible is not None:
         found = found.model_copy(update={"relax": plan.infeasible.relax, "nearest": plan.infeasible.nearest})
     elif plan.objective is not None:
-        binding = sorted(_binding(scenario, plan, shared), key=lambda pair: -pair[0].saving)
-        steps = tuple(step for _, step in binding if step is not None)
-        found = found.model_copy(update={"binding": tuple(one for one, _ in binding), "next_steps": steps})
+        return _with_binding(found, _binding(scenario, plan, _freed(scenario), shared), started)
     return found.model_copy(update={"seconds": perf_counter() - started})
 
 
@@ -215,6 +216,27 @@ def _summary_of(plan: Plan) -> str:
 
 def _words_of(plan: Plan) -> str:
     return "; ".join(f"{part.name}: {describe_assignment(part)}" for part in plan.parts_that_end)
+
+
+def explain_times_and_dollars(scenario: Scenario, plan: Plan, shared: ChainSearch) -> Explanation:
+    """Return what the budget and each deadline cost a plan: what `explain_chain` has without a search for new ways."""
+    started = perf_counter()
+    found = Explanation(
+        scenario=scenario.name, status=plan.status, plan=_summary_of(plan), cut=plan.cut,
+        cost_usd=plan.cost.expected if plan.cost else None, hours=plan.hours.expected if plan.hours else None,
+    )  # fmt: skip
+    given = ((path, value, with_value(scenario, path, None)) for path, value in given_values(scenario))
+    return _with_binding(found, _binding(scenario, plan, given, shared), started)
+
+
+def _with_binding(
+    found: Explanation, binding: Iterator[tuple[Binding, LimitSensitivity | None]], started: float
+) -> Explanation:
+    """Return the explanation with the limits that bind, the one that costs most first."""
+    pairs = sorted(binding, key=lambda pair: -pair[0].saving)
+    steps = tuple(step for _, step in pairs if step is not None)
+    update = {"binding": tuple(one for one, _ in pairs), "next_steps": steps, "seconds": perf_counter() - started}
+    return found.model_copy(update=update)
 
 
 def _freed(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
@@ -235,11 +257,16 @@ def _freed(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
         yield path, "as given", without_lists(scenario, path)
 
 
-def _binding(scenario: Scenario, plan: Plan, shared: ChainSearch) -> Iterator[tuple[Binding, LimitSensitivity | None]]:
-    """Yield every limit without which the chain costs less, with the least change of it that pays."""
+def _binding(
+    scenario: Scenario, plan: Plan, freed: Iterator[tuple[str, float | str, Scenario]], shared: ChainSearch
+) -> Iterator[tuple[Binding, LimitSensitivity | None]]:
+    """Yield every limit without which the chain costs less, with the least change of it that pays.
+
+    `freed` has each limit, its value, and the scenario without it.
+    """
     assert plan.objective is not None and plan.cost is not None and plan.hours is not None
     goal = plan.objective - WORTH_USD
-    for path, current, free in _freed(scenario):
+    for path, current, free in freed:
         better = solve_chain(free, shared, perf_counter(), explains=False)
         # Of plans on spot that are not proven a difference within what is open says nothing.
         if better.objective is None or better.objective > min(goal, plan.bound or goal):
@@ -273,36 +300,38 @@ def _least_step(scenario: Scenario, plan: Plan, path: str, shared: ChainSearch) 
 # Why not another way for one job.
 
 
-def _query_of(text: str, scenario: Scenario, library: Library) -> tuple[WhyNotQuery, bool]:
-    """Return the query, and whether it is one about the run; its keys are those of the job that it names.
+def _query_of(text: str, scenario: Scenario, library: Library) -> tuple[WhyNotQuery, RlJob | None]:
+    """Return the query, and the run that it is about; its keys are those of the job that it names.
 
-    The place of another job is that among the others. Raises ScenarioError with every fault.
+    Without a name it is about the only run. The place of another job is that among the others. Raises ScenarioError
+    with every fault.
     """
-    job = rl_job_of(scenario)
-    assert job is not None
     named = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in text.split(","))}
-    others = tuple(each for each in scenario.jobs if each.name != job.name)
+    runs, others = runs_of(scenario), tuple(each for each in scenario.jobs if not isinstance(each, RlJob))
     if named.get("job") not in {each.name for each in others}:
-        return parse_query(text, scenario, library), True
-    return parse_query(text, scenario.model_copy(update={"jobs": others}), library), False
+        query = parse_query(text, scenario, library)
+        return query, next((job for job in runs if job.name == named.get("job")), runs[0])
+    return parse_query(text, scenario.model_copy(update={"jobs": others}), library), None
 
 
-def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, is_of_run: bool, shared: ChainSearch) -> WhyNot:
-    """Return what the chain costs where one job runs as is asked, all others free to change; else what excludes it."""
-    job, asked, lists = rl_job_of(scenario), scenario, tuple[str, ...]()
-    assert job is not None
-    if is_of_run:
+def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, job: RlJob | None, shared: ChainSearch) -> WhyNot:
+    """Return what the chain costs where one job runs as is asked, all others free to change; else what excludes it.
+
+    `job`: the run that is asked about; None: another job.
+    """
+    asked, lists = scenario, tuple[str, ...]()
+    if job is not None:
         pinned = pinned_job(job, query)
-        lists = tuple(not_admitted(shared.ways(scenario), pinned, query))
+        lists = tuple(not_admitted(shared.ways(scenario, job), pinned, query))
         jobs = tuple(pinned if each is job else each for each in scenario.jobs)
         asked = scenario.model_copy(update={"jobs": jobs})
-    own = ChainSearch(shared.library, shared.options, query if is_of_run else None, None if is_of_run else query)
-    forced = solve_chain(asked, own, perf_counter())
+    of_run, of_other = ({}, query) if job is None else ({job.name: query}, None)
+    forced = solve_chain(asked, ChainSearch(shared.library, shared.options, of_run, of_other), perf_counter())
     if forced.objective is None or forced.cost is None or forced.hours is None:
         given = dict(given_values(scenario))
         relax = tuple(one for one in (forced.infeasible.relax if forced.infeasible else ()) if one.limit in given)
         if not relax or lists:
-            return _excluded(scenario, query, is_of_run, shared)
+            return _excluded(scenario, query, job, shared)
         reasons = tuple(f"with the other jobs it needs {one.change_to:,.10g} of {one.limit}" for one in relax)
         return WhyNot(
             asked=query.text, status="beyond", reasons=reasons, relax=relax,
@@ -313,8 +342,8 @@ def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, is_of_run: bool
         "hours": forced.hours.expected,
         "times": forced.cost.expected / plan.cost.expected if plan.cost and plan.cost.expected > 0 else None,
     }
-    if lists:
-        needed = _excluded(scenario, query, is_of_run, shared)
+    if lists and job is not None:
+        needed = _excluded(scenario, query, job, shared)
         then = f"${forced.cost.expected:,.2f} for all jobs"
         costs = {"then": then, "cost_usd": forced.cost.expected, "hours": forced.hours.expected}
         relax = tuple(one.model_copy(update=costs) for one in needed.relax if one.limit.startswith(f"jobs.{job.name}."))
@@ -327,14 +356,12 @@ def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, is_of_run: bool
     )  # fmt: skip
 
 
-def _excluded(scenario: Scenario, query: WhyNotQuery, is_of_run: bool, shared: ChainSearch) -> WhyNot:
+def _excluded(scenario: Scenario, query: WhyNotQuery, job: RlJob | None, shared: ChainSearch) -> WhyNot:
     """Return what excludes what is asked for of one job, without figures: those of one part are none of the chain."""
-    job = rl_job_of(scenario)
-    assert job is not None
-    if is_of_run:
-        found: WhyNot | None = renumbered(answer_rl_query(shared.ways(scenario), None, query), scenario, job)
+    if job is not None:
+        found: WhyNot | None = renumbered(answer_rl_query(shared.ways(scenario, job), None, query), scenario, job)
     else:
-        others = around(scenario, job.model_copy(update={"deadline_hours": None, "start_slack_hours": 0.0}), 0.0, 0.0)
+        others = without_runs(scenario)
         found = None if others is None else explain(others, query.text, shared.options, shared.library).why_not
     if found is None or found.status in ("chosen", "possible"):
         reason = "with the other jobs no plan runs it so, whatever the budget or the deadline alone is"

@@ -10,11 +10,12 @@ from planner.drawing.charts import Lane, Ranged, Stack, Stretch, lanes, ranged, 
 from planner.drawing.scene import Caption, Scene, headed
 from planner.library.reading import read_library
 from planner.reinforcement.rl_answer import risk_lines, rl_sections
-from planner.reinforcement.rl_chain_questions import frontier_of_chain
+from planner.reinforcement.rl_chain import ChainSearch
+from planner.reinforcement.rl_chain_questions import explain_times_and_dollars, frontier_of_chain
 from planner.reinforcement.rl_questions import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
 from planner.reinforcement.rl_text import waiting_words
-from planner.report import report_page, words
+from planner.report import plan_text, report_page, words
 from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_figure
 from planner.report.plan_figures import PICTURE, Figure, Table, bill_figure
@@ -240,6 +241,8 @@ def assumptions(plan: Plan) -> Table:
 POINTS_OF_CHAIN = 8
 """Points of the curve of several jobs in a report: each is a search of about a second."""
 
+OTHER_LIMITS = "what GPUs at one time, quotas and lists cost takes a search for each: planner explain"
+
 # The report: its analyses, figures under their headings, key figures, reasons.
 
 
@@ -259,19 +262,23 @@ def overview_of_rl(
     plan = solve(scenario, options, library) if plan is None else plan
     if not plan.planned:
         return Overview(plan=plan, of_file=given)
-    search = functools.cache(lambda: searched(scenario, library))  # one for both questions
-    own: dict[str, Callable[[], object]] = {
-        "frontier": lambda: (
-            frontier_of_chain(scenario, options, library, None, POINTS_OF_CHAIN)
-            if in_chain
-            else frontier_of_rl(scenario, options, library, None, search())
-        ),
-        "reasons": lambda: explain_rl(scenario, None, library, search()),
-    }
+    own: dict[str, Callable[[], object]]
+    if in_chain:
+        shared = ChainSearch(library, options)
+        own = {
+            "frontier": lambda: frontier_of_chain(scenario, shared, None, POINTS_OF_CHAIN),
+            "reasons": lambda: explain_times_and_dollars(scenario, plan, shared),
+        }
+    else:
+        search = functools.cache(lambda: searched(scenario, library))  # one for both questions
+        own = {
+            "frontier": lambda: frontier_of_rl(scenario, options, library, None, search()),
+            "reasons": lambda: explain_rl(scenario, None, library, search()),
+        }
     tasks = job_tasks(scenario, plan, options, library, runs, seed)
     tasks = [(name, field, own.get(name, ask)) for name, field, ask in tasks]
     left_out: dict[Section, str] = {"tornado": f"takes a search for every change: {TORNADO}"}
-    if in_chain:
+    if in_chain and plan.gap:  # on spot, where each search takes seconds
         left_out["reasons"] = "takes a search for every limit: planner explain"
     return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, left_out))
 
@@ -282,7 +289,7 @@ def groups_of_rl(found: Overview) -> list[Group]:
     if not plan.reinforcement:
         return []
     groups: list[Group] = []
-    if plan.jobs:
+    if len(plan.planned) > 1:
         turns = turns_figure(plan)
         groups.append(Group(turns.key, turns.title, (turns,)))
     for number, run in enumerate(plan.reinforcement):
@@ -343,13 +350,16 @@ def reasons(found: Overview) -> list[tuple[str, str]]:
     """Return how far the plan is proven, which limits bind, and what it is worth to relax them."""
     if not found.plan.reinforcement:
         return []
-    others = report_page.reasons(found.plan, found.explanation)
-    own = {"Proof", "Simple rule"} if found.plan.jobs else {"Proof"}  # the rule is one of the jobs around the run
-    return [("Proof", proof_of(found.plan)), *(one for one in others if one[0] not in own)]
+    others, in_chain = report_page.reasons(found.plan, found.explanation), len(found.plan.planned) > 1
+    own = {"Proof", "Simple rule"} if in_chain else {"Proof"}  # a simple rule is one of the jobs around the runs
+    kept = [("Proof", proof_of(found.plan)), *(one for one in others if one[0] not in own)]
+    return [*kept, ("Left out", OTHER_LIMITS)] if in_chain and found.explanation is not None else kept
 
 
 def proof_of(plan: Plan) -> str:
-    """Return what was compared."""
+    """Return what was compared, and how far the plan is proven."""
+    if plan.gap:
+        return plan_text.proof_text(plan)
     return f"proven cheapest of {plan.candidates.made:,} ways"
 
 
@@ -358,7 +368,8 @@ def proof_of(plan: Plan) -> str:
 
 def chips(plan: Plan) -> list[tuple[str, str, str]]:
     """Return proof and risks in a few words: tone, text, and the whole sentence."""
-    found = [("good", "proven optimal", proof_of(plan))]
+    found = [("attention", "not proven optimal", proof_of(plan))] if plan.gap else []
+    found = found or [("good", "proven optimal", proof_of(plan))]
     risks = dict.fromkeys(risk for run in plan.reinforcement for risk in risk_lines(run))
     return found + [("attention", words.shorten(risk.partition(":")[0], 30), words.sanitise(risk)) for risk in risks]
 

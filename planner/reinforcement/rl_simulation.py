@@ -40,10 +40,9 @@ from planner.estimates.generation import decode_step_seconds, prompt_seconds, se
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations, tail_of_68_percent
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl
-from planner.reinforcement.rl_chain import jobs_of_chain
+from planner.reinforcement.rl_chain import jobs_of_chain, runs_of
 from planner.reinforcement.rl_estimate import step_sigma
 from planner.results.simulation import PLANNED, JobReplays, PlanPrediction, ReplayMarket, Simulation, StepReplays
-from planner.scenario.rl_job import RlJob
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 from planner.spot.states import LENGTH_BIAS_POOL_SIZE, SpotStates, ages_draw
@@ -51,14 +50,14 @@ from planner.units import HOUR
 from planner.watch import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from numpy.random import Generator
+    from numpy.random import Generator, SeedSequence
 
     from planner.analysis.market_paths import SimulationArguments
     from planner.arrays import Flags, Floats, Integers
     from planner.library.schema import Library
-    from planner.results.plan import Plan
+    from planner.results.plan import Assignment, Plan
     from planner.results.rl_run import RlRun
     from planner.scenario.scenario import Scenario, SolveOptions
 
@@ -400,116 +399,148 @@ def simulate_rl(
         check_plan(plan, scenario, library)
     if not plan.reinforcement:
         return without_runs(plan, settings, perf_counter() - started)
-    (run,) = plan.reinforcement
-    (job,) = (job for job in scenario.jobs if isinstance(job, RlJob) and job.name == run.name)
-    made = evaluate_rl(NamedRl.of(run), job, scenario, dict(scenario.labelled_offers()), library)
-    seeds = [np.random.default_rng(seed) for seed in np.random.SeedSequence(settings.seed).spawn(3)]
-    others, ranks = None, draw_ranks(settings.runs, seeds[0])
+    offers, asked_jobs = dict(scenario.labelled_offers()), {job.name: job for job in runs_of(scenario)}
+    several = [
+        evaluate_rl(NamedRl.of(run), asked_jobs[run.name], scenario, offers, library) for run in plan.reinforcement
+    ]
+    # The first run has the numbers that a run alone has.
+    first, *seeds = np.random.SeedSequence(settings.seed).spawn(1 + 2 * len(several))
+    others, ranks = None, draw_ranks(settings.runs, np.random.default_rng(first))
     if plan.jobs:
         rest, asked = jobs_of_chain(plan, scenario)
         others = replay_jobs(prepare(asked, library), rest, settings, progress)
         ranks = others.ranks  # one error of the speed for all jobs
-    slow = np.ones(settings.runs)
-    if not settings.exact_speed:
-        slow = confidence_factor(tail_of_68_percent(step_sigma(made.step)), ranks)
-    rollouts = draw_rollouts(made, seeds[1])
-    replayed = replay_run(made, rollouts, slow, seeds[2])
+    replays = [
+        ReplayedRun.of(made, run, ranks, settings, seeds[2 * at : 2 * at + 2])
+        for at, (made, run) in enumerate(zip(several, plan.reinforcement, strict=True))
+    ]
     if progress is not None:
         progress(settings.runs, settings.runs)
-    if others is not None:
-        found = _simulation_of_chain(made, plan, scenario, others, settings, rollouts, replayed)
+    if len(plan.parts_that_end) > 1:
+        found = _simulation_of_chain(replays, plan, scenario, others, settings, library)
     else:
-        found = _simulation(made, run, plan, settings, rollouts, replayed)
+        found = _simulation(replays[0], plan, settings)
     return found.model_copy(update={"seconds": perf_counter() - started})
 
 
-def _figures(made: EvaluatedRl, run: RlRun, replayed: RunReplays) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ReplayedRun:
+    """A run of a plan over all replays, as if it waited for nothing."""
+
+    made: EvaluatedRl
+    run: RlRun
+    rollouts: Floats
+    replays: RunReplays
+
+    @classmethod
+    def of(
+        cls, made: EvaluatedRl, run: RlRun, ranks: Floats, settings: SimulationSettings, seeds: Sequence[SeedSequence]
+    ) -> ReplayedRun:
+        """Return a run replayed at ranks (n,) of the error of its speed."""
+        slow = np.ones(settings.runs)
+        if not settings.exact_speed:
+            slow = confidence_factor(tail_of_68_percent(step_sigma(made.step)), ranks)
+        drawing, replaying = map(np.random.default_rng, seeds)
+        rollouts = draw_rollouts(made, drawing)
+        return cls(made, run, rollouts, replay_run(made, rollouts, slow, replaying))
+
+    @property
+    def on_spot(self) -> bool:
+        """Whether its engines are on spot."""
+        return self.made.engines_pool.named.on_spot
+
+    @property
+    def outcome(self) -> JobOutcome:
+        """Its dollars, hours and losses as those of any job."""
+        found, none = self.replays, np.zeros(self.replays.hours.size)
+        done = np.ones(none.size, dtype=bool)
+        return JobOutcome(found.usd, found.hours, none, found.losses, found.wasted_hours, none, done)
+
+
+def _figures(one: ReplayedRun) -> dict[str, Any]:
     """Return what the run takes and costs by itself."""
-    hours, deadline, on_spot = replayed.hours, run.deadline_hours, made.engines_pool.named.on_spot
+    hours, deadline = one.replays.hours, one.run.deadline_hours
     return {
-        "cost_usd": distribution(replayed.usd),
+        "cost_usd": distribution(one.replays.usd),
         "hours": distribution(hours),
         "deadline_hit_rate": None if deadline is None else float(np.mean(hours <= deadline * (1.0 + 1e-9))),
-        "interruptions": float(replayed.losses.mean()) if on_spot else None,
-        "wasted_hours": float(replayed.wasted_hours.mean()) if on_spot else None,
+        "interruptions": float(one.replays.losses.mean()) if one.on_spot else None,
+        "wasted_hours": float(one.replays.wasted_hours.mean()) if one.on_spot else None,
     }
 
 
-def _job_replays(
-    made: EvaluatedRl, run: RlRun, predicted: PlanPrediction, rollouts: Floats, replayed: RunReplays
-) -> JobReplays:
+def _job_replays(one: ReplayedRun, predicted: PlanPrediction) -> JobReplays:
     """Return the run over all replays, as if it waited for nothing."""
-    on_spot = made.engines_pool.named.on_spot
+    made, run, replayed = one.made, one.run, one.replays
     return JobReplays(
         name=run.name, gpu=run.gpu, gpus=run.gpus, provider=run.pools[0].provider, kind="rl",
         deadline_hours=run.deadline_hours, predicted=predicted, policies={},
-        market=_market(made) if on_spot else None, unfinished=0.0, told=None,
+        market=_market(made) if one.on_spot else None, unfinished=0.0, told=None,
         steps=StepReplays(
             step_seconds=distribution(replayed.step_seconds), planned_step_seconds=made.run_hours * HOUR / run.steps,
-            rollout_seconds=distribution(rollouts), planned_rollout_seconds=made.sampling_seconds(made.step),
+            rollout_seconds=distribution(one.rollouts), planned_rollout_seconds=made.sampling_seconds(made.step),
             within_hours=float(np.mean(replayed.hours <= run.hours.at_confidence)), planned_within=made.job.confidence,
         ),
-        **_figures(made, run, replayed),
+        **_figures(one),
     )  # fmt: skip
 
 
 def _simulation_of_chain(
-    made: EvaluatedRl, plan: Plan, scenario: Scenario, others: Replays, settings: SimulationSettings, rollouts: Floats,
-    replayed: RunReplays,
+    runs: Sequence[ReplayedRun], plan: Plan, scenario: Scenario, others: Replays | None, settings: SimulationSettings,
+    library: Library,
 ) -> Simulation:  # fmt: skip
     """Return the replays of a chain: a late job moves those that wait for it; the order of the plan holds."""
-    (run,) = plan.reinforcement
-    none = np.zeros(others.ranks.size)
-    own = JobOutcome(
-        replayed.usd, replayed.hours, none, replayed.losses, replayed.wasted_hours, none, np.ones(none.size, dtype=bool)
-    )
-    outcomes = [*(each.outcomes[PLANNED] for each in others.jobs), own]
-    shifted = timetable.shift_timetable(plan, scenario, made.library, outcomes)
-    asked = {job.name: job.planned_deadline_hours for job in scenario.jobs}  # others end earlier for the run alone
+    first = [] if others is None else [each.outcomes[PLANNED] for each in others.jobs]
+    shifted = timetable.shift_timetable(plan, scenario, library, [*first, *(each.outcome for each in runs)])
+    asked = {job.name: job.planned_deadline_hours for job in scenario.jobs}  # others end earlier for the runs alone
     parts = [part.model_copy(update={"deadline_hours": asked[part.name]}) for part in plan.parts_that_end]
     paid = math.fsum(reservation.usd for reservation in plan.reservations)
     (whole,) = combine_jobs(parts, {PLANNED: [moved.outcome for moved in shifted]}, paid).values()
-    jobs = [
-        replays_of_job(
-            replace(job_run, job=job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})),
-            source,
-            each,
-            moved,
-        )
-        for job_run, source, each, moved in zip(others.job_runs, others.sources, others.jobs, shifted[:-1], strict=True)
-    ]
-    alone = predict(made, run.model_copy(update={"deadline_hours": None}))
-    last, ends = _job_replays(made, run, alone, rollouts, replayed), shifted[-1].outcome.hours
-    assert last.steps is not None
-    within = float(np.mean(ends <= run.finish_hours * (1.0 + 1e-9)))
-    (met,) = combine_jobs(parts[-1:], {PLANNED: [shifted[-1].outcome]}).values()
-    in_turn = {
-        "start_at_hours": distribution(shifted[-1].starts),
-        "end_at_hours": distribution(ends),
-        "deadline_hit_rate": None if met.met is None else float(np.mean(met.met)),
-        "outlasts_machines": 0.0,
-        "deadline_hours": parts[-1].deadline_hours,
-        "steps": last.steps.model_copy(update={"within_hours": within}),
-    }
-    core, budget = build_prediction(plan.jobs, paid), plan.budget_usd
+    jobs, notes = list[JobReplays](), list[str]()
+    if others is not None:
+        notes += notes_of_jobs(others.job_runs, settings)
+        every = zip(others.job_runs, others.sources, others.jobs, shifted[: len(first)], strict=True)
+        for job_run, source, each, moved in every:
+            job = job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})
+            jobs.append(replays_of_job(replace(job_run, job=job), source, each, moved))
+    for one, part, moved in zip(runs, parts[len(first) :], shifted[len(first) :], strict=True):
+        jobs.append(_moved_run(one, part, moved))
+        notes += _notes(one.made, one.on_spot)
+    budget, usd = plan.budget_usd, math.fsum(one.run.cost_usd for one in runs)
+    core = build_prediction(plan.jobs, paid) if plan.jobs else predict(runs[0].made, runs[0].run)
     expected = plan.hours.expected if plan.hours is not None else core.hours
-    sums = {"cost_usd": core.cost_usd + run.cost_usd, "hours": expected, "deadline_probability": None}
+    sums = {"cost_usd": usd + (core.cost_usd if plan.jobs else 0.0), "hours": expected, "deadline_probability": None}
     return Simulation(
         scenario=plan.scenario, status=plan.status, runs=settings.runs, seed=settings.seed,
         exact_speed=settings.exact_speed, budget_usd=budget,
         budget_hit_rate=None if budget is None else float(np.mean(whole.usd <= budget * (1.0 + 1e-9))),
-        predicted=core.model_copy(update=sums), jobs=(*jobs, last.model_copy(update=in_turn)),
+        predicted=core.model_copy(update=sums), jobs=tuple(jobs),
         cost_histogram=histogram(whole.usd), hours_histogram=histogram(whole.hours), seconds=0.0,
-        as_of=plan.as_of or datetime.date.today().isoformat(),
-        notes=(*notes_of_jobs(others.job_runs, settings), *_notes(made, made.engines_pool.named.on_spot)), plan=plan,
+        as_of=plan.as_of or datetime.date.today().isoformat(), notes=tuple(dict.fromkeys(notes)), plan=plan,
         **summarise_outcome(whole),
     )  # fmt: skip
 
 
-def _simulation(
-    made: EvaluatedRl, run: RlRun, plan: Plan, settings: SimulationSettings, rollouts: Floats, replayed: RunReplays
-) -> Simulation:  # fmt: skip
-    budget, predicted = plan.budget_usd, predict(made, run)
+def _moved_run(one: ReplayedRun, part: Assignment | RlRun, moved: timetable.ShiftedJob) -> JobReplays:
+    """Return a run of a chain over all replays, moved by the jobs that it waits for; `part` has its own deadline."""
+    run, ends = one.run, moved.outcome.hours
+    found = _job_replays(one, predict(one.made, run.model_copy(update={"deadline_hours": None})))
+    assert found.steps is not None
+    within = float(np.mean(ends <= run.finish_hours * (1.0 + 1e-9)))
+    (met,) = combine_jobs([part], {PLANNED: [moved.outcome]}).values()
+    in_turn = {
+        "start_at_hours": distribution(moved.starts),
+        "end_at_hours": distribution(ends),
+        "deadline_hit_rate": None if met.met is None else float(np.mean(met.met)),
+        "outlasts_machines": 0.0,
+        "deadline_hours": part.deadline_hours,
+        "steps": found.steps.model_copy(update={"within_hours": within}),
+    }
+    return found.model_copy(update=in_turn)
+
+
+def _simulation(one: ReplayedRun, plan: Plan, settings: SimulationSettings) -> Simulation:
+    budget, predicted, replayed = plan.budget_usd, predict(one.made, one.run), one.replays
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -519,14 +550,14 @@ def _simulation(
         budget_usd=budget,
         budget_hit_rate=None if budget is None else float(np.mean(replayed.usd <= budget * (1.0 + 1e-9))),
         predicted=predicted,
-        jobs=(_job_replays(made, run, predicted, rollouts, replayed),),
+        jobs=(_job_replays(one, predicted),),
         cost_histogram=histogram(replayed.usd),
         hours_histogram=histogram(replayed.hours),
         seconds=0.0,
         as_of=plan.as_of or datetime.date.today().isoformat(),
-        notes=tuple(_notes(made, made.engines_pool.named.on_spot)),
+        notes=tuple(_notes(one.made, one.on_spot)),
         plan=plan,
-        **_figures(made, run, replayed),
+        **_figures(one),
     )
 
 

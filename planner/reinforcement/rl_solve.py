@@ -165,22 +165,21 @@ def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
 
 def _refused_next_to_others(scenario: Scenario) -> list[tuple[str, str, str]]:
     """Return place, what and remedy of what other jobs cannot be in the same scenario, or not at the same time."""
-    runs = [job.name for job in scenario.jobs if isinstance(job, RlJob)]
     alone, found = "plan it in a scenario of its own", list[tuple[str, str, str]]()
-    if len(runs) > 1:
-        found.append(("jobs", f"several jobs of kind rl ({', '.join(runs)})", "plan each in a scenario of its own"))
     if scenario.objective != "cost":
         found.append(("objective", "another objective than cost with several jobs", "leave it out, or plan them alone"))
-    before = ends_before(scenario, runs[0])
+    before = {job.name: ends_before(scenario, job.name) for job in scenario.jobs}
+    runs = [job.name for job in scenario.jobs if isinstance(job, RlJob)]
     for index, job in enumerate(scenario.jobs):
-        if job.name == runs[0] or isinstance(job, RlJob):
-            continue
-        if job.subject is not None:
+        if job.subject not in (None, "rl"):
             what = "a service" if not job.ends else "an open model, batch or number of tokens"
             found.append((f"jobs.{index}", f"{what} in the same scenario", alone))
-        elif job.name not in before and runs[0] not in ends_before(scenario, job.name):
-            fix = f"let one wait for the other (after: {runs[0]}), or plan it in a scenario of its own"
-            found.append((f"jobs.{index}", f"{job.name} may run at the same time as {runs[0]}", fix))
+            continue
+        others = runs[: runs.index(job.name)] if isinstance(job, RlJob) else runs  # of two runs the second is named
+        run = next((run for run in others if job.name not in before[run] and run not in before[job.name]), None)
+        if run is not None:
+            fix = f"let one wait for the other (after: {run}), or plan it in a scenario of its own"
+            found.append((f"jobs.{index}", f"{job.name} may run at the same time as {run}", fix))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import Fault, ScenarioError
 from planner.results.plan import Plan
 from planner.results.what_if import Better, WhatIf
 from planner.subjects import Subject
@@ -40,15 +39,6 @@ def _library_of(scenario: Scenario) -> Library:
     return read_library([name for job in scenario.jobs for name in architectures_of(job)])
 
 
-def _only_job(scenario: Scenario, command: str) -> None:
-    """Raise ScenarioError where other jobs are next to the one of reinforcement learning."""
-    if len(scenario.jobs) > 1:
-        what = "not modelled for kind rl with other jobs before or after it"
-        others = " or ".join(f"--job {job.name}" for job in scenario.jobs if job.subject is None)
-        fix = f"name another job, {others}, or use solve, check, frontier, explain, what-if, simulate, report or export"
-        raise ScenarioError([Fault(scenario.name, 0, command, what, fix)])
-
-
 class Reinforcement(Subject):
     """Steps of answers that engines sample, and of a policy that is trained on them."""
 
@@ -77,12 +67,13 @@ class Reinforcement(Subject):
         self, scenario: Scenario, options: SolveOptions, library: Library | None, by: GroupBy | None, points: int
     ) -> Frontier:
         """Return the cost for every deadline."""
+        from planner.reinforcement.rl_chain import ChainSearch
         from planner.reinforcement.rl_chain_questions import frontier_of_chain
         from planner.reinforcement.rl_questions import frontier_of_rl
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:
-            return frontier_of_chain(scenario, options, library, by, points)
+            return frontier_of_chain(scenario, ChainSearch(library, options), by, points)
         return frontier_of_rl(scenario, options, library, by)  # of a single job every breakpoint
 
     def what_if(
@@ -166,7 +157,6 @@ class Reinforcement(Subject):
         """Return a run of a plan, by its logs, against what was planned."""
         from planner.reinforcement.rl_tracking import track_rl
 
-        _only_job(scenario, "track")
         return track_rl(plan, scenario, logs, job, stated, market, options)
 
     def calibrate(
@@ -175,11 +165,10 @@ class Reinforcement(Subject):
         """Return the `measured` entry of the logs of a run, and what it changes."""
         from planner.reinforcement.rl_tracking import calibrate_rl
 
-        _only_job(scenario, "calibrate")
         return calibrate_rl(logs, scenario, job, run, options)
 
     def rest(self, plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
-        """Return the jobs before and after the run as a plan of their own; a run alone as it is."""
+        """Return the jobs before and after the runs as a plan of their own; runs alone as they are."""
         from planner.reinforcement.rl_chain import jobs_of_chain
 
         return jobs_of_chain(plan, scenario)
@@ -219,7 +208,7 @@ class Reinforcement(Subject):
         """Return the answer, which has all that there is to say of a run alone."""
         from planner.reinforcement.rl_answer import render_chain_details
 
-        return render_chain_details(plan) if plan.jobs else self.text(plan)
+        return render_chain_details(plan) if len(plan.planned) > 1 else self.text(plan)
 
     def replays(self, found: Simulation) -> list[str]:
         """Return steps, rollouts and engines that were lost, each with what was planned."""

@@ -176,14 +176,16 @@ def _range(spread: Spread) -> str:
 
 def replay_lines(found: Simulation) -> list[str]:
     """Return steps, rollouts and engines that were lost, each with what was planned."""
-    lines = list[str]()
+    lines, several = list[str](), sum(job.steps is not None for job in found.jobs) > 1
     for job in found.jobs:
         if (steps := job.steps) is None:
             continue
+        of = f"{words.sanitise(job.name)}: " if several else ""
         rollout, step = steps.rollout_seconds, steps.step_seconds
         share = f"{words.percent(steps.within_hours)} of runs end within the planned hours"
         texts = [
-            f"{_seconds(step.mean)} on average at the expected speed (plan: {_seconds(steps.planned_step_seconds)})",
+            f"{of}{_seconds(step.mean)} on average at the expected speed "
+            f"(plan: {_seconds(steps.planned_step_seconds)})",
             f"rollout {_seconds(rollout.mean)}, 90 % of them {_seconds(rollout.p05)} to {_seconds(rollout.p95)} "
             f"(plan: {_seconds(steps.planned_rollout_seconds)}), with engines that are always there",
             f"{share} (plan: {words.percent(steps.planned_within)})",

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from planner import timetable
 from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
 from planner.analysis.calibration.csv_logs import fault
 from planner.analysis.calibration.rl_logs import (
@@ -18,7 +21,7 @@ from planner.analysis.calibration.rl_logs import (
     measured_steps,
     read_rl_logs,
 )
-from planner.analysis.run_progress import UNRESOLVED_NOISE, weighted_pace
+from planner.analysis.run_progress import UNRESOLVED_NOISE, budget_note, weighted_pace
 from planner.analysis.track_question import (
     LEAST_HOURS,
     Stated,
@@ -26,10 +29,18 @@ from planner.analysis.track_question import (
     own_offers_note,
     rank_choice,
     read_with_offers,
+    stated_moment,
 )
+from planner.arrays import Floats
 from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, InputError
-from planner.estimates.uncertainty import confidence_factor, display_factors, is_implausible_speed, tail_of_68_percent
+from planner.estimates.uncertainty import (
+    confidence_factor,
+    display_factors,
+    is_implausible_speed,
+    student_2_quantile,
+    tail_of_68_percent,
+)
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
@@ -41,14 +52,18 @@ from planner.reinforcement.evaluated_rl import (
     run_factors,
     spread_of,
 )
+from planner.reinforcement.rl_chain import in_order
 from planner.reinforcement.rl_step import RlPhases, measured_factors
+from planner.results.explanation import describe_job_differences
 from planner.results.plan import Plan
-from planner.results.plan_parts import Spread
+from planner.results.plan_parts import Hours, Spread
 from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
 from planner.results.run_results import (
     CalibrationResult,
     Cause,
+    ChainEnd,
     Choice,
+    KeptDeadline,
     MeasuredAnswers,
     ObservedProgress,
     PhaseSeconds,
@@ -59,17 +74,20 @@ from planner.results.run_results import (
     StepTimes,
     Tracking,
 )
+from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.offer import offer_data
 from planner.scenario.rl_job import TRAINER_DEGREES, MeasuredRl, RlJob
-from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
+from planner.scenario.scenario import Scenario, SolveOptions, ends_before, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, HOUR, round_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from planner.library.schema import Library
     from planner.results.plan_parts import BillItem
+    from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
 
 WAITED_SHARE = 0.05
 """Share of a step that a trainer waits for answers beyond which the rollout is the longer side."""
@@ -226,26 +244,70 @@ def track_rl(
     left = found.left * pace / HOUR
     spent = stated.spent_usd if stated.spent_usd is not None else _spent_usd(found, elapsed - start)
     left_usd = max(0.0, found.made.usd(run_hours=elapsed - start + left) - _spent_usd(found, elapsed - start))
-    end = _end(found, elapsed, (left, sigma), (spent, left_usd))
-    budget = scenario.limits.budget_usd
-    if budget is not None and spent + left_usd > budget and len(scenario.jobs) == 1:
-        notes.append(f"the projected cost is above the budget of ${budget:,.2f}")
-    chance = end.deadline_probability
-    if market is None and chance is not None and chance < job.confidence:
+    before_usd = _paid_before(plan, _after(scenario, run.name), run.name)
+    ahead = Ahead(_began(run, plan, stated, notes), elapsed, left, sigma, spent, left_usd, before_usd)
+    end, chain = _end(found, ahead), _chain_end(found, ahead, plan, scenario)
+    if chain is None:
+        sure = float(confidence_factor(sigma, scenario.limits.budget_confidence))
+        notes += budget_note(scenario.limits, spent + left_usd, spent + left_usd * sure)
+    else:
+        notes += budget_note(scenario.limits, chain.cost.expected, chain.cost_at_confidence)
+    kept = [(end.deadline_probability, job.confidence)]
+    kept += [(one.probability, one.confidence) for one in (chain.deadlines if chain else ())]
+    if market is None and any(chance is not None and chance < sure for chance, sure in kept):
         notes.append("the deadline is at risk: --replan --scenario FILE says whether other machines would keep it")
     tracked = Tracking(
         scenario=plan.scenario,
         job=run.name,
         logs=tuple(f"{file} ({found.log.kind})" for file in found.log.file.split(", ")),
         observed=_observed(found, elapsed, spent, stated.spent_usd is not None),
-        planned=_planned(run, job, scenario),
+        planned=_planned(run, job, scenario, ahead.began),
         projected=end,
         causes=_causes(found, pace, end),
         phases=_phases(found),
         answers=_answers(found.seen, run.output_tokens, run.longest_output),
         notes=tuple(dict.fromkeys(notes)),
+        chain=chain,
     )
-    return tracked if market is None else _replanned(tracked, found, market, left_usd, options)
+    return tracked if market is None else _replanned(tracked, found, market, ahead, plan, options)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a run has taken, and what is left of it."""
+
+    began: float
+    """Hours from the start of the plan to the order of its machines."""
+    elapsed: float
+    """Hours since then."""
+    left: float
+    """Hours that are left."""
+    sigma: float
+    """Spread of their ln."""
+    spent_usd: float
+    left_usd: float
+    before_usd: float
+    """Of the jobs before it, and of what is reserved, as planned."""
+
+
+def _paid_before(plan: Plan, later: Sequence[Job], name: str) -> float:
+    """Return the dollars of a plan without a run and those after it."""
+    moving = {name, *(job.name for job in later)}
+    paid = math.fsum(reservation.usd for reservation in plan.reservations)
+    return paid + math.fsum(part.cost_usd for part in plan.parts_that_end if part.name not in moving)
+
+
+def _began(run: RlRun, plan: Plan, stated: Stated, notes: list[str]) -> float:
+    """Return the hours from the start of the plan to that of a run, and add to the notes where that is assumed."""
+    if len(plan.parts_that_end) < 2:
+        return run.start_at_hours
+    if plan.now and stated.started is not None:
+        return (stated_moment(stated.started, "--started") - stated_moment(plan.now, "now")) / HOUR
+    if run.start_at_hours:
+        when = f"{run.start_at_hours:.1f} h after the start of the plan"
+        fix = "--started says otherwise" if plan.now else "a scenario with `now` and --started say otherwise"
+        notes.append(f"{run.name} is assumed to have started as planned, {when}: {fix}")
+    return run.start_at_hours
 
 
 def _run_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[RlRun, RlJob]:
@@ -331,16 +393,14 @@ def _spent_usd(found: RlProgress, run_hours: float) -> float:
     return math.fsum(part(line) for line in found.made.bill(run_hours=max(run_hours, 0.0)))
 
 
-def _end(
-    found: RlProgress, elapsed: float, hours_left: tuple[float, float], dollars: tuple[float, float]
-) -> ProjectedEnd:
-    """Return the end of a run that has run for some hours; hours left come with the spread of their ln."""
-    (left, sigma), (spent, left_usd) = hours_left, dollars
-    low, high = (float(factor) for factor in display_factors(sigma))
-    late = left * float(confidence_factor(sigma, found.job.confidence))
+def _end(found: RlProgress, ahead: Ahead) -> ProjectedEnd:
+    """Return the end of a run that has run for some hours."""
+    low, high = (float(factor) for factor in display_factors(ahead.sigma))
+    elapsed, left, spent, left_usd = ahead.elapsed, ahead.left, ahead.spent_usd, ahead.left_usd
+    late = left * float(confidence_factor(ahead.sigma, found.job.confidence))
     chance: float | None = None
     if found.run.deadline_hours is not None:
-        room = found.run.deadline_hours - elapsed
+        room = found.run.deadline_hours - ahead.began - elapsed
         chance = float(room >= 0) if not left or room <= 0 else None
         chance = probability_within(room, left, late, found.job.confidence) if chance is None else chance
     return ProjectedEnd(
@@ -348,6 +408,85 @@ def _end(
         cost=Spread(expected=spent + left_usd, low=spent + left_usd * low, high=spent + left_usd * high),
         deadline_probability=chance,
         left_hours=left,
+    )
+
+
+# The chain of a run: the jobs before it are paid, those after it move with its end.
+#
+# Hours and dollars at a confidence add up along a chain, as in its plan: one error of the speed for all jobs.
+
+
+RANKS: Floats = (np.arange(2_000) + 0.5) / 2_000
+"""Ranks of the error of the speed at which a chain is followed."""
+
+
+def _at_ranks(expected: float, late: float, confidence: float) -> Floats:
+    """Return a figure (ranks,) that stays within `late` with the chance `confidence`, as in `probability_within`."""
+    if late <= expected or expected <= 0 or confidence == 0.5:
+        return np.full(RANKS.size, expected)
+    scale = math.log(late / expected) / float(student_2_quantile(confidence))
+    return np.asarray(expected * np.exp(scale * student_2_quantile(RANKS)))
+
+
+def _after(scenario: Scenario, name: str) -> list[Job]:
+    """Return the jobs that wait for one of a scenario, directly or for others that do, in the order of their starts."""
+    return [job for job in in_order(scenario) if name in ends_before(scenario, job.name)]
+
+
+def ends_of_chain(
+    first: Mapping[str, Floats], jobs: Sequence[Job], plan: Plan, limits: Limits
+) -> tuple[dict[str, Floats], Floats]:
+    """Return the ends (ranks,) of jobs of a plan in hours from its start, and the dollars (ranks,) of all of them.
+
+    `first` has the ends of jobs before them that are known. None starts before its planned start.
+    """
+    parts, ends, usd = {part.name: part for part in plan.parts_that_end}, dict(first), np.zeros(RANKS.size)
+    for job in jobs:
+        part = parts[job.name]
+        waits = [ends[wait.job] + wait.lag_hours for wait in job.after if wait.job in ends]
+        start = np.maximum.reduce([np.full(RANKS.size, part.delay_hours), *waits])
+        ends[job.name] = start + _at_ranks(part.hours.expected, part.hours.at_confidence, job.confidence)
+        usd = usd + _at_ranks(part.cost_usd, part.cost_at_confidence, limits.budget_confidence)
+    return ends, usd
+
+
+def kept_deadlines(jobs: Sequence[Job], ends: Mapping[str, Floats]) -> tuple[KeptDeadline, ...]:
+    """Return how surely each job that has a deadline keeps it."""
+    found = []
+    for job in jobs:
+        if (deadline := job.planned_deadline_hours) is not None:
+            share = float(np.mean(ends[job.name] <= deadline * (1.0 + timetable.SAME_DEADLINE)))
+            chance = {"probability": min(MAX_CONFIDENCE, share), "confidence": job.confidence}
+            found.append(KeptDeadline(job=job.name, deadline_hours=deadline, **chance))
+    return tuple(found)
+
+
+def _chain_end(found: RlProgress, ahead: Ahead, plan: Plan, scenario: Scenario) -> ChainEnd | None:
+    """Return what becomes of all jobs of a chain of which a run is tracked; None for a run alone."""
+    if len(plan.parts_that_end) < 2:
+        return None
+    limits, later = scenario.limits, _after(scenario, found.run.name)
+    factors = np.asarray(confidence_factor(ahead.sigma, RANKS))
+    own = ahead.began + ahead.elapsed + ahead.left * factors
+    ends, usd = ends_of_chain({found.run.name: own}, later, plan, limits)
+    usd = usd + ahead.left_usd * factors + ahead.spent_usd + ahead.before_usd
+    last = np.maximum.reduce([*ends.values()])
+    (final,) = later[-1:] or (found.job,)
+
+    def at(values: Floats, rank: float) -> float:
+        return float(np.interp(rank, RANKS, values))
+
+    chance = None if limits.budget_usd is None else min(MAX_CONFIDENCE, float(np.mean(usd <= limits.budget_usd)))
+    return ChainEnd(
+        hours=Hours(
+            expected=at(last, 0.5), low=at(last, 0.1), high=at(last, 0.9), at_confidence=at(last, final.confidence)
+        ),
+        cost=Spread(expected=at(usd, 0.5), low=at(usd, 0.1), high=at(usd, 0.9)),
+        cost_at_confidence=at(usd, limits.budget_confidence),
+        budget_confidence=limits.budget_confidence,
+        budget_usd=limits.budget_usd,
+        budget_probability=chance,
+        deadlines=kept_deadlines([found.job, *later], ends),
     )
 
 
@@ -400,10 +539,14 @@ def _observed(found: RlProgress, elapsed: float, spent: float, is_given: bool) -
     )
 
 
-def _planned(run: RlRun, job: RlJob, scenario: Scenario) -> PlannedProgress:
+def _planned(run: RlRun, job: RlJob, scenario: Scenario, began: float) -> PlannedProgress:
+    """Return the figures of the plan; the deadline counts from the order of the machines, as all hours do."""
+    deadline = None if run.deadline_hours is None else run.deadline_hours - began
     memory = next(phase for phase in run.memory if phase.phase == "training")
     late = run.hours.at_confidence
-    chance = probability_within(run.deadline_hours, run.hours.expected, late, job.confidence)
+    chance = None
+    if run.deadline_hours is not None:
+        chance = probability_within(run.deadline_hours - run.start_at_hours, run.hours.expected, late, job.confidence)
     return PlannedProgress(
         steps=run.steps,
         step_seconds=run.step_seconds,
@@ -413,7 +556,7 @@ def _planned(run: RlRun, job: RlJob, scenario: Scenario) -> PlannedProgress:
         cost=run.cost,
         peak_vram_gib=memory.peak,
         usable_vram_gib=memory.usable,
-        deadline_hours=run.deadline_hours,
+        deadline_hours=deadline,
         deadline_probability=chance,
         confidence=job.confidence,
         budget_usd=scenario.limits.budget_usd,
@@ -424,44 +567,112 @@ def _planned(run: RlRun, job: RlJob, scenario: Scenario) -> PlannedProgress:
 
 
 def _replanned(
-    tracked: Tracking, found: RlProgress, market: Scenario, left_usd: float, options: SolveOptions | None
+    tracked: Tracking, found: RlProgress, market: Scenario, ahead: Ahead, plan: Plan, options: SolveOptions | None
 ) -> Tracking:
-    """Return the tracked run with what could be done now, the best first."""
+    """Return the tracked run with what could be done now, the best first; of a chain for all jobs that are left."""
+    later = _after(market, found.run.name)
     if not found.left:
-        return tracked.model_copy(update={"notes": (*tracked.notes, "all steps are done: nothing is left to plan")})
-    end, passed = tracked.projected, tracked.observed.elapsed_hours
-    stay = Choice(
-        what="stay",
-        **_machines(found.run.pools),
-        cost_usd=left_usd,
-        hours=Spread(**{key: getattr(end.hours, key) - passed for key in Spread.model_fields}),
-        deadline_probability=end.deadline_probability,
-    )
-    plan = solve(_left(tracked, found, market), options)
-    choices: list[tuple[Choice, Plan | None]] = [(stay, None)]
+        said = "all steps are done: nothing is left to plan" + (f" of {found.run.name}" if later else "")
+        return tracked.model_copy(update={"notes": (*tracked.notes, said)})
+    data = _left_data(tracked, found, market, ahead.began, ahead.before_usd)
+    choices: list[tuple[Choice, Plan | None]] = [(_staying(tracked, found, ahead, plan, later), None)]
     notes = list(tracked.notes)
-    for run in plan.reinforcement:
-        is_same = [pool.offer for pool in run.pools] == [pool.offer for pool in found.run.pools]
-        chance = probability_within(
-            run.deadline_hours, run.hours.expected, run.hours.at_confidence, found.job.confidence
-        )
-        move = Choice(
-            what="restart" if is_same and run.training_gpus == found.run.training_gpus else "move",
-            **_machines(run.pools),
-            cost_usd=run.cost_usd,
-            hours=Spread(expected=run.hours.expected, low=run.hours.low, high=run.hours.high),
-            deadline_probability=chance,
-        )
-        choices.append((move, plan))
-    if not plan.reinforcement:
-        notes.append(f"no machines to move to: {plan.status}")
+    left = _with_market(data, market)
+    new = solve(left, options)
+    if new.planned:
+        choices.append((_moving(found, new, left), new))
+    else:
+        notes.append(f"no machines to move to: {new.status}")
+    if later:
+        planned = [part for part in plan.parts_that_end if part.name in {job.name for job in later}]
+        others = _moving_others(found, ahead, left, data, market, options)
+        choices += [one for one in others if describe_job_differences(planned, one[1].parts_that_end)]
+        notes.append(f"hours and dollars of a choice are those of this run and of {len(later)} after it")
     notes += own_offers_note(market, found.run.offers_named)
-    tie = market.near_tie_usd(left_usd)
+    tie = market.near_tie_usd(choices[0][0].cost_usd)
     choices.sort(key=lambda choice: rank_choice(choice[0], found.job.confidence, tie))
     if choices[0][1] is None:
         notes.append("the run stays where it is: there is no new plan")
     chosen = {"choices": tuple(choice for choice, _ in choices), "replan": choices[0][1]}
     return tracked.model_copy(update={**chosen, "notes": tuple(notes)})
+
+
+def _staying(tracked: Tracking, found: RlProgress, ahead: Ahead, plan: Plan, later: Sequence[Job]) -> Choice:
+    """Return what is left where the run stays, and where the jobs after it run as planned."""
+    hours, passed, chance = tracked.projected.hours, ahead.elapsed, tracked.projected.deadline_probability
+    parts = {part.name: part for part in plan.parts_that_end}
+    if tracked.chain is not None:
+        hours, passed, chance = tracked.chain.hours, ahead.began + passed, _least(tracked.chain.deadlines)
+    return Choice(
+        what="stay",
+        **_machines(found.run.pools),
+        cost_usd=ahead.left_usd + math.fsum(parts[job.name].cost_usd for job in later),
+        hours=Spread(**{key: getattr(hours, key) - passed for key in Spread.model_fields}),
+        deadline_probability=chance,
+    )
+
+
+def _moving(found: RlProgress, new: Plan, left: Scenario) -> Choice:
+    """Return what is left where the run, and the jobs after it, take the machines of a new plan."""
+    run = next(run for run in new.reinforcement if run.name == found.run.name)
+    is_same = [pool.offer for pool in run.pools] == [pool.offer for pool in found.run.pools]
+    assert new.cost is not None and new.hours is not None
+    late = run.hours.at_confidence
+    chance = probability_within(run.deadline_hours, run.hours.expected, late, found.job.confidence)
+    if len(left.jobs) > 1:
+        chance = _least(kept_deadlines(left.jobs, ends_of_chain({}, in_order(left), new, left.limits)[0]))
+    return Choice(
+        what="restart" if is_same and run.training_gpus == found.run.training_gpus else "move",
+        **_machines(run.pools),
+        cost_usd=new.cost.expected,
+        hours=Spread(expected=new.hours.expected, low=new.hours.low, high=new.hours.high),
+        deadline_probability=chance,
+    )
+
+
+def _moving_others(
+    found: RlProgress, ahead: Ahead, left: Scenario, data: dict[str, Any], market: Scenario,
+    options: SolveOptions | None,
+) -> Iterator[tuple[Choice, Plan]]:  # fmt: skip
+    """Yield what is left where the run stays, and the jobs after it are planned anew from its end on, if they can be.
+
+    Its end is that at its confidence, from which the hours of the new plan count; its dollars are those at the
+    confidence of the budget.
+    """
+    name, limits = found.run.name, dict(data.get("limits", {}))
+    late = ahead.left * float(confidence_factor(ahead.sigma, found.job.confidence))
+    lag = max((wait.lag_hours for job in left.jobs for wait in job.after if wait.job == name), default=0.0)
+    jobs = [dict(job) for job in data["jobs"] if job["name"] != name]
+    for job in jobs:
+        job["after"] = [wait for wait in job["after"] if wait["job"] != name]
+        if (deadline := next(each.deadline_hours for each in left.jobs if each.name == job["name"])) is not None:
+            job["deadline"] = f"{max(LEAST_HOURS, deadline - late - lag)}h"
+    if limits.get("budget_usd") is not None:
+        sure = float(confidence_factor(ahead.sigma, left.limits.budget_confidence))
+        limits["budget_usd"] = max(0.01, limits["budget_usd"] - ahead.left_usd * sure)
+    plan = solve(_with_market({**data, "jobs": jobs, "limits": limits}, market), options)
+    if plan.cost is None or plan.hours is None:
+        return
+    # Seen from that end, the run ends earlier or later at each rank of the error.
+    own = ahead.left * np.asarray(confidence_factor(ahead.sigma, RANKS)) - late - lag
+    rest = [job for job in in_order(left) if job.name != name]
+    ends, _ = ends_of_chain({name: own}, rest, plan, left.limits)
+    kept = kept_deadlines(left.jobs, {job: at + late + lag for job, at in ends.items()})
+    last = np.maximum.reduce([*ends.values()]) + late + lag
+    expected, low, high = (float(np.interp(rank, RANKS, last)) for rank in (0.5, 0.1, 0.9))
+    choice = Choice(
+        what="stay, others move",
+        **_machines(found.run.pools),
+        cost_usd=ahead.left_usd + plan.cost.expected,
+        hours=Spread(expected=expected, low=low, high=high),
+        deadline_probability=_least(kept),
+    )
+    yield choice, plan
+
+
+def _least(deadlines: Sequence[KeptDeadline]) -> float | None:
+    """Return the least probability of deadlines; None without one."""
+    return min((one.probability for one in deadlines), default=None)
 
 
 def _machines(pools: Sequence[RlPool]) -> dict[str, Any]:
@@ -472,11 +683,18 @@ def _machines(pools: Sequence[RlPool]) -> dict[str, Any]:
     }
 
 
-def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
-    """Return the scenario of the steps, hours and dollars that are left, with the run as an observed one."""
+def _left_data(
+    tracked: Tracking, found: RlProgress, market: Scenario, began: float = 0.0, before_usd: float = 0.0
+) -> dict[str, Any]:
+    """Return the scenario of steps, jobs, hours and dollars that are left as data, with the run as an observed one.
+
+    `began`: hours from the start of the plan to that of the run; `before_usd`: dollars of the jobs before it.
+    """
     data = scenario_data(market)
     for key in ("inventory", "now"):
         data.pop(key, None)
+    later, passed = [job.name for job in _after(market, found.run.name)], began + tracked.observed.elapsed_hours
+    data["jobs"] = [job for job in data["jobs"] if job["name"] in (found.run.name, *later)]
     one: dict[str, Any] = next(job for job in data["jobs"] if job["name"] == found.run.name)
     work = {**one["work"], "steps": found.left, "steps_before": found.run.steps_before + found.steps}
     mean = found.seen.mean
@@ -485,12 +703,23 @@ def _left(tracked: Tracking, found: RlProgress, market: Scenario) -> Scenario:
         work |= {"output_tokens": round_digits(mean), "longest_output": found.run.longest_output}
         work |= {"output_cv": round_digits(spread_of(found.job.work))}
     one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.made)]}
-    if found.run.deadline_hours is not None:
-        one["deadline"] = f"{max(LEAST_HOURS, found.run.deadline_hours - tracked.observed.elapsed_hours)}h"
-    data["jobs"] = [one]
+    one.pop("after", None)
+    jobs = {job.name: job for job in market.jobs}
+    for job in data["jobs"]:
+        asked = jobs[job["name"]]
+        if asked.deadline_hours is not None:
+            job["deadline"] = f"{max(LEAST_HOURS, asked.deadline_hours - passed)}h"
+        if job is not one:  # those that the run waited for have ended
+            kept = [wait for wait in asked.after if wait.job in (found.run.name, *later)]
+            job["after"] = [wait.model_dump(mode="json", by_alias=True) for wait in kept]
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
-        limits["budget_usd"] = max(0.01, limits["budget_usd"] - tracked.observed.spent_usd)
+        limits["budget_usd"] = max(0.01, limits["budget_usd"] - tracked.observed.spent_usd - before_usd)
+    return data
+
+
+def _with_market(data: dict[str, Any], market: Scenario) -> Scenario:
+    """Return a scenario given as data on the offers of another one."""
     return read_with_offers(data, list(map(offer_data, market.offers)))
 
 

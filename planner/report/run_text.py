@@ -12,6 +12,7 @@ from planner.results.explanation import device_noun
 from planner.results.rl_run import RL_PHASE_NAMES
 from planner.results.run_results import (
     CalibrationResult,
+    ChainEnd,
     Choice,
     Comparison,
     Estimate,
@@ -164,6 +165,8 @@ def render_tracking(found: Tracking) -> str:
         lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
     lines += phase_sections(found.phases, found.answers)
     lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
+    if found.chain is not None:
+        lines += words.section("Chain", words.wrap_all(_chain(found.chain), line_room(), 2))
     lines += words.section("Because", _causes(found))
     for choice in found.choices:
         lines += words.section(
@@ -240,6 +243,26 @@ def _end(found: Tracking) -> list[str]:
         asked = f"asked for: {words.probability_text(plan.confidence)}"
         lines.append(f"deadline: {words.chance_text(end.deadline_probability)}; {asked}")
     return lines
+
+
+def _chain(end: ChainEnd) -> list[str]:
+    """Return when the last job ends, what all cost, and how surely deadlines and the budget are kept."""
+    hours, sure = end.hours, words.probability_text(end.budget_confidence)
+    budget = ""
+    if end.budget_usd is not None and end.budget_probability is not None:
+        kept = words.chance_text(end.budget_probability)
+        budget = f": {words.usd(end.budget_usd)} budget kept with {kept} probability; asked for: {sure}"
+    return [
+        f"last end likely {words.plain_number(hours.expected)} h after the start of the plan, "
+        f"{words.by(hours.at_confidence)}",
+        *(
+            f"{words.sanitise(one.job)}: {words.plain_number(one.deadline_hours)} h deadline kept with "
+            f"{words.chance_text(one.probability)} probability; asked for: {words.probability_text(one.confidence)}"
+            for one in end.deadlines
+        ),
+        f"{words.usd(end.cost.expected)} for all jobs ({words.usd_between(end.cost.low, end.cost.high)}), "
+        f"{words.usd(end.cost_at_confidence)} at {sure} confidence{budget}",
+    ]
 
 
 def _causes(found: Tracking) -> list[str]:

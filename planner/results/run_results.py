@@ -229,11 +229,46 @@ class Cause(Part):
     hours: float
 
 
+class KeptDeadline(Part):
+    """The deadline of one job of a chain."""
+
+    job: str
+    """Name of the job that has it."""
+    deadline_hours: float
+    """From the start of the plan."""
+    probability: float
+    """With which it is kept."""
+    confidence: float
+    """With which the job asks for it."""
+
+
+class ChainEnd(Part):
+    """All jobs of a chain, of which one is tracked: hours from the start of the plan, dollars of all jobs.
+
+    Those before it cost what was planned. Those after it are late with it, and none starts before its planned start.
+    """
+
+    hours: Hours
+    """Until the last job ends; at the confidence of that job."""
+    cost: Spread
+    """Dollars of all jobs."""
+    cost_at_confidence: float
+    """At the confidence of the budget."""
+    budget_confidence: float
+    """With which the budget is asked to hold."""
+    budget_usd: float | None
+    """The budget of all jobs."""
+    budget_probability: float | None
+    """With which it is kept; None without one."""
+    deadlines: tuple[KeptDeadline, ...]
+    """Those of the tracked run and of jobs after it."""
+
+
 class Choice(Part):
     """One way to do what is left; dollars and hours of what is left alone."""
 
     what: str
-    """`stay`, `move`, or `restart` on the same machines."""
+    """`stay`, `move`, or `restart` on the same machines; of a chain also `stay, others move`: the jobs after it."""
     machines: str
     provider: str
     cost_usd: float
@@ -263,17 +298,20 @@ class Tracking(Result):
     """Of a run of reinforcement learning."""
     answers: MeasuredAnswers | None = None
     """Of a run of reinforcement learning."""
+    chain: ChainEnd | None = None
+    """Of a run of reinforcement learning with other jobs before or after it: what becomes of all of them."""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the data without the parts that only runs of reinforcement learning have."""
-        return _without(handler(self), "phases", "answers")
+        return _without(handler(self), "phases", "answers", "chain")
 
     @property
     def is_on_time(self) -> bool:
-        """Whether the deadline is kept with the confidence that the job asks for; true without a deadline."""
-        chance = self.projected.deadline_probability
-        return chance is None or chance >= self.planned.confidence
+        """Whether each deadline is kept with the confidence that its job asks for; true without a deadline."""
+        chance, chain = self.projected.deadline_probability, () if self.chain is None else self.chain.deadlines
+        others = all(one.probability >= one.confidence for one in chain)
+        return others and (chance is None or chance >= self.planned.confidence)
 
     def _repr_html_(self) -> str:
         """Return the observed and planned figures as a table for notebooks."""

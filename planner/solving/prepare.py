@@ -152,6 +152,7 @@ class PreparedScenario:
     is_cut: bool = False  # of each job only the rows are kept that the program and its notes need
     has_policies: bool = True  # where the objective lets candidates on spot follow them
     names_others: bool = True  # a plan also names other ways to run its jobs; a variant is asked for its figures alone
+    apart_usd: float = 0.0  # of jobs that are planned apart: how close to its bound a plan is counts with them
 
     @cached_property
     def within_hours(self) -> dict[tuple[int, float], ScreenedCandidates]:

@@ -65,9 +65,9 @@ def shift_timetable(
 ) -> list[ShiftedJob]:
     """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself.
 
-    Next to a run of reinforcement learning, the last of the outcomes, nothing runs: it holds nothing that others need.
+    Next to runs of reinforcement learning, the last of the outcomes, nothing runs: they hold nothing that others need.
     """
-    if not plan.is_timetable:
+    if not plan.is_timetable and not plan.reinforcement:
         never = np.zeros(outcomes[0].hours.size, dtype=bool)
         return [ShiftedJob(outcome, np.zeros(never.size), never) for outcome in outcomes]
     runs = outcomes[0].hours.size

@@ -164,9 +164,13 @@ class SolvedTimetable:
 LEAST_PASS_SECONDS = 0.1
 """That each pass is given of the time limit, at least."""
 MOST_REFINEMENTS, REFINEMENT_WORK, REFINEMENT_MODES = 8, 5.0, 20_000
-"""How often guarantees are added to a timetable on spot, at most; no more after so much work, or so many modes."""
+"""How often guarantees are added to a timetable on spot, at most; no more after so much work, or so many modes.
+
+Around jobs that are planned apart it is twice as many modes: their timetables are often made without a budget, in a
+third of the time.
+"""
 CLOSE_SHARE = 0.01
-"""Relative: a plan on spot this close to its bound is not made again with further guarantees."""
+"""Of all dollars: a plan on spot this close to its bound is not made again with further guarantees."""
 
 
 def solve_built_schedule(
@@ -233,9 +237,10 @@ def _solve_built(
             any_length = bound_of_any_guarantee(prepared, built, left, tie_work(solved.work), PROVEN_GAP)
             work, modes = work + any_length.work, modes + any_length.modes
             bound, passed = max(bound, any_length.bound), perf_counter() - began
-            is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or modes > REFINEMENT_MODES
+            most_modes = (2 if prepared.apart_usd else 1) * REFINEMENT_MODES
+            is_over = number == MOST_REFINEMENTS or work > REFINEMENT_WORK or modes > most_modes
             is_over |= passed > limit / 2
-            if is_over or value - bound <= CLOSE_SHARE * value:
+            if is_over or value - bound <= CLOSE_SHARE * (value + UNITS_PER_USD * prepared.apart_usd):
                 break
             further = further_guarantees(prepared, built, solved.least, any_length.spans)
             if further == built.further:

@@ -23,7 +23,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.reinforcement.evaluated_rl import predicted_phases, spread_of
 from planner.reinforcement.rl_step import AS_ESTIMATED, AnswerLengths, RlPhases, measured_factors, spread_before_cut
-from planner.reinforcement.rl_tracking import _left, _progress, _since, phase_seconds
+from planner.reinforcement.rl_tracking import _left_data, _progress, _since, _with_market, phase_seconds
 from planner.scenario.rl_job import MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import SolveOptions
 
@@ -240,6 +240,20 @@ def test_the_second_step_gives_the_ratio_of_each_phase_and_the_end(tmp_path: Pat
         assert tracked.projected.cost.low < tracked.projected.cost.expected < tracked.projected.cost.high
 
 
+def test_a_budget_is_at_risk_where_the_cost_at_its_confidence_is_above_it(tmp_path: Path) -> None:
+    """A budget between the likely cost and that at 90 % is at risk, as `solve` would not plan within it."""
+    log = written(tmp_path, verl_lines(range(1, 3)))
+    cost = planner.track(solved(), asked(), [log]).projected.cost
+    late = cost.high + 0.2 * (cost.high - cost.expected)
+
+    def notes(budget_usd: float) -> list[str]:
+        found = planner.track(solved(), change_scenario(asked(), [f"limits.budget_usd={budget_usd}"]), [log])
+        return [note for note in found.notes if note.startswith("the budget of")]
+
+    assert notes(cost.expected - 0.01) and notes(0.5 * (cost.expected + cost.high))
+    assert not notes(late)
+
+
 @pytest.mark.parametrize("first", [1, 21])
 def test_a_run_that_went_on_is_tracked_from_there_and_what_is_left_knows_all_that_is_done(
     first: int, tmp_path: Path
@@ -255,7 +269,7 @@ def test_a_run_that_went_on_is_tracked_from_there_and_what_is_left_knows_all_tha
     tracked = planner.track(rest, one, [log])
     assert tracked.observed.steps == 5
     found = _progress(rest.reinforcement[0], job, one, _since(read_rl_logs([log]), rest.reinforcement[0], job))
-    work = _left(tracked, found, one).jobs[0].work
+    work = _with_market(_left_data(tracked, found, one), one).jobs[0].work
     assert (work.steps, work.steps_before) == (75, 25)
     with pytest.raises(InputError, match="the plan begins after step 20; give the log of the run that went on"):
         planner.track(rest, one, [written(tmp_path, verl_lines(range(1, 15)))])

@@ -424,8 +424,8 @@ def _job_of(scenario: Scenario, name: str | None) -> Job:
     names = [job.name for job in scenario.jobs]
     name = name if name is None else meant_name(name, names, "--job", f"{scenario.name} has no job")
     found = [job for job in scenario.jobs if name in (None, job.name)]
-    if len(found) != 1:  # one of a kind that reads logs of its own is calibrated alone only
-        named = [job.name for job in found if job.subject is None or not SUBJECTS[job.subject]().reads_logs]
+    if len(found) != 1:
+        named = [job.name for job in found if job.subject is None or SUBJECTS[job.subject]().reads_logs]
         fix = f"name one, such as {' or '.join(named[:MOST_NAMES])}"
         raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", fix)])
     return found[0]

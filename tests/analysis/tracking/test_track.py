@@ -160,6 +160,22 @@ def test_the_probability_falls_as_the_pace_does(plan: Plan, tmp_path: Path) -> N
     assert any(0.2 < one < 0.8 for one in chances), chances
 
 
+def test_a_budget_is_at_risk_by_what_the_plan_keeps_it_at(plan: Plan, tmp_path: Path) -> None:
+    """The cost at the confidence of the budget counts, as in the plan: a budget above what is likely may be at risk."""
+    log = tmp_path / "log"
+    log.write_text(run_logs.torchtitan(every(10, 50), 1.3 * planned_step_seconds(plan.jobs[0])), encoding="utf-8")
+    likely = follow(plan, tmp_path, log.read_text()).projected.cost
+
+    def notes(budget_usd: float) -> list[str]:
+        one = change_scenario(scenario_of(plan, "plan.json"), [f"limits.budget_usd={budget_usd}"])
+        return [note for note in track(plan, one, [str(log)]).notes if note.startswith("the budget of")]
+
+    assert notes(likely.expected - 0.01) and notes(likely.expected + 0.01)
+    assert not notes(1.5 * likely.high)
+    (said,) = notes(likely.expected + 0.01)
+    assert "at its confidence of 90 %, likely $" in said
+
+
 @pytest.mark.slow
 def test_a_spot_run_is_judged_by_what_its_guard_needs(tmp_path: Path) -> None:
     """Its waiting is planned; the deadline is in danger only where the work left on demand does not fit any more."""
