@@ -41,7 +41,7 @@ HIGH, LOW = 380.0, 300.0
 
 @dataclass(frozen=True)
 class Breakpoint:
-    """A breakpoint of the curve with its words; an empty `label` draws none."""
+    """A breakpoint of the curve with its words, or the plan on or above it; an empty `label` draws none."""
 
     hours: float
     usd: float
@@ -49,6 +49,7 @@ class Breakpoint:
     words: str = ""
     is_hollow: bool = False
     is_marked: bool = False
+    is_plan: bool = False
 
 
 Run = tuple[float, float, float, float]
@@ -116,9 +117,14 @@ def curve(
         for point in points
         if point.is_marked
     ]
+    plans = [point for point in points if point.is_plan]
+    shapes += [
+        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 2, "paper", "accent", point.words) for point in plans
+    ]
     area = (left, 22.0, width, height - 46.0)
     marks, boxes = _deadline(deadline, across, area)
     names = [_name_of(branch, across, up) for branch in branches] if branches else _names(points, across, up)
+    names = [*_names(plans, across, up), *names] if branches else names
     shown, left_out = place_names(names, taken, area, [heading.box, *boxes])
     entries = [(branch.name, branch.role, "") for branch in (*below, main) if branch.name]
     entries += [(name.text, name.role, "") for name in left_out] if branches else []
@@ -193,10 +199,15 @@ def _deadline(deadline: float | None, across: Axis, area: Box) -> tuple[list[Tex
 
 
 def _names(points: Sequence[Breakpoint], across: Axis, up: Axis) -> list[Name]:
-    """Return the names of breakpoints, the most important first: the marked one, and both ends."""
-    order = sorted(range(len(points)), key=lambda i: (not points[i].is_marked, i not in (0, len(points) - 1), i))
+    """Return the names of breakpoints, the most important first: the plan, the marked one, and both ends."""
+    ends = 0, len(points) - 1
+    order = sorted(range(len(points)), key=lambda i: (not points[i].is_plan, not points[i].is_marked, i not in ends, i))
     return [
-        Name(point.label, "accent" if point.is_marked else "ink", ((across.at(point.hours), up.at(point.usd)),))
+        Name(
+            point.label,
+            "accent" if point.is_marked or point.is_plan else "ink",
+            ((across.at(point.hours), up.at(point.usd)),),
+        )
         for point in (points[index] for index in order)
         if point.label
     ]
