@@ -11,7 +11,6 @@ from planner.report import words
 from planner.report.plan_sections import cut_lines, payment_words
 from planner.report.words import line_room
 from planner.results.explanation import (
-    LEAST_DOLLARS_NOTE,
     Alternative,
     Binding,
     Explanation,
@@ -452,8 +451,6 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
         lines += words.hang(" " * 5, price)
     elif found.status == "impossible":
         lines += [*_memory(found), *_remedies(found)]
-    if against and found.status != "impossible" and LEAST_DOLLARS_NOTE in explanation.notes:
-        lines += words.section("Notes", words.wrap_lines(LEAST_DOLLARS_NOTE, line_room(), 2))
     return words.wrap_lines(f"{words.sanitise(found.asked)}: {head}", words.width(), most), lines
 
 

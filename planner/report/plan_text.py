@@ -579,9 +579,10 @@ def _joint_bill(plan: Plan) -> list[str]:
 
 
 def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
-    """Return hardware, place, hours and dollars; then without the likely hours, the region, the market and the place.
+    """Return hardware, place, market, hours and dollars; then without the likely hours, the region and the place.
 
-    Of a bought machine its price is named too, of which the job carries its share.
+    How a machine is paid stands in every form: what may be lost at any time must not read as what stays. Of a bought
+    machine its price is named too, of which the job carries its share.
     """
     full, figures = (
         f", {time}, {words.usd(job.cost_usd)}"
@@ -594,10 +595,9 @@ def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str,
     rest = f"{market}{figures}"
     short = plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
-    named = ", bought" if purchase_usd is not None else ""
     place = plan_sections.format_place(job)
     forms = (place + market + full, short + market + full, place + rest, short + rest)
-    return *forms, f"{short}{named}{full}", f"{short}{named}{figures}", f"{least}{named}{figures}"
+    return *forms, f"{least}{market}{full}", f"{least}{market}{figures}"
 
 
 def summary_line(name: str, *texts: str, width: int | None = None) -> str:
@@ -606,7 +606,7 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
     Figures at the end are never cut.
     """
     name, width = words.sanitise(name), words.width() if width is None else width
-    # Market and place are shown below too: drop them before a short name is cut.
+    # The place is shown below too: drop it before a short name is cut.
     forms = texts if len(name) <= SHORT_NAME else texts[:-2]
     for form in forms:
         if len(name) + len(form) + 2 <= width:

@@ -527,7 +527,16 @@ def fleet_risks(plan: Plan) -> list[Risk]:
     return found
 
 
-_EXCLUDES = " (--set 'limits.tiers.forbid=[community]' excludes it)"
+_EXCLUDES = "--set 'limits.tiers.forbid=[community]'"
+
+
+def _private_text(secure: FleetBaseline | None) -> str:
+    """Return that a host is a private person's, and what the fleet costs without such, where that is known."""
+    if secure is None:
+        return f"a private person's machine ({_EXCLUDES} excludes it)"
+    if secure.usd_per_month is None:
+        return "a private person's machine; no other fleet is within the limits"
+    return f"a private person's machine: secure ones from {words.usd(secure.usd_per_month)} a month ({_EXCLUDES})"
 
 
 def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
@@ -543,7 +552,7 @@ def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
         token = f"{cheaper.offer} answers by the token for {words.usd(cheaper.usd)} a month, {hosted}"
     return [
         *(("an assumption", text) for text in service.assumed),
-        ("a private person's machine", f"a private person's machine{_EXCLUDES}" if hosts else ""),
+        ("a private person's machine", _private_text(fleet.secure) if hosts else ""),
         ("machines on spot", f"{words.percent(fleet.spot_share)} on spot: {usual}" if fleet.spot_share else ""),
         ("a service by the token costs less", token),
     ]
@@ -575,6 +584,8 @@ def ways_of(service: Service) -> list[FleetWay]:
         for one in fleet.other_fleets
         if one.usd_per_month is not None and abs(one.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
     ]
+    if fleet.secure is not None and fleet.secure.usd_per_month is not None:
+        rows.append(FleetWay("secure", fleet.secure.machines, fleet.secure.usd_per_month, "no private hosts"))
     rows += [
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))
         for api in sorted(fleet.api, key=lambda each: each.usd)
