@@ -95,7 +95,7 @@ def render_chain_details(plan: Plan) -> str:
     (run,) = plan.reinforcement
     room = line_room()
     own = [
-        f"{words.sanitise(run.name)}: {_run_words(run)}",
+        *words.wrap_lines(f"{words.sanitise(run.name)}: {_run_words(run)}", words.width(), 3),
         *(["", *_ways(run), ""] if run.ways else []),
         *words.section("Memory", words.wrap_all(memory_lines(run.memory), room, 2)),
         *words.section("Bill", plan_sections.bill(run)),

@@ -29,7 +29,7 @@ from planner.analysis.track_question import (
 )
 from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, InputError
-from planner.estimates.uncertainty import confidence_factor, display_factors, is_implausible_speed, tail_of_68_percent
+from planner.estimates.uncertainty import confidence_factor, factors_of_tail, is_implausible_speed, tail_of_68_percent
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
@@ -336,7 +336,7 @@ def _end(
 ) -> ProjectedEnd:
     """Return the end of a run that has run for some hours; hours left come with the spread of their ln."""
     (left, sigma), (spent, left_usd) = hours_left, dollars
-    low, high = (float(factor) for factor in display_factors(sigma))
+    low, high = (float(factor) for factor in factors_of_tail(sigma))
     late = left * float(confidence_factor(sigma, found.job.confidence))
     chance: float | None = None
     if found.run.deadline_hours is not None:

@@ -268,7 +268,8 @@ def plan(explanation: Explanation) -> list[str]:
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
     binds = words.wrap_all((binding_line(limit, explanation) for limit in explanation.binding), line_room(), 2)
-    lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
+    none = "none: relaxing a single limit does not lower the cost"
+    lines += words.section("Binds", binds or words.wrap_lines(none, line_room(), 2))
     lines += words.section("Next", next_lines(explanation)) if explanation.next_steps else []
     lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)

@@ -438,7 +438,7 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
 def _single(plan: Plan) -> list[str]:
     """Return all sections of one job."""
     job = plan.jobs[0]
-    headlines = _headlines(job, purchase_price(plan, job))
+    headlines = _headlines(job, purchase_price(plan, job) if words.width() >= words.WIDTH else None)
     summary = [
         summary_line(plan.scenario, *(f"{text}{unproven_text(plan)}" for text in headlines)),
         *plan_sections.outlay(plan),
@@ -472,7 +472,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Buy", purchase(job)),
         *words.section(
             "Limits",
-            [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
+            words.wrap_all([*plan_sections.budget(plan), "; ".join(job.binding) or "none binds"], line_room(), 2),
         ),
         *words.section("Prices", plan_sections.prices(job)),
         *words.section("Evidence", plan_sections.evidence(job)),
@@ -522,8 +522,8 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
     ages = dict.fromkeys(words.shorten(plan_sections.price_text(job), line_room()) for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
-    binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
-    lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
+    binds = [*plan_sections.budget(plan), binding or "no limit of a single job binds"]
+    lines += words.section("Limits", words.wrap_all(binds, line_room(), 2))
     lines += words.section("Prices", list(ages)[: words.most(2)])
     lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), words.most(4 if full else 3))]

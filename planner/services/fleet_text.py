@@ -194,7 +194,8 @@ def simple_sections(service: Service) -> dict[str, list[str]]:
     """Return the lines under the labels of a service that need no more than it: load, latency, what holds capacity."""
     fleet, room = service.fleet, line_room()
     latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), room, 2)]
-    latency += ["on the slowest kind of machines in its busiest hour"] if latency else []
+    where = "on the slowest kind of machines in its busiest hour"
+    latency += words.wrap_lines(where, room, 2) if latency else []
     return {"Serve": _serve(service), "Latency": latency, "Capacity": _binds(fleet)}
 
 
@@ -276,10 +277,8 @@ def _serve(service: Service) -> list[str]:
     if least < most:
         span = f"{words.brief(least)} to {span}"
     cycle = "every day" if len(fleet.load) == _DAY else "every week"
-    return [
-        words.shorten(f"{service.architecture}: {lengths}", line_room()),
-        f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}",
-    ]
+    asked = f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}"
+    return [words.shorten(f"{service.architecture}: {lengths}", line_room()), *words.wrap_lines(asked, line_room(), 2)]
 
 
 def _kinds(fleet: Fleet) -> list[str]:
@@ -347,7 +346,7 @@ def _price(service: Service) -> list[str]:
     for fee in fleet.fees:
         how = product(fee.quantity or 0.0, fee.unit, fee.rate_usd or 0.0, fee.usd)
         lines.append(f"in a month {words.usd(fee.usd)} of it for {fee.item}, {how}")
-    return lines
+    return words.wrap_all(lines, line_room(), 2)
 
 
 def _looser(service: Service) -> list[str]:
@@ -630,20 +629,29 @@ def _service_lines(plan: Plan) -> list[str]:
 
 
 def hour_lines(fleet: Fleet) -> list[str]:
-    """Return load and replicas of each hour, a line for equal days: a block for the load, a digit for the replicas."""
+    """Return load and replicas of each hour, a line for equal days: a block for the load, a digit for the replicas.
+
+    Where both strips do not fit next to each other, the replicas have a line of their own.
+    """
     most, days = max(fleet.load, default=0.0), len(fleet.load) // DAY_HOURS
-    rows: list[tuple[list[int], str]] = []
+    rows: list[tuple[list[int], tuple[str, str]]] = []
     for day in range(int(days)):
         hours = slice(int(day * DAY_HOURS), int((day + 1) * DAY_HOURS))
         load = "".join(words.level(load / most if most else 0.0) for load in fleet.load[hours])
-        drawn = f"{load}  {count_marks(fleet.replicas_by_hour[hours])}"
+        drawn = load, count_marks(fleet.replicas_by_hour[hours])
         if rows and rows[-1][1] == drawn:
             rows[-1][0].append(day)
         else:
             rows.append(([day], drawn))
-    load = f"load ({words.level(1.0)} is {words.brief(most)} {fleet.unit})"
-    head = [f"{'':<8}{load:<26}replicas", f"{'':<8}{HOUR_MARKS:<26}{HOUR_MARKS}"]
-    return [*head, *(f"{_days(numbers, int(days)):<8}{drawn}" for numbers, drawn in rows)] if rows else []
+    head = [(f"load ({words.level(1.0)} is {words.brief(most)} {fleet.unit})", "replicas"), (HOUR_MARKS, HOUR_MARKS)]
+    texts = [*(("", pair) for pair in head), *((_days(numbers, int(days)), drawn) for numbers, drawn in rows)]
+    if not rows:
+        return []
+    if line_room() >= 2 * DAY_HOURS + 10:
+        return [f"{label:<8}{load:<26}{replicas}" for label, (load, replicas) in texts]
+    lines = [f"{head[0][0]}, replicas below it", f"{'':<8}{HOUR_MARKS}"]
+    below = [(label, load) for label, (load, _) in texts[2:]], [("", replicas) for _, (_, replicas) in texts[2:]]
+    return [*lines, *(f"{label:<8}{strip}" for pair in zip(*below, strict=True) for label, strip in pair)]
 
 
 def _sections(plan: Plan, service: Service) -> list[str]:

@@ -43,7 +43,7 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     of_label = timetable_sections(plan)
-    of_label["Limits"] += budget(plan)
+    of_label["Limits"] += words.wrap_all(budget(plan), line_room(), 2)
     lines += [line for label, texts in of_label.items() for line in words.section(label, texts)]
     ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
     lines += words.section("Prices", list(ages)[: words.most(2)])
