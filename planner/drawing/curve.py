@@ -112,19 +112,11 @@ def curve(
         if branch.has_dots:
             taken += [place for line, _ in lines for place in along(line)]
             shapes += _dots(branch, DOT_RADIUS if branch is main else SMALL_DOT, across, up)
-    shapes += [
-        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 4, "accent", NONE, "best value")
-        for point in points
-        if point.is_marked
-    ]
-    plans = [point for point in points if point.is_plan]
-    shapes += [
-        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 2, "paper", "accent", point.words) for point in plans
-    ]
+    shapes += _marks(points, across, up)
     area = (left, 22.0, width, height - 46.0)
     marks, boxes = _deadline(deadline, across, area)
     names = [_name_of(branch, across, up) for branch in branches] if branches else _names(points, across, up)
-    names = [*_names(plans, across, up), *names] if branches else names
+    names = [*_names([point for point in points if point.is_plan], across, up), *names] if branches else names
     shown, left_out = place_names(names, taken, area, [heading.box, *boxes])
     entries = [(branch.name, branch.role, "") for branch in (*below, main) if branch.name]
     entries += [(name.text, name.role, "") for name in left_out] if branches else []
@@ -139,6 +131,16 @@ def _axes(points: Sequence[Breakpoint], deadline: float | None, height: float, w
     most = max([*hours, *([deadline] if deadline is not None and deadline < 8 * max(hours) else [])])
     up = fit_axis(min(usd), max(usd), height - 46.0, 22.0, from_zero=max(usd) <= WIDE_RATIO * min(usd))
     return fit_axis(min(hours), most, room_of_ticks(up, money), width - 12.0), up
+
+
+def _marks(points: Sequence[Breakpoint], across: Axis, up: Axis) -> Iterator[Dot]:
+    """Yield a ring around the best value, and the plan as a larger dot, in front of all curves."""
+    for point in points:
+        at = across.at(point.hours), up.at(point.usd)
+        if point.is_marked:
+            yield Dot(*at, DOT_RADIUS + 4, "accent", NONE, "best value")
+        if point.is_plan:
+            yield Dot(*at, DOT_RADIUS + 2, "paper", "accent", point.words)
 
 
 def _dots(branch: Branch, radius: float, across: Axis, up: Axis) -> Iterator[Shape]:

@@ -45,7 +45,7 @@ START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 PLAN_MARK = ">"
 """Before the row that is the plan."""
 
-SAME_HOURS, LEAST_SHOWN_USD = 1e-6, 0.005
+SAME_END, LEAST_SHOWN_USD = 1e-6, 0.005
 """Relative difference of hours below which two ends are one, and dollars that show on a screen."""
 
 SLOPE = "falls"
@@ -225,7 +225,7 @@ def about_plan(found: Frontier) -> str:
     text, own = "your plan, as planner solve gives it", found.solved
     if own is None:
         return text
-    within = [point.cost_usd for point in found.points if point.hours <= own.hours * (1 + SAME_HOURS)]
+    within = [point.cost_usd for point in found.points if point.hours <= own.hours * (1 + SAME_END)]
     more = own.cost_usd - min(within, default=own.cost_usd)
     if more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in found.notes):
         text += f": {words.usd(more)} above the least cost by then, among near ties (solve.ties)"
