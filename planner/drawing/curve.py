@@ -112,7 +112,7 @@ def curve(
         if branch.has_dots:
             taken += [place for line, _ in lines for place in along(line)]
             shapes += _dots(branch, DOT_RADIUS if branch is main else SMALL_DOT, across, up)
-    shapes += _marks(points, across, up)
+    shapes += _special_dots(points, across, up)
     area = (left, 22.0, width, height - 46.0)
     marks, boxes = _deadline(deadline, across, area)
     names = [_name_of(branch, across, up) for branch in branches] if branches else _names(points, across, up)
@@ -133,7 +133,7 @@ def _axes(points: Sequence[Breakpoint], deadline: float | None, height: float, w
     return fit_axis(min(hours), most, room_of_ticks(up, money), width - 12.0), up
 
 
-def _marks(points: Sequence[Breakpoint], across: Axis, up: Axis) -> Iterator[Dot]:
+def _special_dots(points: Sequence[Breakpoint], across: Axis, up: Axis) -> Iterator[Dot]:
     """Yield a ring around the best value, and the plan as a larger dot, in front of all curves."""
     for point in points:
         at = across.at(point.hours), up.at(point.usd)
