@@ -362,6 +362,7 @@ def test_the_marked_row_is_the_plan_of_solve(name: str) -> None:
     """On near ties `solve` takes a plan that is not the cheapest row; its figures are those of the answer."""
     plan = solve(name, OPTIONS, explains=False)
     found = frontier(name, OPTIONS)
+    assert isinstance(found, Frontier)
     (row,) = [line for line in render_frontier(found).splitlines() if line.startswith(f"{PLAN_MARK} ")]
     assert plan.hours is not None and plan.cost is not None and found.solved is not None
     cost = words.usd(plan.cost.expected).replace("$", "")
