@@ -41,7 +41,7 @@ from planner.estimates.memory_fit import (
 )
 from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.step_time import StepTime, step_time
-from planner.estimates.uncertainty import MemorySpread, display_factors, time_factors
+from planner.estimates.uncertainty import MemorySpread, factors_of_tail, time_factors
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
 from planner.library.reading import read_library
@@ -429,11 +429,14 @@ def _figures(
 
 
 def _memory_columns(estimate: MemoryEstimate, usable: Floats, spreads: Sequence[MemorySpread]) -> dict[str, Any]:
-    """Return the memory of one GPU in GiB; the interval is that of the bytes that are not certain, log-normal."""
+    """Return the memory of one GPU in GiB; the interval is that of the bytes that are not certain.
+
+    Its tails are those of `fit_probability`, so that what fits with 90 % is the upper end.
+    """
     sigma, certain, most = (np.asarray(side) for side in zip(*spreads, strict=True))
     need, allocated = np.asarray(estimate.need), np.asarray(estimate.allocated)
     uncertain = allocated - estimate.known + certain * estimate.known
-    low, high = display_factors(sigma)
+    low, high = factors_of_tail(sigma)
     return {
         "fits": need / GIB <= usable / GIB,
         "vram_gib": need / GIB,

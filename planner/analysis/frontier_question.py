@@ -29,8 +29,8 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.optimise_choice import may_share_luck
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
+from planner.solving.prepare import PreparedScenario, prepare, sharing_candidates
+from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve, solve_prepared
 from planner.subjects import Subject, subject_of
 
 if TYPE_CHECKING:
@@ -329,6 +329,14 @@ def frontier(
         raise ScenarioError([Fault("--points", 0, "", f"{points!r} is no number of points", "give 2 or more")])
     if own is not None:
         return own.own_frontier(scenario, options, library, points)
-    # Late: numpy and the solvers, which a wrong question does not need.
-
-    return frontier_of_jobs(scenario, options, library, by, points or DEFAULT_POINTS)
+    options = options or SolveOptions()
+    dated = scenario.on_day(options.as_of)
+    if subject_of(dated) is not None:
+        found = frontier_of_jobs(scenario, options, library, by, points or DEFAULT_POINTS)
+        if found.solved is not None or not found.points:
+            return found
+        return found.with_plan(solve(scenario, options, library, explains=False))
+    prepared = replace(prepare(dated, library), names_others=False)
+    with sharing_candidates(prepared):
+        found = frontier_of_jobs(scenario, options, prepared.library, by, points or DEFAULT_POINTS)
+    return found.with_plan(solve_prepared(prepared, options, explains=False)) if found.points else found

@@ -23,15 +23,7 @@ from planner.library.engines import published_techniques
 from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
 from planner.loading.question import Asked, as_scenario
-from planner.results.explanation import (
-    LEAST_DOLLARS_NOTE,
-    Binding,
-    Explanation,
-    Finding,
-    LimitSensitivity,
-    PastCost,
-    TechniqueAnswer,
-)
+from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
 from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -356,19 +348,12 @@ def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanati
 
 
 def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
-    """Return notes on jobs that run on spot: no hours are certain on it alone, and no policy here waits less."""
+    """Return a note on jobs that run on spot alone: no hours are certain there."""
     names = plan.chosen.jobs
     spot_only = [names[row] for row in np.flatnonzero(np.isnan(plan.chosen.run_h[:, ON_DEMAND]))]
     whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
     note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
-    screened = plan.prepared.screened
-    follows = any(
-        row in candidates.rows[list(candidates.spot)]
-        for candidates, row in zip(screened, plan.rows, strict=True)
-        if candidates.spot
-    )
-    waits = plan.prepared.scenario.waits_less and follows
-    return (*([note] if spot_only else []), *([LEAST_DOLLARS_NOTE] if waits else []))
+    return (note,) if spot_only else ()
 
 
 def _explain_plan(plan: ResolvedPlan, today: datetime.date) -> dict[str, object]:

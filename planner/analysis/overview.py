@@ -158,7 +158,7 @@ def job_tasks(
     def frontier() -> object:
         from planner.analysis.frontier_question import frontier_of_jobs as trace
 
-        return trace(scenario, options, library)
+        return trace(scenario, options, library).with_plan(plan)
 
     def reasons() -> object:
         from planner.analysis.limit_sensitivity import explain

@@ -18,7 +18,7 @@ from planner.analysis.calibration.line_logs import (
     resumed_remarks,
     split_attempts,
 )
-from planner.estimates.uncertainty import confidence_factor, display_factors, interval
+from planner.estimates.uncertainty import Sigmas, confidence_factor, interval, time_factors
 from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
 from planner.evaluation.evaluated_hours import probability_within
 from planner.results.plan import Assignment
@@ -402,7 +402,9 @@ def end_of(
     job: Assignment, found: Projection, elapsed_hours: float, spent_usd: float, confidence: float
 ) -> ProjectedEnd:
     """Return the end of a job that has run for some hours and cost some dollars."""
-    low, high = (float(display_factor) for display_factor in display_factors(found.sigma))
+    # Below the median the error is narrower than in its tails, as much as that of the plan is.
+    of_both = job.sigma / job.sigma_in_tails if job.sigma_in_tails else 1.0
+    low, high = (float(factor) for factor in time_factors(Sigmas(found.sigma * of_both, found.sigma)))
     hours = interval(found.left_hours, found.least_hours, (low, high), found.market_sd_hours)
     usd = interval(found.left_usd, 0.0, (low, high), found.market_sd_usd)
     return ProjectedEnd(

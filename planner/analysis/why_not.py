@@ -78,7 +78,8 @@ def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: Resolve
     figures = {"plan": found.description, "cost_usd": found.cost_usd, "hours": found.hours, "times": times}
     offer = found.prepared.market.offers[int(found.chosen.offer[query.job])]
     figures["hours_at_confidence"] = found.late_hours
-    figures["usd_per_hour"] = rent_usd_per_hour(offer, int(found.chosen.gpus[query.job]), found.shares[query.job])
+    share = float(found.as_run[1][query.job])
+    figures["usd_per_hour"] = rent_usd_per_hour(offer, int(found.chosen.gpus[query.job]), share)
     return WhyNot(asked=query.text, **figures, **answer)
 
 
@@ -263,8 +264,8 @@ def _format_factor(factor: float) -> str:
 
 def _per_hour(plan: ResolvedPlan, job: int) -> tuple[float, float]:
     """Return dollars per expected hour of one job, and its expected hours."""
-    one = plan.chosen.rows(np.asarray([job]))
-    share = np.asarray([plan.shares[job]])
+    table, shares = plan.as_run
+    one, share = table.rows(np.asarray([job])), shares[[job]]
     hours = float(one.hours(share)[0])
     return float(one.cost_usd(share)[0]) / hours, hours
 

@@ -366,7 +366,7 @@ HIGH, LOW = 380.0, 300.0
 
 @dataclass(frozen=True)
 class Breakpoint:
-    """A breakpoint of the curve with its words; an empty `label` draws none."""
+    """A breakpoint of the curve with its words, or the plan on or above it; an empty `label` draws none."""
 
     hours: float
     usd: float
@@ -374,6 +374,7 @@ class Breakpoint:
     words: str = ""
     is_hollow: bool = False
     is_marked: bool = False
+    is_plan: bool = False
 
 
 Run = tuple[float, float, float, float]
@@ -436,14 +437,11 @@ def curve(
         if branch.has_dots:
             taken += [place for line, _ in lines for place in along(line)]
             shapes += _dots(branch, DOT_RADIUS if branch is main else SMALL_DOT, across, up)
-    shapes += [
-        Dot(across.at(point.hours), up.at(point.usd), DOT_RADIUS + 4, "accent", NONE, "best value")
-        for point in points
-        if point.is_marked
-    ]
+    shapes += _special_dots(points, across, up)
     area = (left, 22.0, width, height - 46.0)
     marks, boxes = _deadline(deadline, across, area)
     names = [_name_of(branch, across, up) for branch in branches] if branches else _names(points, across, up)
+    names = [*_names([point for point in points if point.is_plan], across, up), *names] if branches else names
     shown, left_out = place_names(names, taken, area, [heading.box, *boxes])
     entries = [(branch.name, branch.role, "") for branch in (*below, main) if branch.name]
     entries += [(name.text, name.role, "") for name in left_out] if branches else []
@@ -458,6 +456,16 @@ def _axes(points: Sequence[Breakpoint], deadline: float | None, height: float, w
     most = max([*hours, *([deadline] if deadline is not None and deadline < 8 * max(hours) else [])])
     up = fit_axis(min(usd), max(usd), height - 46.0, 22.0, from_zero=max(usd) <= WIDE_RATIO * min(usd))
     return fit_axis(min(hours), most, room_of_ticks(up, money), width - 12.0), up
+
+
+def _special_dots(points: Sequence[Breakpoint], across: Axis, up: Axis) -> Iterator[Dot]:
+    """Yield a ring around the best value, and the plan as a larger dot, in front of all curves."""
+    for point in points:
+        at = across.at(point.hours), up.at(point.usd)
+        if point.is_marked:
+            yield Dot(*at, DOT_RADIUS + 4, "accent", NONE, "best value")
+        if point.is_plan:
+            yield Dot(*at, DOT_RADIUS + 2, "paper", "accent", point.words)
 
 
 def _dots(branch: Branch, radius: float, across: Axis, up: Axis) -> Iterator[Shape]:
@@ -518,10 +526,15 @@ def _deadline(deadline: float | None, across: Axis, area: Box) -> tuple[list[Tex
 
 
 def _names(points: Sequence[Breakpoint], across: Axis, up: Axis) -> list[Name]:
-    """Return the names of breakpoints, the most important first: the marked one, and both ends."""
-    order = sorted(range(len(points)), key=lambda i: (not points[i].is_marked, i not in (0, len(points) - 1), i))
+    """Return the names of breakpoints, the most important first: the plan, the marked one, and both ends."""
+    ends = 0, len(points) - 1
+    order = sorted(range(len(points)), key=lambda i: (not points[i].is_plan, not points[i].is_marked, i not in ends, i))
     return [
-        Name(point.label, "accent" if point.is_marked else "ink", ((across.at(point.hours), up.at(point.usd)),))
+        Name(
+            point.label,
+            "accent" if point.is_marked or point.is_plan else "ink",
+            ((across.at(point.hours), up.at(point.usd)),),
+        )
         for point in (points[index] for index in order)
         if point.label
     ]

@@ -202,9 +202,9 @@ def time_factors(sigmas: Sigmas) -> tuple[Any, Any]:
     """Return the factors of the 80 % interval around a median time.
 
     The upper end is the time that holds with 90 % (`confidence_factor`), so that a range and a time *by* agree; the
-    lower one is that of `display_factors`. A spread of 0.179 with tails of 0.207: 0.80 and 1.25.
+    lower one is exp(-1.28 display). A spread of 0.179 with tails of 0.207: 0.80 and 1.25.
     """
-    return display_factors(sigmas.display)[0], confidence_factor(sigmas.tail, RANGE_TOP)
+    return np.exp(-_NORMAL_90 * np.asarray(sigmas.display)), confidence_factor(sigmas.tail, RANGE_TOP)
 
 
 def time_factors_of_68_percent(sigma: Numbers) -> tuple[Any, Any]:
@@ -212,10 +212,9 @@ def time_factors_of_68_percent(sigma: Numbers) -> tuple[Any, Any]:
     return time_factors(Sigmas(sigma, tail_of_68_percent(sigma)))
 
 
-def display_factors(sigma: Numbers) -> tuple[Any, Any]:
-    """Return the factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
-    reach = _NORMAL_90 * np.asarray(sigma)
-    return np.exp(-reach), np.exp(reach)
+def factors_of_tail(sigma_tail: Numbers) -> tuple[Any, Any]:
+    """Return `time_factors` of an error of which the spread in its tails alone is known. 0.5375: 0.60 and 1.77."""
+    return time_factors_of_68_percent(np.asarray(sigma_tail) / tail_of_68_percent(1.0))
 
 
 # Corrections from observed runs of a job to its other configurations: a factor on speed, and its spread.

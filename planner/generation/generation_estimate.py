@@ -28,7 +28,7 @@ from planner.estimates.generation import (
 )
 from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.parts import attention_stand_ins
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import time_factors_of_68_percent
 from planner.generation.engine_recipes import (
     READS_IMAGES,
     Division,
@@ -355,11 +355,11 @@ def _estimate(setup: ReplicaSetup, library: Library) -> InferenceEstimate:
         requests_that_fit=fits,
         in_flight=flight,
         binds=binds,
-        output_tokens_per_second=_spread(rate * asked.output, sigma),
+        output_tokens_per_second=_spread_of_rate(rate * asked.output, sigma),
         requests_per_second=rate,
         single_output_tokens_per_second=asked.output / float(setup.cycle(1)),
-        ttft_seconds=_spread(first, coefficient_or(coefficients, "spread.ttft", 0.5)),
-        tpot_seconds=_spread(per_token, sigma),
+        ttft_seconds=_spread_of_seconds(first, coefficient_or(coefficients, "spread.ttft", 0.5)),
+        tpot_seconds=_spread_of_seconds(per_token, sigma),
         requests=asked.requests,
         makespan_seconds=float(makespan_seconds(asked.requests, min(flight, asked.requests), setup.cycle))
         if asked.requests
@@ -375,9 +375,15 @@ def _estimate(setup: ReplicaSetup, library: Library) -> InferenceEstimate:
     )
 
 
-def _spread(value: float, sigma: float) -> Spread:
-    low, high = (float(factor) for factor in display_factors(sigma))
+def _spread_of_seconds(value: float, sigma: float) -> Spread:
+    """Return seconds with the range that those of a plan have."""
+    low, high = (float(factor) for factor in time_factors_of_68_percent(sigma))
     return Spread(expected=value, low=value * low, high=value * high)
+
+
+def _spread_of_rate(value: float, sigma: float) -> Spread:
+    low, high = (float(factor) for factor in time_factors_of_68_percent(sigma))
+    return Spread(expected=value, low=value / high, high=value / low)
 
 
 def memory_of(setup: ReplicaSetup) -> tuple[ServingMemory, RequestsThatFit]:

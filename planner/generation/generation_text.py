@@ -112,7 +112,7 @@ def api_price_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
 def render_inference(estimate: InferenceEstimate) -> str:
     """Return the text without a final newline."""
     lines = [
-        _summary(estimate),
+        *words.wrap_lines(_summary(estimate), words.width(), 2),
         *words.second_lines(estimate.conversion),
         "",
         *words.section("Serve", words.wrap_all(_serve(estimate), line_room(), 2)),

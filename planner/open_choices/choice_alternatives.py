@@ -94,7 +94,7 @@ def _estimated(
         raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.serve_tokens", what, fix)])
     of_each = f"{lengths.input:,} tokens read and {lengths.output:,} written a request"
     source = f"estimated: {plan.description}, always full, {of_each}, at today's prices"
-    return plan.cost_usd / (REQUESTS * (lengths.input + lengths.output) / MEGA), source
+    return plan.least_cost_usd / (REQUESTS * (lengths.input + lengths.output) / MEGA), source
 
 
 # How the least dollars of a model rise with its tokens: a bound from one number of tokens on.

@@ -107,8 +107,8 @@ def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> l
         paid = math.fsum(reservation.usd for reservation in plan.reservations)
         usd = {name: paid + math.fsum(getattr(part.cost, name) for part in parts) for name in Spread.model_fields}
         return compare("", what, Spread(**usd), stated, tolerance)
-    late = {name: max(part.delay_hours + getattr(part.hours, name) for part in parts) for name in Hours.model_fields}
-    return compare("", what, Hours(**late), stated, tolerance)
+    ends = {name: max(part.delay_hours + getattr(part.hours, name) for part in parts) for name in Hours.model_fields}
+    return compare("", what, Hours(**ends), stated, tolerance)
 
 
 def _audit_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,7 +12,7 @@ from planner.analysis.estimate_question import estimate as estimate_training
 from planner.documents.quantities import NotNegative, SequenceLength, Text, TokenMean, read_amount
 from planner.documents.validation import Source, find_name, name_fix
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import Sigmas, time_factors
 from planner.library.names import split_count
 from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import Tuning, read_techniques
@@ -140,7 +141,8 @@ def _answer(asked: PreferenceSettings, run: Estimate, longest: int, library: Lib
     seconds = asked.pairs * answers * (asked.input + asked.output) / run.tokens_per_second
     further = run.step_seconds.parts.get("further_forwards", 0.0) / run.step_seconds.total
     copy = run.vram_gib.parts.get("reference", 0.0)
-    low, high = (float(factor) for factor in display_factors((run.sigma**2 + SPREAD_MORE**2) ** 0.5))
+    spreads = Sigmas(math.hypot(run.sigma, SPREAD_MORE), math.hypot(run.sigma_in_tails, SPREAD_MORE))
+    low, high = (float(factor) for factor in time_factors(spreads))
     price = asked.usd_per_gpu_hour
     basis = "given"
     if price is None and (found := generation.least_usd_per_gpu_hour(run.gpu, library)):

@@ -19,7 +19,14 @@ from planner.reinforcement.rl_text import (
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
-from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, layout_words, reward_gpus_words
+from planner.results.rl_run import (
+    RL_PHASE_NAMES,
+    SAMPLING_PHASES,
+    SECURE,
+    TRAINER_PHASES,
+    layout_words,
+    reward_gpus_words,
+)
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -104,7 +111,7 @@ def render_chain_details(plan: Plan) -> str:
     for run in plan.reinforcement:
         own += [
             "",
-            f"{words.sanitise(run.name)}: {_run_words(run)}",
+            *words.wrap_lines(f"{words.sanitise(run.name)}: {_run_words(run)}", words.width(), 3),
             *(["", *_ways(run), ""] if run.ways else []),
             *words.section("Memory", words.wrap_all(memory_lines(run.memory), room, 2)),
             *words.section("Bill", plan_sections.bill(run)),
@@ -192,10 +199,18 @@ def risk_lines(run: RlRun) -> list[str]:
     """Return what would change the decision, a line each."""
     lines = [note for note in run.notes if note.startswith(tuple(RISKS))]
     if any(pool.tier == "community" for pool in run.pools):
-        lines.append(f"{PRIVATE}: secure ones with {EXCLUDES_HOSTS}")
+        lines.append(f"{PRIVATE}{_secure_text(run)}")
     if run.price_age_days is not None and run.price_age_days > 60:
         lines.append(f"prices {run.price_age_days} days old: {plan_sections.RENEWS_PRICES}")
     return lines
+
+
+def _secure_text(run: RlRun) -> str:
+    """Return what the run costs without machines of private persons, where other ways are known."""
+    found = next((way for way in run.ways if way.label == SECURE), None)
+    if found is not None:
+        return f": secure ones from {words.usd(found.cost_usd)} ({EXCLUDES_HOSTS})"
+    return "; no other is within the limits" if run.ways else f" ({EXCLUDES_HOSTS} excludes it)"
 
 
 def _notes(run: RlRun) -> list[str]:

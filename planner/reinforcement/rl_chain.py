@@ -379,7 +379,7 @@ class Combinations:
             if not any(wait.job == job.name for each in self.scenario.jobs for wait in each.after):
                 deadline = job.planned_deadline_hours
                 room[place] = math.inf if deadline is None else deadline - starts[job.name]
-        able = (self.hours <= room).all(axis=1)
+        able = np.asarray((self.hours <= room).all(axis=1))
         if budget is not None:
             able &= self.late_usd <= budget - paid_at_confidence(plan)
         able |= np.arange(len(able)) == at
@@ -398,7 +398,7 @@ def paid_at_confidence(plan: Plan) -> float:
 
 def sum_of(columns: Iterable[Floats]) -> Floats:
     """Return the sum (n,) of columns."""
-    return np.sum(list(columns), axis=0)
+    return np.asarray(np.sum(list(columns), axis=0), dtype=float)
 
 
 def undominated(*columns: Floats) -> Integers:
@@ -472,7 +472,8 @@ def joined(
     bound = min(bound, objective)
     gap = max(0.0, objective - bound) / max(abs(objective), 1e-9)
     gap = 0.0 if gap <= SAME_OBJECTIVE else gap
-    ages = [part.price_age_days for part in (plan, *runs) if part.price_age_days is not None]
+    every: tuple[Plan | RlRun, ...] = (plan, *runs)
+    ages = [part.price_age_days for part in every if part.price_age_days is not None]
     parts: tuple[Assignment | RlRun, ...] = (*plan.jobs, *runs)
     together, each = needed_at_once(parts), most_of_each(parts)
     notes = [note if len(runs) == 1 else f"{run.name}: {note}" for run in runs for note in run.notes]

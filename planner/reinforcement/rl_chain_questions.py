@@ -152,7 +152,7 @@ def _frontier(
         segments=tuple(map(_segment, marked)) if is_exact else (), knee=knee, candidates=whole.candidates,
         solver="cp-sat", seconds=perf_counter() - started, as_of=whole.as_of, budget_usd=scenario.limits.budget_usd,
         infeasible=None if points else whole.infeasible, notes=(*ignored_objectives(scenario), *notes),
-    )  # fmt: skip
+    ).with_plan(whole)  # fmt: skip
 
 
 def _point(one: Breakpoint, before: list[Point]) -> Point:

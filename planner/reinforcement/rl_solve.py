@@ -78,7 +78,15 @@ from planner.reinforcement.rl_step import REWARD_GPUS, SpotEngines, luck_hours, 
 from planner.reinforcement.rl_text import MEGATRON_NOTE, NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
-from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, reward_gpus_words, rollout_words
+from planner.results.rl_run import (
+    SECURE,
+    Placement,
+    RlAlternative,
+    RlRun,
+    machines_words,
+    reward_gpus_words,
+    rollout_words,
+)
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
@@ -997,8 +1005,8 @@ def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Fl
     return run.model_copy(update=update)
 
 
-def _categories(search: RlSearch) -> dict[str, Flags]:
-    """Return ways by a word for what is characteristic of them."""
+def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
+    """Return ways by a word for what is characteristic of them: secure ones first where the plan has private hosts."""
     ways, offers = search.ways, search.market.market.offers
     own = ways.trainer.reward_gpus > 0
     apart, spot = ways.placement == PLACEMENTS.index("apart"), ways.rollout.is_spot
@@ -1006,8 +1014,11 @@ def _categories(search: RlSearch) -> dict[str, Flags]:
     same_gpu = gpu[ways.trainer.offer] == gpu[ways.rollout.offer]
     place = search.market.place
     here = place[ways.trainer.offer] == place[ways.rollout.offer]
+    hosts = np.asarray([offer.tier == "community" for offer in offers], dtype=bool)
+    is_secure = ~(hosts[ways.trainer.offer] | hosts[ways.rollout.offer])
     return {
         **({"own rewards": own, "shared rewards": ~own} if own.any() else {}),
+        **({} if is_secure[way] else {SECURE: is_secure}),
         "colocated": ways.placement == PLACEMENTS.index("colocated"),
         "one machine": ways.placement == PLACEMENTS.index("one machine"),
         "apart": apart & ~spot & same_gpu,
@@ -1027,7 +1038,7 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
     """Return the plan and the best way of each kind, the cheapest first."""
     ways, found = search.ways, {way: "plan"}
     soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
-    for label, members in _categories(search).items():
+    for label, members in _categories(search, way).items():
         able = members & fits & (soon if label == "faster" else True)
         if able.any():
             found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)

@@ -39,20 +39,24 @@ def corrected_words(factors: RlPhases) -> list[str]:
 def render_rl(estimate: RlEstimate) -> str:
     """Return the text without a final newline."""
     lines = [
-        _summary(estimate),
+        *words.wrap_lines(_summary(estimate), words.width(), 2),
         *(_does_not_fit(phase) for phase in estimate.memory if not phase.fits),
-        "! a prior, with guessed figures: run two steps and compare before you rent for the whole run",
+        *_warned("a prior, with guessed figures: run two steps and compare before you rent for the whole run"),
         "",
         *words.section("Sample", words.wrap_all(_sample(estimate), line_room(), 2)),
         *words.section("Step", _step(estimate)),
         *words.section("Memory", words.wrap_all(memory_lines(estimate.memory), line_room(), 2)),
         *words.section("Cost", words.wrap_all(_cost(estimate), line_room(), 2)),
         *words.section("Ways", _ways(estimate)),
-        *words.section("Changes", [f"{what}: {_seconds(seconds)}" for what, seconds in estimate.changes.items()]),
+        *words.section("Changes", words.wrap_all(_changes(estimate), line_room(), 2)),
         *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3)),
         *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 3)),
     ]
     return "\n".join(lines)
+
+
+def _changes(estimate: RlEstimate) -> list[str]:
+    return [f"{what}: {_seconds(seconds)}" for what, seconds in estimate.changes.items()]
 
 
 def _summary(estimate: RlEstimate) -> str:
@@ -65,6 +69,10 @@ def _summary(estimate: RlEstimate) -> str:
     what = f"{estimate.algorithm} of {words.sanitise(estimate.architecture)} on {place}"
     hours = f"{estimate.steps:,} steps {_range(estimate.hours)} h"
     return f"{what}: {_range(estimate.step_seconds)} s per step, {hours}"
+
+
+def _warned(text: str) -> list[str]:
+    return words.hang("! ", words.wrap_lines(text, words.width() - 2, 2))
 
 
 def _does_not_fit(phase: PhaseMemory) -> str:
@@ -143,7 +151,7 @@ def _largest(parts: Mapping[str, float]) -> str:
 def _cost(estimate: RlEstimate) -> list[str]:
     if estimate.usd_per_100_steps is None:
         return ["no price: the shipped market does not rent this GPU; give --usd-per-gpu-hour"]
-    return [f"${_range(estimate.usd_per_100_steps)} for each 100 steps ({estimate.price_basis})"]
+    return [f"{_dollars(estimate.usd_per_100_steps)} for each 100 steps ({estimate.price_basis})"]
 
 
 def _ways(estimate: RlEstimate) -> list[str]:
@@ -164,6 +172,10 @@ def _way(way: RlWay) -> str:
 
 def _seconds(value: float) -> str:
     return f"{words.significant(value)} s"
+
+
+def _dollars(spread: Spread) -> str:
+    return f"{words.usd(spread.expected)} ({words.usd_between(spread.low, spread.high)})"
 
 
 def _range(spread: Spread) -> str:
@@ -213,8 +225,8 @@ REFERENCES = {
 def render_preference(estimate: PreferenceEstimate) -> str:
     """Return the text without a final newline."""
     lines = [
-        _preference_summary(estimate),
-        "! a prior: no published run informs preference tuning; try twenty steps first",
+        *words.wrap_lines(_preference_summary(estimate), words.width(), 2),
+        *_warned("a prior: no published run informs preference tuning; try twenty steps first"),
         "",
         *words.section("Pairs", words.wrap_all(_pairs(estimate), line_room(), 2)),
         *words.section("Memory", words.wrap_all(_preference_memory(estimate), line_room(), 2)),
@@ -231,7 +243,7 @@ def _preference_summary(estimate: PreferenceEstimate) -> str:
     room = f"{words.gib(estimate.peak_gib)} of {words.gib(estimate.usable_gib)} GiB"
     if not estimate.fits:
         return f"{what}: does not fit, {room}"
-    usd = f", ${_range(estimate.usd)}" if estimate.usd else ""
+    usd = f", {_dollars(estimate.usd)}" if estimate.usd else ""
     return f"{what}: fits, {room}, {_range(estimate.hours)} h{usd}"
 
 

@@ -36,7 +36,7 @@ from planner.documents.validation import MOST_NAMES, Source, meant_name
 from planner.errors import Fault, InputError
 from planner.estimates.uncertainty import (
     confidence_factor,
-    display_factors,
+    factors_of_tail,
     is_implausible_speed,
     student_2_quantile,
     tail_of_68_percent,
@@ -395,7 +395,7 @@ def _spent_usd(found: RlProgress, run_hours: float) -> float:
 
 def _end(found: RlProgress, ahead: Ahead) -> ProjectedEnd:
     """Return the end of a run that has run for some hours."""
-    low, high = (float(factor) for factor in display_factors(ahead.sigma))
+    low, high = (float(factor) for factor in factors_of_tail(ahead.sigma))
     elapsed, left, spent, left_usd = ahead.elapsed, ahead.left, ahead.spent_usd, ahead.left_usd
     late = left * float(confidence_factor(ahead.sigma, found.job.confidence))
     chance: float | None = None

@@ -79,6 +79,8 @@ def _draw_frontier(ax: Any, found: Frontier) -> None:
     if found.knee is not None:
         knee = found.points[found.knee]
         ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label=BEST_VALUE)
+    if (own := found.solved) is not None:
+        ax.plot([own.hours], [own.cost_usd], "o", markersize=7, color="black", label="your plan")
     ax.set_xlabel(_HOURS if found.confidence is None else f"{_HOURS} ({found.confidence:.0%})")
     ax.set_ylabel(_COST)
     if found.curves:

@@ -11,7 +11,6 @@ from planner.report import words
 from planner.report.plan_sections import cut_lines, payment_words
 from planner.report.words import line_room
 from planner.results.explanation import (
-    LEAST_DOLLARS_NOTE,
     Alternative,
     Binding,
     Explanation,
@@ -269,7 +268,8 @@ def plan(explanation: Explanation) -> list[str]:
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
     binds = words.wrap_all((binding_line(limit, explanation) for limit in explanation.binding), line_room(), 2)
-    lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
+    none = "none: relaxing a single limit does not lower the cost"
+    lines += words.section("Binds", binds or words.wrap_lines(none, line_room(), 2))
     lines += words.section("Next", next_lines(explanation)) if explanation.next_steps else []
     lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
@@ -452,8 +452,6 @@ def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[st
         lines += words.hang(" " * 5, price)
     elif found.status == "impossible":
         lines += [*_memory(found), *_remedies(found)]
-    if against and found.status != "impossible" and LEAST_DOLLARS_NOTE in explanation.notes:
-        lines += words.section("Notes", words.wrap_lines(LEAST_DOLLARS_NOTE, line_room(), 2))
     return words.wrap_lines(f"{words.sanitise(found.asked)}: {head}", words.width(), most), lines
 
 

@@ -34,6 +34,7 @@ from planner.report import words
 from planner.report.analysis_figures import tornado_figure
 from planner.report.frontier_text import (
     BEST_VALUE,
+    about_plan,
     best_value,
     format_late,
     format_notes,
@@ -45,7 +46,16 @@ from planner.report.plan_sections import batch, format_place, kernels, technique
 from planner.report.plan_sections import item_name as line_name
 from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
 from planner.results.explanation import describe_job_differences, method_name
-from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
+from planner.results.frontier import (
+    Curve,
+    Frontier,
+    PlannedPoint,
+    Point,
+    Segment,
+    SegmentJob,
+    describe_assignment,
+    select_points,
+)
 from planner.results.plan import Assignment, Plan
 from planner.results.rl_run import RlRun
 from planner.results.service_results import month_items
@@ -60,7 +70,7 @@ MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
-BEST_LABEL = f"{BEST_VALUE}: "
+BEST_LABEL, PLAN_LABEL = f"{BEST_VALUE}: ", "your plan"
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -83,11 +93,22 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
             else ""
         )
         rows.append((f"{format_late(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
+    if (own := found.solved) is not None:
+        cells = (f"{format_late(own.hours)} h", words.usd(own.cost_usd), _plan(own))
+        same = next((place for place, row in enumerate(rows) if row[:3] == cells), None)
+        if same is None:
+            same = sum(found.points[here].hours <= own.hours for here in shown)
+            rows.insert(same, (*cells, ""))
+        rows[same] = (*cells, ": ".join(filter(None, (PLAN_LABEL, rows[same][3]))))
     hidden = len(found.points) - len(shown)
     every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     # The lead has the best value.
-    notes = [format_optimality(found), *(note for note in format_notes(found) if not note.startswith(BEST_VALUE))]
+    notes = [
+        *([about_plan(found)] if own is not None else []),
+        format_optimality(found),
+        *(note for note in format_notes(found) if not note.startswith(BEST_VALUE)),
+    ]
     notes += (
         [f"{hidden} similar breakpoints are not in the table; planner frontier shows them with --all"] if hidden else []
     )
@@ -103,8 +124,8 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     )
 
 
-def _plan(point: Point) -> str:
-    alone = " (spot only: no guarantee)" if point.spot_only else ""
+def _plan(point: PlannedPoint) -> str:
+    alone = " (spot only: no guarantee)" if isinstance(point, Point) and point.spot_only else ""
     return words.sanitise("; ".join(map(describe_assignment, point.planned))) + alone
 
 
@@ -129,6 +150,10 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
     ]
     branches, below = _branches(found)
     runs = runs_of(found.segments, found.points)
+    if (own := found.solved) is not None:
+        said = f"{PLAN_LABEL}: by {format_late(own.hours)} h, {words.usd(own.cost_usd)}: {_plan(own)}"
+        points.append(Breakpoint(own.hours, own.cost_usd, PLAN_LABEL, said, is_plan=True))
+        points.sort(key=lambda point: point.hours)
     return curve(points, runs, deadline, caption, width, branches, below)
 
 

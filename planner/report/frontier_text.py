@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.report import words
 from planner.report.explanation_text import render_infeasible
@@ -11,10 +12,10 @@ from planner.report.plan_sections import cut_lines
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import (
     DOLLARS_PAID,
-    TAKES_FIRST,
     Curve,
     Frontier,
     HiddenByLimit,
+    PlannedPoint,
     Point,
     Segment,
     describe_assignment,
@@ -43,6 +44,9 @@ START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 
 PLAN_MARK = ">"
 """Before the row that is the plan."""
+
+SAME_END, LEAST_SHOWN_USD = 1e-6, 0.005
+"""Relative difference of hours below which two ends are one, and dollars that show on a screen."""
 
 SLOPE = "falls"
 """First word of a slope in the column of changes."""
@@ -99,7 +103,7 @@ def format_late(hours: float) -> str:
     return format_hours(round_up(hours, 2 if hours < 1 else 0 if hours >= 1000 else 1))
 
 
-def describe_hardware(point: Point, room: int | None = None) -> list[str]:
+def describe_hardware(point: PlannedPoint, room: int | None = None) -> list[str]:
     """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs.
 
     Neighbours on equal machines are counted.
@@ -136,21 +140,49 @@ def _format_slope(along: Segment, above: Point) -> str:
     return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
 
 
-def _table(found: Frontier, every: bool) -> list[str]:
-    shown = list(range(len(found.points))) if every else _without_repeats(found.points)
-    points = [found.points[i] for i in shown]
+class _Row(NamedTuple):
+    """A row of the table: a breakpoint, or the plan of `solve` where it lies on none."""
+
+    point: PlannedPoint
+    change: str
+    is_plan: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What stands after its hours."""
+        point = self.point
+        if not isinstance(point, Point):
+            return ""
+        return f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}"
+
+
+def _rows(found: Frontier, every: bool) -> list[_Row]:
+    """Return the rows, earliest first; one of them is the plan of `solve` where the frontier has it."""
+    own = found.solved
+    shown = list(range(len(found.points))) if every else _without_repeats(found.points, own)
     changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
-    marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
-    own = _plans_row(found)
-    columns = [] if own is None else [_column("", [PLAN_MARK if place == own else "" for place in shown])]
-    columns.append(_column("by h", [format_late(point.hours) for point in points], marks))
+    rows = [_Row(found.points[here], change) for here, change in zip(shown, changes, strict=True)]
+    if own is None:
+        return rows
+    same = next((place for place, row in enumerate(rows) if _reads(row.point) == _reads(own)), None)
+    if same is not None:
+        rows[same] = rows[same]._replace(is_plan=True)
+        return rows
+    place = sum(row.point.hours <= own.hours for row in rows)
+    above = rows[place - 1].point.planned if place else ()
+    change = words.sanitise(describe_job_differences(above, own.planned)) if place else ""
+    return [*rows[:place], _Row(own, change, is_plan=True), *rows[place:]]
+
+
+def _table(found: Frontier, every: bool) -> list[str]:
+    table = _rows(found, every)
+    points, changes = [row.point for row in table], [row.change for row in table]
+    columns = [_column("", [PLAN_MARK * row.is_plan for row in table])] if found.solved is not None else []
+    columns.append(_column("by h", [format_late(point.hours) for point in points], [row.mark for row in table]))
     columns.append(_column("likely h", [format_hours(point.expected_hours) for point in points]))
     columns.append(_column("cost $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
     if not found.exact:
-        # The bound up to the next row is that of the last breakpoint before it, shown or not.
-        ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
-        floors = [end.cost_usd if end.floor_usd is None else end.floor_usd for end in ends]
-        columns.append(_column("bound $", [words.usd(usd).replace("$", "") for usd in floors]))
+        columns.append(_column("bound $", _floors(found, points)))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(
@@ -163,38 +195,64 @@ def _table(found: Frontier, every: bool) -> list[str]:
     for start, point, change in zip(rows[1:], points, changes, strict=True):
         wrapped = words.wrap_lines(change, words.width() - left - 1 - wide, ROW_LINES)
         lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
-    if hidden := len(found.points) - len(points):
+    if hidden := len(found.points) - sum(isinstance(point, Point) for point in points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
-    if own is not None:
-        lines.append(f"  {PLAN_MARK} the plan, but for near ties (solve.ties)")
+    lines += words.wrap_hanging(f"{PLAN_MARK} {about_plan(found)}", 3) if found.solved is not None else []
     kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(SLOPE in text for text in changes)
     kinds += ["spot: the cost falls along a curve"] * any(job.spot for point in points for job in point.jobs)
     if kinds:
         lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
     if not found.exact:
         lines.append("  bound: no plan that ends before the next row costs less")
-    if any(point.mostly_start_up for point in points):
+    if any(isinstance(point, Point) and point.mostly_start_up for point in points):
         lines.append(f"  {START_UP_MARK} more than half of the hours are machine start")
     return [*lines, ""]
 
 
-def _plans_row(found: Frontier) -> int | None:
-    """Return the row that `solve` plans: the cheapest, or the first; None where it minimises more than dollars paid."""
-    if not found.points or any(DOLLARS_PAID in note for note in found.notes):
-        return None
-    return 0 if TAKES_FIRST in found.notes else len(found.points) - 1
+def _floors(found: Frontier, points: Sequence[PlannedPoint]) -> list[str]:
+    """Return the bound of each row up to the next one: that of the last breakpoint before it, shown or not."""
+    floors = []
+    for point, after in zip(points, [*points[1:], None], strict=True):
+        until = math.inf if after is None else after.hours
+        end = [one for one in found.points if one.hours < until or one is point][-1:] or found.points[:1]
+        usd = end[0].cost_usd if end[0].floor_usd is None else end[0].floor_usd
+        floors.append(words.usd(usd).replace("$", ""))
+    return floors
 
 
-def _without_repeats(points: Sequence[Point]) -> list[int]:
-    """Return the breakpoints of a table; of several in a row that read alike the last, unless one is of best value."""
+def about_plan(found: Frontier) -> str:
+    """Return that a mark is the plan of `solve`, and how far above the least cost within its hours it lies."""
+    text, own = "your plan, as planner solve gives it", found.solved
+    if own is None:
+        return text
+    within = [point.cost_usd for point in found.points if point.hours <= own.hours * (1 + SAME_END)]
+    more = own.cost_usd - min(within, default=own.cost_usd)
+    if more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in found.notes):
+        text += f": {words.usd(more)} above the least cost by then, among near ties (solve.ties)"
+    elif more < LEAST_SHOWN_USD and own.cost_usd - found.points[-1].cost_usd >= LEAST_SHOWN_USD:
+        later = own.cost_usd - found.points[-1].cost_usd
+        text += f": {words.usd(later)} more than the cheapest, which ends later"
+    return text
 
-    def reads(one: Point) -> tuple[object, ...]:
-        times = format_late(one.hours), format_hours(one.expected_hours)
-        return *times, words.usd(one.cost_usd), describe_hardware(one)
 
+def _reads(one: PlannedPoint) -> tuple[object, ...]:
+    """Return what a row shows of a point but for its change."""
+    times = format_late(one.hours), format_hours(one.expected_hours)
+    return *times, words.usd(one.cost_usd), describe_hardware(one)
+
+
+def _without_repeats(points: Sequence[Point], own: PlannedPoint | None) -> list[int]:
+    """Return the breakpoints of a table; of several in a row that read alike the last, unless one is of best value.
+
+    The plan of `solve` is among them where it is a breakpoint.
+    """
+    plans = [place for place, point in enumerate(points) if own is not None and _reads(point) == _reads(own)]
+    chosen = select_points(points, MAX_BREAKPOINTS)
+    if plans and not set(plans).intersection(chosen):
+        chosen = sorted([*chosen, plans[-1]])
     found: list[int] = []
-    for here in select_points(points, MAX_BREAKPOINTS):
-        if found and reads(points[found[-1]]) == reads(points[here]):
+    for here in chosen:
+        if found and _reads(points[found[-1]]) == _reads(points[here]):
             last = found.pop()
             here = last if points[last].knee else here
         found.append(here)

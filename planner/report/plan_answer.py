@@ -459,9 +459,10 @@ def render_details(plan: Plan) -> str:
 def _first_line(plan: Plan, job: Assignment) -> str:
     """Return machine, place, market, method, dollars and the hours at the confidence.
 
-    Where the line is short, the region goes first, then the method, then the place: never the market.
+    Where the line is short, the region goes first, then the method, then the place: never the market. The price of a
+    machine, which is a risk of its own below, has no room in a narrow one.
     """
-    bought = plan_text.purchase_price(plan, job)
+    bought = plan_text.purchase_price(plan, job) if words.width() >= words.WIDTH else None
     price = f" for ${bought:,.0f}" if bought is not None else ""
     paid = plan_sections.market_words(job)
     market = f", {paid}" if paid else ""

@@ -724,10 +724,16 @@ def quantity(amount: float, unit: str, more: int = 0) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars; fewer in less than 80 columns."""
-    basis, money = (35, 12) if words.width() >= words.WIDTH else (line_room() - 30, 9)
-    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), basis - 1)
-    return f"{what:<21}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
+    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars.
+
+    In less than 80 columns a short item leaves its room to the basis.
+    """
+    what, item_columns, basis, money = words.shorten(words.sanitise(item), 20), 21, 35, 12
+    if words.width() < words.WIDTH:
+        item_columns, money = max(len(what), 14) + 1, 9
+        basis = line_room() - item_columns - money
+    how = words.shorten(words.sanitise(how), basis - 1)
+    return f"{what:<{item_columns}}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
 
 
 # Notes below a plan: each in full or counted.

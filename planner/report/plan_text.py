@@ -438,7 +438,7 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
 def _single(plan: Plan) -> list[str]:
     """Return all sections of one job."""
     job = plan.jobs[0]
-    headlines = _headlines(job, purchase_price(plan, job))
+    headlines = _headlines(job, purchase_price(plan, job) if words.width() >= words.WIDTH else None)
     summary = [
         summary_line(plan.scenario, *(f"{text}{unproven_text(plan)}" for text in headlines)),
         *plan_sections.outlay(plan),
@@ -472,7 +472,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Buy", purchase(job)),
         *words.section(
             "Limits",
-            [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
+            words.wrap_all([*plan_sections.budget(plan), "; ".join(job.binding) or "none binds"], line_room(), 2),
         ),
         *words.section("Prices", plan_sections.prices(job)),
         *words.section("Evidence", plan_sections.evidence(job)),
@@ -522,8 +522,8 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
     ages = dict.fromkeys(words.shorten(plan_sections.price_text(job), line_room()) for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
-    binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
-    lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
+    binds = [*plan_sections.budget(plan), binding or "no limit of a single job binds"]
+    lines += words.section("Limits", words.wrap_all(binds, line_room(), 2))
     lines += words.section("Prices", list(ages)[: words.most(2)])
     lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), words.most(4 if full else 3))]
@@ -579,9 +579,10 @@ def _joint_bill(plan: Plan) -> list[str]:
 
 
 def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
-    """Return hardware, place, hours and dollars; then without the likely hours, the region, the market and the place.
+    """Return hardware, place, market, hours and dollars; then without the likely hours, the region and the place.
 
-    Of a bought machine its price is named too, of which the job carries its share.
+    How a machine is paid stands in every form: what may be lost at any time must not read as what stays. Of a bought
+    machine its price is named too, of which the job carries its share.
     """
     full, figures = (
         f", {time}, {words.usd(job.cost_usd)}"
@@ -594,10 +595,9 @@ def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str,
     rest = f"{market}{figures}"
     short = plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
-    named = ", bought" if purchase_usd is not None else ""
     place = plan_sections.format_place(job)
     forms = (place + market + full, short + market + full, place + rest, short + rest)
-    return *forms, f"{short}{named}{full}", f"{short}{named}{figures}", f"{least}{named}{figures}"
+    return *forms, f"{least}{market}{full}", f"{least}{market}{figures}"
 
 
 def summary_line(name: str, *texts: str, width: int | None = None) -> str:
@@ -606,7 +606,7 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
     Figures at the end are never cut.
     """
     name, width = words.sanitise(name), words.width() if width is None else width
-    # Market and place are shown below too: drop them before a short name is cut.
+    # The place is shown below too: drop it before a short name is cut.
     forms = texts if len(name) <= SHORT_NAME else texts[:-2]
     for form in forms:
         if len(name) + len(form) + 2 <= width:

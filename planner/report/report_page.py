@@ -38,12 +38,11 @@ MOST_BLOCKS = 12
 
 
 def headline(plan: Plan) -> str:
-    """Return the plan in one sentence, that of the text: what to rent, for how much, by when."""
-    if not plan.planned:
-        return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
+    """Return the plan in one sentence, that of the text: what to rent, for how much, by when, or what no plan keeps."""
     with words.unwrapped():
         first = render_answer(plan).partition("\n")[0]
-    return first.removeprefix(f"{words.sanitise(plan.scenario)}: ")
+    text = first.removeprefix(f"{words.sanitise(plan.scenario)}: ")
+    return text if plan.planned else f"{text[:1].upper()}{text[1:]}."
 
 
 def warnings(plan: Plan) -> list[str]:
@@ -198,27 +197,31 @@ def assumptions(plan: Plan) -> Table:
 
 def relaxations(plan: Plan) -> list[tuple[str, str]]:
     """Return the smallest changes that give an infeasible scenario a plan: in words, and as settings."""
-    found = plan.infeasible
-    ways: dict[int, list[str]] = {}
-    with words.unwrapped():
-        for number in dict.fromkeys(relaxation.way for relaxation in (found.relax if found else ())):
-            changes = [relaxation for relaxation in (found.relax if found else ()) if relaxation.way == number]
-            ways[number] = format_relaxation(number, changes, plan.scenario)
+    return [(f"{changed}: {then}" if then else changed, typed) for changed, then, typed in ways_out(plan)]
+
+
+def ways_out(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the smallest changes that give an infeasible scenario a plan, that plan, and the settings to type."""
+    found = plan.infeasible.relax if plan.infeasible else ()
     texts = []
-    for lines in ways.values():
-        typed = [line.strip().rstrip("\\").strip() for line in lines if line.strip().startswith("--set")]
-        said = [line.strip() for line in lines if not line.strip().startswith("--set")]
-        texts.append((words.sanitise(" ".join(said).partition(". ")[2]), " ".join(typed)))
+    with words.unwrapped():
+        for number in dict.fromkeys(relaxation.way for relaxation in found):
+            changes = [relaxation for relaxation in found if relaxation.way == number]
+            lines = [line.strip() for line in format_relaxation(number, changes, plan.scenario)]
+            typed = [line.rstrip("\\").strip() for line in lines if line.startswith("--set")]
+            changed, *then = [line for line in lines if not line.startswith("--set")]
+            plan_then = " ".join(then).removeprefix("then ")
+            changed = words.sanitise(changed.partition(". ")[2]).replace(" -> ", " \u2192 ")
+            texts.append((changed, words.sanitise(plan_then), " ".join(typed)))
     return texts
 
 
 def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
     found = plan.infeasible.nearest if plan.infeasible else ()
+    several = len({near_miss.job for near_miss in found}) > 1
     return [
-        words.sanitise(
-            f"{near_miss.job}: {format_near_miss(near_miss)}" if near_miss.job else format_near_miss(near_miss)
-        )
+        words.sanitise(f"{near_miss.job}: {format_near_miss(near_miss)}" if several else format_near_miss(near_miss))
         for near_miss in found
     ]
 

@@ -390,7 +390,7 @@ def render_estimate(estimate: Estimate) -> str:
         *words.section("Remedies", _remedies(estimate)),
         *words.section("Limits", _limits(estimate)),
         *words.section("Step", _step_bars(estimate)),
-        *words.section("Basis", _basis(estimate)),
+        *words.section("Basis", words.wrap_all(_basis(estimate), line_room(), 2)),
         *words.section(
             "Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3) if estimate.assumed else []
         ),

@@ -18,9 +18,6 @@ from planner.results.result_tables import Result
 from planner.results.rl_run import RlRun
 from planner.units import count_text
 
-LEAST_DOLLARS_NOTE = "all plans here follow the spot policies of least dollars; solve waits less for at most 1 % more"
-"""A note where the plan that `solve` recommends has another policy than the plans that are compared."""
-
 
 class Binding(Part):
     """A limit without which the plan would be better; each is lifted alone, all others kept."""

@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from planner.results.plan_parts import BillItem, EvidenceWord, Option, Part, Relaxation, Spread, html_table
 from planner.results.result_tables import Result
 
@@ -245,6 +247,8 @@ class Fleet(Part):
     baselines: tuple[FleetBaseline, ...] = ()
     any_mix: FleetBaseline | None = None
     """What any number of kinds would cost; None where it saves nothing, or where the scenario allows it."""
+    secure: FleetBaseline | None = Field(default=None, exclude_if=lambda found: found is None)
+    """The best fleet without machines of private persons, where the fleet has some; None elsewhere."""
     api: tuple[ApiPrice, ...] = ()
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 

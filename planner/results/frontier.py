@@ -74,18 +74,40 @@ class Segment(Part):
         return (self.cost_from_usd - self.cost_to_usd) / hours if hours > 0 else 0.0
 
 
-class Point(Part):
-    """A breakpoint of the frontier; no plan is both earlier and cheaper.
-
-    `before` are the plans on the left side, if two configurations meet here; `change` names the differences from
-    the previous point (or plans). `bound` is a lower bound of the cost within these hours.
-    """
+class PlannedPoint(Part):
+    """A plan as a point of cost against time."""
 
     hours: float
     expected_hours: float
     cost_usd: float
     jobs: tuple[Assignment, ...]
     reservations: tuple[Reservation, ...] = ()
+    reinforcement: tuple[RlRun, ...] = Field(default=(), exclude_if=lambda runs: not runs)
+    """Jobs of reinforcement learning."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> PlannedPoint:
+        """Return the point of the jobs of a plan that end."""
+        figures = plan_figures(plan.jobs, plan.reservations, runs=plan.reinforcement)
+        return cls(
+            hours=figures["hours"].at_confidence, expected_hours=figures["hours"].expected,
+            cost_usd=figures["cost"].expected, jobs=plan.jobs, reservations=plan.reservations,
+            reinforcement=plan.reinforcement,
+        )  # fmt: skip
+
+    @property
+    def planned(self) -> tuple[Assignment | RlRun, ...]:
+        """Whatever runs: jobs of training and generation, jobs of reinforcement learning."""
+        return (*self.jobs, *self.reinforcement)
+
+
+class Point(PlannedPoint):
+    """A breakpoint of the frontier; no plan is both earlier and cheaper.
+
+    `before` are the plans on the left side, if two configurations meet here; `change` names the differences from
+    the previous point (or plans). `bound` is a lower bound of the cost within these hours.
+    """
+
     before: tuple[Assignment, ...] = ()
     change: str = ""
     bound: float
@@ -100,13 +122,6 @@ class Point(Part):
     """Whether more than half of the expected hours of the last job are machine start."""
     spot_only: bool = False
     """Whether a job runs on an offer without on-demand price: without fallback there is no guarantee."""
-    reinforcement: tuple[RlRun, ...] = Field(default=(), exclude_if=lambda runs: not runs)
-    """Jobs of reinforcement learning."""
-
-    @property
-    def planned(self) -> tuple[Assignment | RlRun, ...]:
-        """Whatever runs: jobs of training and generation, jobs of reinforcement learning."""
-        return (*self.jobs, *self.reinforcement)
 
 
 def hidden_usd(points: Sequence[Point], segments: Sequence[Segment]) -> float:
@@ -165,6 +180,8 @@ class Frontier(TabledResult):
     points: tuple[Point, ...] = ()
     segments: tuple[Segment, ...] = ()
     knee: int | None = None
+    solved: PlannedPoint | None = None
+    """The plan that `solve` gives: on the frontier, or above it as a near tie or where more than dollars counts."""
     by: GroupBy | None = None
     separate: tuple[Segment, ...] = ()
     """If not exact: lower bound for every time, the cost of each job alone, summed (segments without jobs)."""
@@ -245,6 +262,10 @@ class Frontier(TabledResult):
         ]
         ends = {hours for run in runs for hours in (run[0], run[2])}
         runs += [(point.hours, point.usd, point.hours, point.usd) for point in points if point.hours not in ends]
+        own = self.solved
+        if own is not None:
+            points.append(Breakpoint(own.hours, own.cost_usd, "your plan", is_plan=True))
+            points.sort(key=lambda point: point.hours)
         picture = frontier_sketch(points, runs, self.confidence)
         caption = f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}"
         return picture + html_table(caption, header, rows)
@@ -253,6 +274,12 @@ class Frontier(TabledResult):
     def hidden_usd(self) -> float:
         """Return the most dollars that an unknown plan between two points can save; 0 if exact."""
         return hidden_usd(self.points, self.segments)
+
+    def with_plan(self, plan: Plan) -> Frontier:
+        """Return the frontier with the plan of `solve`; itself without points, or where that plan has no jobs."""
+        if not self.points or not plan.parts_that_end:
+            return self
+        return self.model_copy(update={"solved": PlannedPoint.of(plan)})
 
     def plan(self, index: int = 0) -> Plan:
         """Return a point as the plan that `solve` finds for its hours as deadline; without points, a plan without jobs.

@@ -103,6 +103,10 @@ class RlPool(Part):
         return self.gpus_per_instance * self.instances
 
 
+SECURE = "secure"
+"""Label of the best way without machines of private persons."""
+
+
 class RlAlternative(Part):
     """Another way to run the job: the best of its kind within the limits."""
 

@@ -110,7 +110,7 @@ NOT_EVALUATED = ("bound_usd", "starts_at_hours", "kinds_made", "kinds_left", "lo
 
 def _completed(made: Service, stated: Service) -> Service:
     """Return the evaluated service with what a plan says beside it."""
-    update = {"baselines": stated.fleet.baselines, "any_mix": stated.fleet.any_mix}
+    update = {name: getattr(stated.fleet, name) for name in ("baselines", "any_mix", "secure")}
     fleet = made.fleet.model_copy(update=update)
     return made.model_copy(update={"fleet": fleet, **{name: getattr(stated, name) for name in NOT_EVALUATED}})
 

@@ -263,6 +263,24 @@ def _baseline(served: ServedKinds, market: Market, one: SimpleFleet, month: floa
     return FleetBaseline(name=one.name, usd_per_month=None if one.usd is None else one.usd * month, machines=machines)
 
 
+def secure_fleet(
+    served: ServedKinds, found: FoundFleet, market: Market, options: SolveOptions, until: float | None
+) -> FleetBaseline | None:
+    """Return the best fleet without machines of private persons; None where the one found has none of these."""
+    fleets, hosts = found.solved.fleets, [market.offers[kind.offer].tier == "community" for kind in served.kinds]
+    is_secure = ~np.asarray(hosts, dtype=bool)
+    if fleets is None or not np.any(fleets[:, ~is_secure] > 0):
+        return None
+    problem, places = found.problem.choosing(is_secure), np.flatnonzero(is_secure)
+    other = optimise_fleet(problem, options, until).fleets if len(places) else None
+    if other is None:
+        return FleetBaseline(name="secure", usd_per_month=None)
+    most = [(int(places[kind]), int(other[:, kind].max())) for kind in np.flatnonzero(np.any(other > 0, axis=0))]
+    machines = " + ".join(_machines(served, market, SimpleFleet("", None, kind, count)) for kind, count in most)
+    usd = problem.cost(other) * MONTH_HOURS / problem.hours
+    return FleetBaseline(name="secure", usd_per_month=usd, machines=machines)
+
+
 def _any_mix(served: ServedKinds, market: Market, found: FoundFleet, month: float) -> FleetBaseline | None:
     """Return the fleet of any number of kinds with its dollars of a month; None where the plan costs no more."""
     fleets, plan = found.solved.any_mix, found.solved.fleets

@@ -196,7 +196,8 @@ def simple_sections(service: Service) -> dict[str, list[str]]:
     """Return the lines under the labels of a service that need no more than it: load, latency, what holds capacity."""
     fleet, room = service.fleet, line_room()
     latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), room, 2)]
-    latency += ["on the slowest kind of machines in its busiest hour"] if latency else []
+    where = "on the slowest kind of machines in its busiest hour"
+    latency += words.wrap_lines(where, room, 2) if latency else []
     return {"Serve": _serve(service), "Latency": latency, "Capacity": _binds(fleet)}
 
 
@@ -280,10 +281,8 @@ def _serve(service: Service) -> list[str]:
     if least < most:
         span = f"{words.brief(least)} to {span}"
     cycle = "every day" if len(fleet.load) == _DAY else "every week"
-    return [
-        words.shorten(f"{service.architecture}: {lengths}", line_room()),
-        f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}",
-    ]
+    asked = f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}"
+    return [words.shorten(f"{service.architecture}: {lengths}", line_room()), *words.wrap_lines(asked, line_room(), 2)]
 
 
 def _kinds(fleet: Fleet) -> list[str]:
@@ -351,7 +350,7 @@ def _price(service: Service) -> list[str]:
     for fee in fleet.fees:
         how = product(fee.quantity or 0.0, fee.unit, fee.rate_usd or 0.0, fee.usd)
         lines.append(f"in a month {words.usd(fee.usd)} of it for {fee.item}, {how}")
-    return lines
+    return words.wrap_all(lines, line_room(), 2)
 
 
 def _looser(service: Service) -> list[str]:
@@ -531,7 +530,16 @@ def fleet_risks(plan: Plan) -> list[Risk]:
     return found
 
 
-_EXCLUDES = " (--set 'limits.tiers.forbid=[community]' excludes it)"
+_EXCLUDES = "--set 'limits.tiers.forbid=[community]'"
+
+
+def _private_text(secure: FleetBaseline | None) -> str:
+    """Return that a host is a private person's, and what the fleet costs without such, where that is known."""
+    if secure is None:
+        return f"a private person's machine ({_EXCLUDES} excludes it)"
+    if secure.usd_per_month is None:
+        return "a private person's machine; no other fleet is within the limits"
+    return f"a private person's machine: secure ones from {words.usd(secure.usd_per_month)} a month ({_EXCLUDES})"
 
 
 def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
@@ -547,7 +555,7 @@ def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
         token = f"{cheaper.offer} answers by the token for {words.usd(cheaper.usd)} a month, {hosted}"
     return [
         *(("an assumption", text) for text in service.assumed),
-        ("a private person's machine", f"a private person's machine{_EXCLUDES}" if hosts else ""),
+        ("a private person's machine", _private_text(fleet.secure) if hosts else ""),
         ("machines on spot", f"{words.percent(fleet.spot_share)} on spot: {usual}" if fleet.spot_share else ""),
         ("a service by the token costs less", token),
     ]
@@ -579,6 +587,8 @@ def ways_of(service: Service) -> list[FleetWay]:
         for way in fleet.other_fleets
         if way.usd_per_month is not None and abs(way.usd_per_month - own.usd_per_month) >= SAME_MONTH_USD
     ]
+    if fleet.secure is not None and fleet.secure.usd_per_month is not None:
+        rows.append(FleetWay("secure", fleet.secure.machines, fleet.secure.usd_per_month, "no private hosts"))
     rows += [
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))
         for api in sorted(fleet.api, key=lambda each: each.usd)
@@ -623,20 +633,29 @@ def _service_lines(plan: Plan) -> list[str]:
 
 
 def hour_lines(fleet: Fleet) -> list[str]:
-    """Return load and replicas of each hour, a line for equal days: a block for the load, a digit for the replicas."""
+    """Return load and replicas of each hour, a line for equal days: a block for the load, a digit for the replicas.
+
+    Where both strips do not fit next to each other, the replicas have a line of their own.
+    """
     most, days = max(fleet.load, default=0.0), len(fleet.load) // DAY_HOURS
-    rows: list[tuple[list[int], str]] = []
+    rows: list[tuple[list[int], tuple[str, str]]] = []
     for day in range(int(days)):
         hours = slice(int(day * DAY_HOURS), int((day + 1) * DAY_HOURS))
         load = "".join(words.level(load / most if most else 0.0) for load in fleet.load[hours])
-        drawn = f"{load}  {count_marks(fleet.replicas_by_hour[hours])}"
+        drawn = load, count_marks(fleet.replicas_by_hour[hours])
         if rows and rows[-1][1] == drawn:
             rows[-1][0].append(day)
         else:
             rows.append(([day], drawn))
-    load = f"load ({words.level(1.0)} is {words.brief(most)} {fleet.unit})"
-    head = [f"{'':<8}{load:<26}replicas", f"{'':<8}{HOUR_MARKS:<26}{HOUR_MARKS}"]
-    return [*head, *(f"{_days(numbers, int(days)):<8}{drawn}" for numbers, drawn in rows)] if rows else []
+    head = [(f"load ({words.level(1.0)} is {words.brief(most)} {fleet.unit})", "replicas"), (HOUR_MARKS, HOUR_MARKS)]
+    texts = [*(("", pair) for pair in head), *((_days(numbers, int(days)), drawn) for numbers, drawn in rows)]
+    if not rows:
+        return []
+    if line_room() >= 2 * DAY_HOURS + 10:
+        return [f"{label:<8}{load:<26}{replicas}" for label, (load, replicas) in texts]
+    lines = [f"{head[0][0]}, replicas below it", f"{'':<8}{HOUR_MARKS}"]
+    below = [(label, load) for label, (load, _) in texts[2:]], [("", replicas) for _, (_, replicas) in texts[2:]]
+    return [*lines, *(f"{label:<8}{strip}" for pair in zip(*below, strict=True) for label, strip in pair)]
 
 
 def _sections(plan: Plan, service: Service) -> list[str]:

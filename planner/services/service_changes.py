@@ -329,7 +329,8 @@ def frontier_next_to_services(
     library = library or read_library([job.architecture for job in scenario.jobs])
     served = solve(services_alone(scenario), options, library, explains=False)
     usd = services_usd(served)
-    found = frontier_of_jobs(without_services(scenario, usd), options, library, by, points)
+    jobs = without_services(scenario, usd)
+    found = frontier_of_jobs(jobs, options, library, by, points)
     if not found.points or not served.services:
         plan = solve(scenario, options, library)
         return found.model_copy(
@@ -339,6 +340,7 @@ def frontier_next_to_services(
     names = ", ".join(service.name for service in served.services)
     left = "" if found.budget_usd is None else f" and leaves ${found.budget_usd:,.2f} of the budget"
     note = f"the jobs alone: {names} costs ${usd:,.2f} at every point{left}; its own frontier: --job {names}"
+    found = found.with_plan(solve(jobs, options, library, explains=False))
     return found.model_copy(update={"services_usd": usd, "notes": (note, *found.notes)})
 
 

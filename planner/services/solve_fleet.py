@@ -36,7 +36,7 @@ from planner.scenario.limits import given_peaks, peak_limit_at
 from planner.scenario.scenario import MAX_OFFERS, Scenario, SolveOptions, ends_before
 from planner.services.fleet_kinds import ServedKinds, served_kinds
 from planner.services.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet, simple_fleets
-from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, with_paying_loads
+from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem, secure_fleet, with_paying_loads
 from planner.services.fleet_problem import (
     FleetProblem,
     broken_limits,
@@ -397,11 +397,13 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
     solved = replace(found.solved[name], bound=found.alone[name].bound)
     simple = () if has_passed(asked.until) else simple_fleets(in_least_room(problem), options)
     as_of = options.as_of or datetime.date.today()
-    service = build_service(
-        served, FoundFleet(problem, solved, simple), asked.market, asked.scenario, asked.library, as_of
-    )
+    chosen = FoundFleet(problem, solved, simple)
+    service = build_service(served, chosen, asked.market, asked.scenario, asked.library, as_of)
     if not explains or has_passed(asked.until):
         return service
+    other = partial(secure_fleet, served, chosen, asked.market, options, asked.until)
+    secure = if_time("what secure machines cost", other, None)
+    service = service.model_copy(update={"fleet": service.fleet.model_copy(update={"secure": secure})})
     pays = partial(with_paying_loads, service, served, problem, asked.market, options)
     service = if_time("from which load own machines pay", pays, service)
     trial = ServiceTrial(served, asked.market, problem, solved)

@@ -258,7 +258,8 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
         ("gpu", gpus, allowed),
         ("method", methods, np.ones(len(table), dtype=bool)),
     )
-    chosen, chosen_share = plan.chosen.rows(np.asarray([job])), plan.shares[job]
+    run, run_shares = plan.as_run
+    chosen, chosen_share = run.rows(np.asarray([job])), float(run_shares[job])
     reached = float(objective.values(chosen, chosen_share)[0])
     current = ScoredCandidate(chosen, 0, chosen_share, reached, plan.rows[job])
     for by, names, members in groups:

@@ -25,7 +25,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, get_args
 
@@ -229,9 +229,7 @@ class _Search:
     def _job(self, index: int, row: int, share: float) -> Assignment:
         prepared = self.prepared
         if (key := (prepared.first_twin[index], row, share)) not in self.known:
-            chosen = ChosenCandidate.of(
-                prepared.candidates[index], prepared.screened[index], prepared.market, row, share
-            )
+            chosen = run_of_job(prepared, index, row, share, None)
             self.known[key] = build_assignment(chosen, prepared.scenario, prepared.library, self.as_of)
         return self.known[key]
 
@@ -640,6 +638,37 @@ def waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, f
     return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
+CHANGED_BY_POLICY = ("run_h", "run_usd", "late_usd", "share_low", "share_high")
+"""Columns of a row that differ from one policy on spot to another."""
+
+
+def run_of_job(
+    prepared: PreparedScenario, index: int, row: int, share: float, rooms: tuple[float, float] | None
+) -> ChosenCandidate:
+    """Return how a job runs by a row of its screened table: on spot with a policy that waits less within `rooms`.
+
+    These are the dollars that it may cost more for that, expected and at the confidence; None where it may not.
+    """
+    chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], prepared.market, row, share)
+    if rooms is None:
+        return chosen
+    return chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
+
+
+def runs_of(
+    prepared: PreparedScenario, solved: OptimisedChoice, rooms: tuple[float, float] | None
+) -> list[ChosenCandidate]:
+    """Return how each job of a choice runs."""
+    rows = enumerate(zip(solved.rows, solved.shares, strict=True))
+    return [run_of_job(prepared, index, int(solved.owner[row]), share, rooms) for index, (row, share) in rows]
+
+
+def _assignments(prepared: PreparedScenario, runs: Sequence[ChosenCandidate]) -> list[Assignment]:
+    """Return runs in full; no figure of them depends on the day."""
+    today = datetime.date.today()
+    return [build_assignment(run, prepared.scenario, prepared.library, today) for run in runs]
+
+
 # Whether jobs compete for something finite, so that it matters when each of them runs.
 
 
@@ -712,26 +741,53 @@ class ResolvedPlan:
     objective: float  # dollars with penalties and the value of time, or late hours of the last job
     proven: bool
     late_usd: float  # of all jobs together at the requested confidence: what a budget limits
+    solved: OptimisedChoice
+
+    @cached_property
+    def as_run(self) -> tuple[CandidateTable, Floats]:
+        """The chosen rows, one per job, and their spot shares, with the policies that `solve` plans: these wait less.
+
+        The objective and `chosen` are those of the policies of least dollars.
+        """
+        shares, table = np.asarray(self.shares), self.chosen
+        if not self.prepared.scenario.waits_less or not shares.any():
+            return table, shares
+        runs = runs_of(self.prepared, self.solved, waiting_rooms(self.prepared.scenario, self.solved))
+        if self.solved.joint is not None and not keeps_together(self.prepared, _assignments(self.prepared, runs)):
+            return table, shares
+        columns = {name: getattr(table, name).copy() for name in CHANGED_BY_POLICY}
+        for index, chosen in enumerate(runs):
+            for name, column in columns.items():
+                column[index] = getattr(chosen.figures, name)[0]
+        return replace(table, **columns), np.asarray([chosen.share for chosen in runs])
 
     @property
     def cost_usd(self) -> float:
         """Expected dollars of all jobs, penalties left out."""
+        table, shares = self.as_run
+        return float(np.sum(table.cost_usd(shares)))
+
+    @property
+    def least_cost_usd(self) -> float:
+        """Expected dollars of all jobs with the spot policies of least dollars, penalties left out."""
         return float(np.sum(self.chosen.cost_usd(np.asarray(self.shares))))
 
     @property
     def hours(self) -> float:
         """Expected hours of the job that takes longest."""
-        return float(np.max(self.chosen.hours(np.asarray(self.shares))))
+        table, shares = self.as_run
+        return float(np.max(table.hours(shares)))
 
     @property
     def late_hours(self) -> float:
         """Hours at the confidence of the jobs, of the one that takes longest."""
-        return float(np.max(self.chosen.late_hours(np.asarray(self.shares))))
+        table, shares = self.as_run
+        return float(np.max(table.late_hours(shares)))
 
     @property
     def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; of several jobs one after the other."""
-        jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
+        jobs = zip(self.prepared.candidates, self.rows, self.as_run[1].tolist(), strict=True)
         words = [describe_candidate(candidates, row, share, self.prepared.market) for candidates, row, share in jobs]
         return describe_jobs(self.prepared.candidates, words)
 
@@ -768,6 +824,7 @@ def resolved(prepared: PreparedScenario, solved: OptimisedChoice) -> ResolvedPla
         first.objective,
         first.is_proven and first.gap is not None,
         solved.late_usd,
+        solved,
     )
 
 

@@ -16,7 +16,7 @@ from planner import timetable
 from planner.audit.audit import audit
 from planner.candidates.screening import CandidateObjective
 from planner.configurations.recipe import Recipe
-from planner.decode.chosen import ChosenCandidate, build_inputs, cut_samples
+from planner.decode.chosen import build_inputs, cut_samples
 from planner.decode.notes import budget_probability, budget_warnings, build_assignment, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
 from planner.library.engines import facts_on
@@ -51,6 +51,7 @@ from planner.solving.optimise_choice import (
     may_take_turns,
     optimise,
     proven_least,
+    run_of_job,
     waiting_rooms,
 )
 from planner.solving.plan_evidence import (
@@ -380,10 +381,8 @@ def _assignment(
 
     `rooms` are dollars that it may cost more to wait less, None where it may not.
     """
-    chosen_row, market = int(solved.owner[row]), prepared.market
-    chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
-    if rooms is not None:
-        chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
+    chosen_row = int(solved.owner[row])
+    chosen = run_of_job(prepared, index, chosen_row, share, rooms)
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
     if not prepared.names_others or (prepared.is_slim and not prepared.is_cut):
         return made  # a variant, or a plan that another one is compared with

@@ -24,6 +24,8 @@ from planner.units import round_up
 
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--details` shows them all."""
+LONGEST_NAME = 20
+"""Columns of the name of a job."""
 MAX_PAUSES_SHOWN = 4
 NOTICED_IDLE_HOURS = 0.05
 """Idle hours below which nothing is said of them."""
@@ -41,7 +43,7 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     of_label = timetable_sections(plan)
-    of_label["Limits"] += budget(plan)
+    of_label["Limits"] += words.wrap_all(budget(plan), line_room(), 2)
     lines += [line for label, texts in of_label.items() for line in words.section(label, texts)]
     ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
     lines += words.section("Prices", list(ages)[: words.most(2)])
@@ -77,16 +79,12 @@ def _timetable_headlines(plan: Plan) -> list[str]:
 def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
-    name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
-    times = [(moment_text(plan, job.start_at_hours), end_text(plan, job.finish_hours)) for job in jobs]
-    width = max(6, *(len(text) for pair in times for text in pair))
-    method = max(7, *(len(_method(job)) for job in jobs))
-    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
-    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
-    for job, (start, end) in list(zip(jobs, times, strict=True))[: words.most(MAX_JOBS_SHOWN)]:
-        who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
-        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
-        lines.append(f"{row}  {_method(job)}")
+    cells = [("job", "machine", "start", "by", "cost", "how")]
+    for job in jobs[: words.most(MAX_JOBS_SHOWN)]:
+        times = moment_text(plan, job.start_at_hours), end_text(plan, job.finish_hours)
+        name = words.shorten(words.sanitise(job.name), LONGEST_NAME)
+        cells.append((name, _place(job), *times, words.usd(job.cost_usd), _method(job)))
+    lines = words.table(cells, right=(2, 3, 4), cut=1)
     if len(jobs) > words.most(MAX_JOBS_SHOWN):
         lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --details")
     return lines

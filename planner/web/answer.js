@@ -13,6 +13,21 @@ export function showTiles(tiles, isQuick) {
   }));
 }
 
+// Without a plan the bar has the least change that gives one; `move` makes it.
+export function showWayOut(answer, move) {
+  const isNone = answer.usd === null, cell = byId("tiles").querySelector("div:nth-child(2) dd"), first = answer.changes[0];
+  byId("tiles").classList.toggle("none", isNone);
+  if (isNone && cell && first && first.values) cell.append(tryIt(first, move));
+}
+
+function tryIt(change, move) {
+  const button = make("button", "Try");
+  button.type = "button";
+  button.setAttribute("aria-label", "Try: " + change.text);
+  button.addEventListener("click", () => move({ ...state.values, ...change.values }));
+  return button;
+}
+
 export function showChips(chips) {
   byId("chips").replaceChildren(...chips.map(([tone, text, title]) => {
     const one = make("li", text, "chip " + tone);
@@ -131,13 +146,8 @@ export function showChanges(answer, move) {
     const item = make("li"), what = make("span", one.text);
     item.append(what);
     if (one.gain) item.append(make("b", one.gain, /^\+/.test(one.gain) ? "up" : /^-/.test(one.gain) ? "down" : ""));
-    if (one.values) {
-      const button = make("button", "Try");
-      button.type = "button";
-      button.setAttribute("aria-label", "Try: " + one.text);
-      button.addEventListener("click", () => move({ ...state.values, ...one.values }));
-      item.append(button);
-    } else if (one.setting) item.append(make("code", one.setting));
+    if (one.values) item.append(tryIt(one, move));
+    else if (one.setting) item.append(make("code", one.setting));
     list.append(item);
   }
   byId("misses").replaceChildren();

@@ -1,5 +1,5 @@
 // The page: a change of a field is a step in the history; each step is solved, and its plan and curve are shown.
-import { allOthers, askWhy, curvePicture, showChanges, showChips, showFacts, showFigures, showOthers, showStrip, showTiles, showWarnings } from "./answer.js";
+import { allOthers, askWhy, curvePicture, showChanges, showChips, showFacts, showFigures, showOthers, showStrip, showTiles, showWayOut, showWarnings } from "./answer.js";
 import { curve, noCurve, places, readCurve, showCurve, slider, staleCurve } from "./curve.js";
 import { make, money, table, time, timeUp } from "./draw.js";
 import { buildFields, configNames, fields, refuseFields, showFields, valueOf } from "./fields.js";
@@ -137,6 +137,7 @@ function showPlan(answer, ms) {
   byId("headline").textContent = answer.headline;
   showWarnings(answer.warnings);
   showTiles(answer.tiles);
+  showWayOut(answer, move);
   showChips(answer.chips);
   showStrip();
   showChanges(answer, move);

@@ -317,7 +317,13 @@ METHOD_SETTINGS = {
 
 
 def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return the figures of the bar: name, figure, and what it is measured against."""
+    """Return the figures of the bar: name, figure, and what it is measured against; without a plan why there is none.
+
+    The least change that gives one is then the second, and the first of `possible_changes` makes it.
+    """
+    if not plan.planned:
+        least = [("least change", changed, then) for changed, then, _ in report_page.ways_out(plan)[:1]]
+        return [("answer", "No plan", report_page.headline(plan)), *least]
     if plan.subject is not None or len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
         return report_page.tiles(plan)[:MOST_TILES]
     job, cost, hours = plan.jobs[0], plan.cost, plan.hours

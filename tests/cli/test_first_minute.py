@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from click.testing import CliRunner, Result
 
+import planner
 from planner.cli import main
 from planner.cli.output import count_columns
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.words import line_room, text_width, width
+from planner.report.any_result import text
+from planner.report.words import line_room, text_width, whole, width
 
 JOB = "{architecture: mistral-7b, work: {tokens: 1M}}"
 
@@ -79,6 +84,38 @@ def test_text_is_as_wide_as_the_terminal_up_to_160_columns(told: str, most: int)
     """COLUMNS counts in a pipe too; text is never narrower than 60 columns. A command is never broken."""
     lines = run("solve", "quickstart", "--as-of", "2026-11-21", COLUMNS=told).stdout.splitlines()
     assert most - 20 < max(len(line) for line in lines if not line.startswith("planner ")) <= most
+
+
+OF_EACH_KIND = ("near-tie", "buy-or-rent", "nights-with-pauses", "many-adapters", "rl-7b-one-card")
+
+
+def answers_of(name: str) -> list[Any]:
+    """Return what each command has to say of a scenario; of those that take long its plan alone."""
+    if name in ("many-adapters", "rl-7b-one-card"):
+        return [planner.solve(name)]
+    found = [planner.solve(name), planner.explain(name), planner.what_if(name, ["limits.max_price_age=null"])]
+    return [*found, *([planner.frontier(name)] if name != "nights-with-pauses" else [])]
+
+
+def estimates() -> list[Any]:
+    served = planner.estimate_inference("llama-3.1-8b", "H100-80GB", engine="vllm")
+    tuned = planner.estimate_preference("llama-3.1-8b", "H100-80GB")
+    drawn = planner.estimate("flux.1-dev", "RTX4090")
+    return [planner.estimate("mistral-7b", "A10G"), drawn, served, tuned, planner.estimate_rl("qwen3-8b", "H100-80GB")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["estimates", *OF_EACH_KIND])
+def test_every_answer_of_every_kind_keeps_to_the_columns(kind: str) -> None:
+    """Nothing but what must be copied whole is longer than the terminal, the details neither."""
+    for found in estimates() if kind == "estimates" else answers_of(kind):
+        for columns in (60, 80, 160):
+            with whole():
+                texts = [text(found, columns), text(found, columns, details=True)]
+            texts.append(text(found, columns))
+            lines = [line for shown in texts for line in shown.splitlines()]
+            long = [line for line in lines if len(line) > columns and not re.search(r"--set |planner ", line)]
+            assert long == [], (type(found).__name__, columns)
 
 
 def test_widths_are_those_of_the_text_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

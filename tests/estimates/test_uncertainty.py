@@ -13,13 +13,15 @@ from planner.estimates.uncertainty import (
     Sigmas,
     class_sigmas,
     confidence_factor,
-    display_factors,
     efficiency_sigma,
+    factors_of_tail,
     interval,
     memory_spread,
     student_2_deviations,
     student_2_quantile,
+    tail_of_68_percent,
     time_factors,
+    time_factors_of_68_percent,
     time_sigmas,
 )
 from tests.helpers.time_cases import golden_values
@@ -110,11 +112,12 @@ def test_impossible_confidence_is_refused(confidence: float) -> None:
         confidence_factor(0.2, confidence)
 
 
-def test_display_interval_is_symmetric_in_logs() -> None:
-    """Low times high is one, and 80 % lie between for a normal spread."""
-    low, high = display_factors(0.2)
-    assert float(low * high) == pytest.approx(1.0)
-    assert float(high) == pytest.approx(math.exp(0.256))
+def test_a_spread_in_the_tails_gives_the_range_of_the_same_error() -> None:
+    """Known by its 68 % or by its tails, an error has one range, whose upper end holds with 90 %."""
+    tail = float(tail_of_68_percent(0.4))
+    low, high = factors_of_tail(tail)
+    assert (float(low), float(high)) == pytest.approx(tuple(map(float, time_factors_of_68_percent(0.4))))
+    assert float(high) == pytest.approx(float(confidence_factor(tail, 0.9)))
 
 
 def test_the_range_of_a_time_ends_where_it_holds_with_90_percent() -> None:

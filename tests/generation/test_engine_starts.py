@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import ScenarioError
+from planner.estimates.uncertainty import time_factors_of_68_percent
 from planner.generation import estimate_inference, render_inference
 from planner.generation.engine_recipes import Division, Network, serving_of
 from planner.library.engines import read_engines
@@ -184,3 +185,12 @@ def test_a_tensor_parallel_degree_must_divide_the_gpus() -> None:
     """Three of eight GPUs."""
     with pytest.raises(ScenarioError, match="3 does not divide 8 GPUs"):
         estimate_inference("llama-3.1-8b", "H100-80GB", LIBRARY, gpus=8, tensor_parallel=3)
+
+
+def test_the_ranges_of_an_estimate_are_those_of_a_plan() -> None:
+    """One distribution: what holds with 90 % is the slow end of seconds, and of rates the low one."""
+    made = estimate_inference("llama-3.1-8b", "H100-80GB", LIBRARY, engine="vllm")
+    quick, slow = map(float, time_factors_of_68_percent(made.sigma))
+    seconds, rate = made.tpot_seconds, made.output_tokens_per_second
+    assert (seconds.low, seconds.high) == pytest.approx((seconds.expected * quick, seconds.expected * slow))
+    assert (rate.low, rate.high) == pytest.approx((rate.expected / slow, rate.expected / quick))

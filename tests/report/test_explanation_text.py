@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.report.explanation_text import render
 from planner.report.words import WIDTH
-from planner.results.explanation import LEAST_DOLLARS_NOTE, Explanation
+from planner.results.explanation import Explanation
 
 PLAN: dict[str, Any] = {
     "scenario": "small",
@@ -210,11 +210,6 @@ def test_each_table_says_which_machines_are_on_spot() -> None:
     rows = [{**PLAN["alternatives"][1], "by": by, "spot_share": 0.97} for by in ("provider", "gpu", "method")]
     shown = told(alternatives=rows)
     assert shown.count("spot") == 3 and "spot" not in told(alternatives=[{**row, "spot_share": 0.0} for row in rows])
-
-
-def test_why_not_says_that_solve_may_wait_less_than_what_it_compares() -> None:
-    """Else its figures of the plan would contradict those that `solve` gives."""
-    assert told(why_not=WHY, notes=[LEAST_DOLLARS_NOTE]).partition("  Notes    ")[2].startswith("all plans here follow")
 
 
 WORDS = st.text(max_size=90)

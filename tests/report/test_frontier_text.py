@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.report.frontier_text import MAX_BREAKPOINTS, describe_hardware, format_hours, render_frontier
 from planner.report.words import WIDTH
-from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
+from planner.results.frontier import Curve, Frontier, HiddenByLimit, PlannedPoint, Point, Segment, SegmentJob
 from planner.results.plan_parts import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
 
@@ -35,7 +35,7 @@ tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
                                                                instead of 8
 > 61.0      54.9  70.81  2 x RTX4090, vast, QLoRA              other GPU, 2 GPUs
                                                                instead of 4
-  > the plan, but for near ties (solve.ties)
+  > your plan, as planner solve gives it
   * more than half of the hours are machine start
 
   by: holds with 90 % confidence; likely and cost are best estimates
@@ -66,6 +66,12 @@ def make_point(hours: float, usd: float, way: dict[str, Any], change: str = "", 
     return Point(hours=hours, cost_usd=usd, change=change, **given)
 
 
+def planned(point: Point, **changes: Any) -> PlannedPoint:
+    """The plan of `solve` where it is a breakpoint."""
+    held = {"hours": point.hours, "expected_hours": point.expected_hours, "cost_usd": point.cost_usd}
+    return PlannedPoint(**{**held, "jobs": point.jobs, **changes})
+
+
 def make_frontier(**changes: Any) -> Frontier:
     points = tuple(make_point(*way, knee=KNEE if i == 2 else "", mostly_start_up=i == 0) for i, way in enumerate(WAYS))
     leg = SegmentJob(
@@ -88,7 +94,18 @@ def make_frontier(**changes: Any) -> Frontier:
         "seconds": 0.1,
         "as_of": "2026-11-21",
     }
-    return Frontier(**{**data, **changes})
+    of = changes.get("points", points)
+    return Frontier(**{**data, "solved": planned(of[-1]) if of else None, **changes})
+
+
+def test_the_plan_is_a_row_where_it_is_a_near_tie_above_the_curve() -> None:
+    """The mark is that of the plan of `solve`, never of the cheapest row instead; its row has its own figures."""
+    found = make_frontier()
+    between = planned(found.points[2], hours=20.0, cost_usd=98.1)
+    shown = render_frontier(found.model_copy(update={"solved": between}))
+    assert [line.split()[1:4] for line in shown.splitlines() if line.startswith("> ")] == [["20.0", "12.8", "98.10"]]
+    assert "$0.60 above the least cost by then, among near ties" in " ".join(shown.split())
+    assert "\n> " not in render_frontier(found.model_copy(update={"solved": None}))
 
 
 def test_a_frontier_of_one_job_reads_as_agreed() -> None:

@@ -14,7 +14,7 @@ from planner.report.explanation_text import format_relaxation
 from planner.report.plan_answer import render_answer
 from planner.report.plan_sections import data_path_text, memory, price_text, prior_text, techniques
 from planner.report.plan_text import colorize, near_tie, render
-from planner.report.words import WIDTH
+from planner.report.words import WIDTH, text_width
 from planner.results.plan import DataPath
 from planner.results.plan_parts import Option, PlanEvidence, Relaxation
 from tests.helpers.costs import plan_of
@@ -102,12 +102,16 @@ def test_the_first_line_says_how_sure_the_optimum_is(changes: dict[str, Any], en
 
 
 def test_a_verdict_that_is_too_long_keeps_hours_dollars_and_proof() -> None:
-    """The region goes first, then the end of the name, then the hardware."""
+    """The region goes first, then the likely hours, the end of the name and the hardware; how it is paid stays."""
     job = make_assignment(region="somewhere very far away indeed, behind the hills", spot_share=0.7)
     plan = make_plan(job, scenario="a-name-that-someone-chose-without-a-thought-for-the-width-of-a-line")
     first = render(plan).splitlines()[0]
     assert len(first) <= WIDTH
-    assert first.endswith("1 x RTX3090 at vast, likely 21.4 h, by 28.0 h, $2.82")
+    assert first.endswith("1 x RTX3090 at vast, spot 70 %, by 28.0 h, $2.82")
+    for columns in range(60, 161, 10):
+        with text_width(columns):
+            first = render(plan).splitlines()[0]
+        assert len(first) <= columns and ", spot 70 %, " in first
 
 
 def test_spot_and_its_switch_are_told() -> None:

@@ -372,6 +372,24 @@ def test_no_plan_has_buttons_that_give_one(opened: Any) -> None:
     assert "Why there is no plan" in opened.inner_text("#could-title")
     opened.locator("#could-list button").first.click()
     settle(opened, PLANNED)
+    assert tile(opened).startswith("$") and opened.locator("#tiles button").count() == 0
+
+
+@pytest.mark.parametrize(
+    "opened", [{**screen, "bypass_csp": True} for screen in screens(390, 1440)[::2]], indirect=True, ids=screen_name
+)
+def test_the_bar_says_that_there_is_no_plan_and_has_the_least_change(opened: Any) -> None:
+    """Also on a phone: what no plan keeps, what would give one, and the button that makes this change."""
+    set_field(opened, "deadline", "0.01h")
+    settle(opened, PLANNED)
+    assert tile(opened) == "No plan"
+    assert opened.inner_text("#tiles strong >> nth=1").startswith("deadline")
+    button = opened.locator("#tiles button")
+    inside, all_of_it = button.bounding_box(), opened.viewport_size
+    assert inside["x"] >= 0 and inside["x"] + inside["width"] <= all_of_it["width"]
+    assert axe_findings(opened) == []
+    button.click()
+    settle(opened, PLANNED)
     assert tile(opened).startswith("$")
 
 

@@ -38,6 +38,8 @@
   const at = (s) => isLog ? low * Math.pow(high / low, s) : low + s * (high - low);
   const money = (usd) => (usd < -0.005 ? "-" : "") + "$" + Math.abs(usd).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
   const time = (h) => (h < 1 ? h.toFixed(2) : h.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })) + " h";
+  // Hours by which a plan ends are rounded up: as a deadline, they keep it.
+  const timeUp = (h) => time(h < 1 ? Math.ceil(h * 100 - 1e-6) / 100 : Math.ceil(h * 10 - 1e-6) / 10);
 
   const within = (hours) => leastCost(found, hours);
 
@@ -82,15 +84,15 @@
     const said = byId("said"), plan = byId("picked-plan"), bill = byId("picked-bill");
     plan.replaceChildren(); bill.replaceChildren();
     if (!best) {
-      said.textContent = "Within " + time(hours) + ": no plan ends that early. The earliest needs " + time(points[0].h) + ".";
-      slider.setAttribute("aria-valuetext", time(hours) + ", no plan");
+      said.textContent = "Within " + timeUp(hours) + ": no plan ends that early. The earliest needs " + timeUp(points[0].h) + ".";
+      slider.setAttribute("aria-valuetext", timeUp(hours) + ", no plan");
       return;
     }
-    let text = "Within " + time(hours) + ": " + money(best.u) + ", ends by " + time(best.h);
+    let text = "Within " + timeUp(hours) + ": " + money(best.u) + ", ends by " + timeUp(best.h);
     const more = best.u - data.plan.usd;
     if (Math.abs(more) >= 0.005) text += " (" + money(Math.abs(more)) + (more > 0 ? " more" : " less") + " than the plan above)";
     said.textContent = text; said.dataset.usd = best.u; said.dataset.hours = best.h;
-    slider.setAttribute("aria-valuetext", time(hours) + ", " + money(best.u));
+    slider.setAttribute("aria-valuetext", timeUp(hours) + ", " + money(best.u));
     found.plans[best.plan].jobs.forEach((job, i) => {
       const rows = [...job.facts];
       if (best.spot[i] > 0.0005) rows.push(["spot share", Math.round(best.spot[i] * 100) + " %"]);
@@ -117,7 +119,7 @@
     mark.svg.addEventListener("pointermove", (event) => {
       const p = nearest(event), jobs = found.plans[p.p].jobs;
       mark.put(mark.near, p.h, p.u); mark.near.setAttribute("visibility", "visible");
-      byId("hover").textContent = time(p.h) + ", " + money(p.u) + ": " + jobs.map((job) => job.facts[0][1]).join("; ");
+      byId("hover").textContent = timeUp(p.h) + ", " + money(p.u) + ": " + jobs.map((job) => job.facts[0][1]).join("; ");
     });
     mark.svg.addEventListener("pointerleave", () => { mark.near.setAttribute("visibility", "hidden"); byId("hover").textContent = ""; });
     mark.svg.addEventListener("click", (event) => show(nearest(event).h));

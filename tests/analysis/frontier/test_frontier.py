@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.frontier_question import frontier_of_jobs
+from planner.analysis.frontier_question import frontier, frontier_of_jobs
 from planner.audit.audit import audit
 from planner.errors import NoPlanError
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario
+from planner.report import words
+from planner.report.frontier_text import PLAN_MARK, format_late, render_frontier
 from planner.results.frontier import Frontier, select_points
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -346,3 +348,25 @@ def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_sa
         plan = solved_by(alone, hours)
         assert plan.cost is not None
         assert at - curve.hidden_usd - 0.01 <= plan.cost.expected <= at + 0.01
+
+
+MARKED = (
+    "quickstart", "near-tie", "spot-zones", "spot-waiting", "budget-confidence", "buy-or-rent", "two-fallbacks",
+    "fee-storage", "trials-sequential", "mi300x-lora", "queue-two-own-4090",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MARKED)
+def test_the_marked_row_is_the_plan_of_solve(name: str) -> None:
+    """On near ties `solve` takes a plan that is not the cheapest row; its figures are those of the answer."""
+    plan = solve(name, OPTIONS, explains=False)
+    found = frontier(name, OPTIONS)
+    assert isinstance(found, Frontier)
+    (row,) = [line for line in render_frontier(found).splitlines() if line.startswith(f"{PLAN_MARK} ")]
+    assert plan.hours is not None and plan.cost is not None and found.solved is not None
+    cost = words.usd(plan.cost.expected).replace("$", "")
+    assert row.split()[1].rstrip("*~") == format_late(plan.hours.at_confidence) and row.split()[3] == cost
+    assert [(job.offer, job.gpus, job.techniques) for job in found.solved.jobs] == [
+        (job.offer, job.gpus, job.techniques) for job in plan.jobs
+    ]

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.analysis.run_progress import planned_step_seconds
+from planner.analysis.run_progress import Projection, end_of, planned_step_seconds
 from planner.analysis.track_question import Stated, track
 from planner.audit.audit import audit
 from planner.cli.options import scenario_of
 from planner.errors import InputError
+from planner.estimates.uncertainty import Sigmas, time_factors
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
@@ -54,6 +55,19 @@ def test_a_run_at_the_planned_pace_ends_as_planned(plan: Plan, tmp_path: Path) -
     assert found.projected.hours.high - found.projected.hours.low < 0.1 * (planned.hours.high - planned.hours.low)
     assert all(abs(one.hours) < 0.02 for one in found.causes)
     assert found.is_on_time and found.observed.steps == 300
+
+
+def test_the_range_of_what_is_left_is_that_of_the_plan(plan: Plan) -> None:
+    """Nothing was observed: plan and tracking have one distribution, whose upper end holds with 90 %."""
+    (job,) = plan.jobs
+    left = Projection(
+        pace_seconds=1.0, sigma=job.sigma_in_tails, left_hours=10.0, least_hours=10.0, market_sd_hours=0.0,
+        left_usd=5.0, market_sd_usd=0.0,
+    )  # fmt: skip
+    quick, slow = map(float, time_factors(Sigmas(job.sigma, job.sigma_in_tails)))
+    end = end_of(job, left, 2.0, 0.0, 0.9)
+    assert (end.hours.low, end.hours.high) == pytest.approx((2.0 + 10.0 * quick, 2.0 + 10.0 * slow))
+    assert (end.cost.low, end.cost.high) == pytest.approx((5.0 * quick, 5.0 * slow))
 
 
 def test_slower_steps_are_projected_to_the_end_by_hand(plan: Plan, tmp_path: Path) -> None:
