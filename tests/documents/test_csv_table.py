@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.documents import validation as csv_table
+from planner.documents import tables as csv_table
 from planner.documents.tables import parse_csv, read_csv
 from planner.errors import InputError
 
