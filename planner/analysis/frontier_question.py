@@ -36,8 +36,8 @@ from planner.subjects import Subject, subject_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.results.chosen_model import LossFrontier
     from planner.results.service_results import ServiceFrontier
+    from planner.results.subject_runs import LossFrontier
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.

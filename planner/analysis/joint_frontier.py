@@ -31,7 +31,7 @@ from planner.analysis.lower_envelope import (
 )
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits, TypicalPeaks
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import DEFAULT_GAP, run

@@ -35,7 +35,7 @@ from planner.exports.script_parts import (
     written_by,
 )
 from planner.library.reading import read_library
-from planner.results.rl_run import RlPool, RlRun
+from planner.results.subject_runs import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
 from planner.units import GB, GIB, round_up
 

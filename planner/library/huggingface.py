@@ -24,7 +24,7 @@ from planner.library.decoder_parts import families, family, read_decoder, read_s
 from planner.library.diffusers_config import diffusion_card, evaluate_expression, is_diffusion
 from planner.library.engines import read_engines
 from planner.library.image_tower import ImageTower
-from planner.library.model_ladder import formats_of_config
+from planner.library.reading import formats_of_config
 from planner.library.schema import Architecture, describe_tower
 
 

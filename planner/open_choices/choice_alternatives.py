@@ -27,7 +27,7 @@ from planner.configurations.recipe import sequence_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
 from planner.library.schema import Architecture, Library
-from planner.results.chosen_model import ServingCost
+from planner.results.subject_runs import ServingCost
 from planner.scenario.inference_job import InferenceJob, InferenceRequest
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob, OwnLaw

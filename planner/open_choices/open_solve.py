@@ -39,10 +39,10 @@ from planner.open_choices.open_jobs_together import (
     least_sum_of,
     together,
 )
-from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Relaxation
+from planner.results.subject_runs import LossFrontier, LossPoint
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import (

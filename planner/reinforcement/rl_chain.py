@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from planner.analysis.why_not_query import WhyNotQuery
     from planner.library.schema import Library
     from planner.results.plan import Assignment
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.job import Job
 
 

@@ -35,7 +35,7 @@ from planner.results.explanation import (
     method_name,
 )
 from planner.results.frontier import Frontier, Point, Segment, SegmentJob, describe_assignment, hidden_usd
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.limits import given_peaks
 from planner.scenario.scenario import rl_job_of, setting_path
 from planner.solving.alternatives import SOLVED

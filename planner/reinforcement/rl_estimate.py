@@ -31,8 +31,8 @@ from planner.reinforcement.rl_step import (
     with_fixed_sigma,
 )
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory
 from planner.results.run_results import Estimate
+from planner.results.subject_runs import PhaseMemory
 from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import ALGORITHMS, CRITIC, GROUPED, LENGTH_CV, REFERENCE
 from planner.scenario.techniques import WHERE, Configuration

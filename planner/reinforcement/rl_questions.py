@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Integers
     from planner.library.schema import Library
     from planner.results.frontier import GroupBy
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.offer import Offer
     from planner.scenario.rl_job import RlJob
 

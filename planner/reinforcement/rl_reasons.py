@@ -38,7 +38,7 @@ from planner.reinforcement.rl_solve import (
 )
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
-from planner.results.rl_run import rollout_words
+from planner.results.subject_runs import rollout_words
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma

@@ -67,7 +67,7 @@ from planner.reinforcement.rl_step import SpotEngines, luck_hours, spot_step, tr
 from planner.reinforcement.rl_text import NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
-from planner.results.rl_run import Placement, RlAlternative, RlRun, machines_words, rollout_words
+from planner.results.subject_runs import Placement, RlAlternative, RlRun, machines_words, rollout_words
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path

@@ -44,7 +44,6 @@ from planner.reinforcement.evaluated_rl import (
 from planner.reinforcement.rl_step import RlPhases, measured_factors
 from planner.results.plan import Plan
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
 from planner.results.run_results import (
     CalibrationResult,
     Cause,
@@ -59,6 +58,7 @@ from planner.results.run_results import (
     StepTimes,
     Tracking,
 )
+from planner.results.subject_runs import RL_PHASE_NAMES, RlPool, RlRun
 from planner.scenario.offer import offer_data
 from planner.scenario.rl_job import MeasuredRl, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data

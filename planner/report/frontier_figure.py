@@ -47,8 +47,8 @@ from planner.report.sweep_text import axis_name, describe_hardware, format_axis_
 from planner.results.explanation import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
 from planner.results.plan import Assignment, Plan
-from planner.results.rl_run import RlRun
 from planner.results.service_results import month_items
+from planner.results.subject_runs import RlRun
 from planner.results.what_if import Axis as Varied
 from planner.results.what_if import Cell, Sweep, Tornado, WhatIf
 

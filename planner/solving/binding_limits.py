@@ -24,7 +24,7 @@ from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
 from planner.decode.chosen import figures_of, recipe_of
 from planner.errors import ScenarioError
-from planner.evaluation.named_run import hourly_price
+from planner.evaluation.evaluated_physics import hourly_price
 from planner.results.explanation import Binding
 from planner.results.plan import Assignment
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, Purchase, describe_machines

@@ -36,8 +36,7 @@ from planner.candidate_table import CandidateTable, concatenate
 from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
 from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
-from planner.formulation.constraints import build_program
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import (
     Program,
     SharedLimits,

@@ -31,7 +31,7 @@ from planner.configurations.recipe import Recipe, framework_of, frameworks_of, u
 from planner.decode.chosen import ChosenCandidate, MemoryEvaluator, nothing_there, option_at
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
-from planner.library.model_ladder import held_quant
+from planner.library.reading import held_quant
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan import Assignment

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.scenario import Scenario
 
 LIBRARY = read_library(["qwen2.5-1.5b", "qwen2.5-7b"])

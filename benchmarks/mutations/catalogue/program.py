@@ -72,7 +72,7 @@ AREA.add(
     "the markets of a mix are swapped", "per_market[:, SPOT] * share, 0.0)", "per_market[:, SPOT] * (1.0 - share), 0.0)"
 )
 
-AREA.of("planner/formulation/dominance.py", DOMINANCE)
+AREA.of("planner/formulation/constraints.py", DOMINANCE)
 AREA.add(
     "fewer GPUs are no reason to stay", "table.gpus.astype(float), table.share_low", "0.0 * table.gpus, table.share_low"
 )

@@ -35,8 +35,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.coefficients import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of, quantisations
 from planner.decode.chosen import describe_candidate, describe_jobs
-from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import assignment_rows, find_undominated, spot_cap_rows, spot_floor_rows
 from planner.formulation.program import (
     INFINITY,
     Program,

@@ -16,8 +16,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import MEAN_SHARES
-from planner.candidates.spot_shares import fixed_share_costs, spot_only_costs, spot_only_rows
+from planner.candidates.spot_search import MEAN_SHARES, fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
