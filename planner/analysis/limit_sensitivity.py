@@ -6,7 +6,7 @@ import datetime
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from planner.results.explanation import (
     PastCost,
     TechniqueAnswer,
 )
-from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
@@ -47,7 +46,7 @@ from planner.solving.infeasibility.elastic_program import (
     indicator_row,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import HOURS_STEP, SPOT_CAP, build_changes, limit_key, round_up
+from planner.solving.infeasibility.limit_changes import HOURS_STEP, SPOT_CAP, UNITS, build_changes, limit_key, round_up
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
@@ -60,12 +59,6 @@ if TYPE_CHECKING:
 # The smallest relaxation of each limit at which another plan is better.
 
 
-UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib", "choice"]] = {
-    **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
-    **{"quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
-    **{limit.key: limit.worth for limit in PEAK_LIMITS},
-}
-"""What a limit gives more of, by its key; the others give another choice."""
 CENT_USD = 0.005
 """Dollars that are no difference on the screen."""
 GOAL_TOLERANCE = 1e-9

@@ -35,16 +35,16 @@ from planner.exports.script_parts import (
     written_by,
 )
 from planner.library.reading import read_library
+from planner.library.schema import Architecture
+from planner.results.plan import Plan
 from planner.results.subject_runs import RlPool, RlRun
 from planner.scenario.rl_job import CRITIC, REFERENCE, RlJob
+from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from planner.library.schema import Architecture
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 TRAINERS = ("trl", "verl")
 """Tools that train and sample, the preferred one first."""

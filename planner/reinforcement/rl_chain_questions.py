@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner import timetable
 from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
 from planner.analysis.joint_frontier import SolverLimitError
-from planner.analysis.limit_sensitivity import UNITS, explain
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.why_not_query import WhyNotQuery, parse_query
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.rl_chain import (
@@ -39,7 +39,7 @@ from planner.results.subject_runs import RlRun
 from planner.scenario.limits import given_peaks
 from planner.scenario.scenario import rl_job_of, setting_path
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.limit_changes import BUDGET, limit_key
+from planner.solving.infeasibility.limit_changes import BUDGET, UNITS, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,12 +17,10 @@ from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 from planner.results.result_tables import Result, Row, Table, TabledResult, varied
 from planner.results.service_results import CellService, ServiceDelta
-from planner.results.subject_runs import LossRange
+from planner.results.subject_runs import LossRange, ModelChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from planner.results.subject_runs import ModelChoice
 
 
 Better = Literal["cheaper", "sooner"]

@@ -54,7 +54,7 @@ from planner.formulation.program import (
     time_objective,
 )
 from planner.loading.scenario_file import change_scenario
-from planner.results.plan import TieStep
+from planner.results.plan import Assignment, TieStep
 from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
@@ -64,8 +64,6 @@ from planner.solving.prepare import PreparedScenario, build_shared_limits, prepa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from planner.results.plan import Assignment
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from planner.library.reading import held_quant
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan import Assignment
-from planner.results.plan_parts import LossyChoice, Option, PlanEvidence
+from planner.results.plan_parts import EvidenceWord, LossyChoice, Option, PlanEvidence
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
@@ -46,8 +46,6 @@ from planner.solving.prepare import PreparedScenario, screen_up_to, with_exclude
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from planner.results.plan_parts import EvidenceWord
 
 
 SPEED_WORDS: dict[int, EvidenceWord] = {

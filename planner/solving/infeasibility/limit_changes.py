@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -163,6 +163,14 @@ def limit_key(path: str) -> str:
     """Return the key of a limit in the scenario, such as `deadline` or `quota`."""
     scope, _, rest = path.partition(".")
     return rest.partition(".")[0] if scope == "limits" else rest.rpartition(".")[2]
+
+
+UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib", "choice"]] = {
+    **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
+    **{"quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
+    **{limit.key: limit.worth for limit in PEAK_LIMITS},
+}
+"""What a limit gives more of, by its key; the others give another choice."""
 
 
 # The nearest infeasible candidates, one of each kind.
