@@ -27,7 +27,7 @@ from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
-from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.diagnosis import diagnose
 from planner.solving.optimise_choice import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared

@@ -36,8 +36,8 @@ from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
-from planner.solving.infeasibility.diagnosis import diagnose, verify_relaxation
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.diagnosis import diagnose, verify_relaxation
+from planner.solving.elastic_program import (
     HOURS_LEFT_OF,
     STOCK_OF,
     WITHOUT_LIST,
@@ -46,7 +46,7 @@ from planner.solving.infeasibility.elastic_program import (
     indicator_row,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import HOURS_STEP, SPOT_CAP, UNITS, build_changes, limit_key, round_up
+from planner.solving.limit_changes import HOURS_STEP, SPOT_CAP, UNITS, build_changes, limit_key, round_up
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve

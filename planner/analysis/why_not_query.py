@@ -31,8 +31,8 @@ from planner.scenario.limits import given_peaks
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
-from planner.solving.infeasibility.elastic_program import unrestricted_techniques
-from planner.solving.infeasibility.limit_changes import describe_small_host, longest_fitting_sequence
+from planner.solving.elastic_program import unrestricted_techniques
+from planner.solving.limit_changes import describe_small_host, longest_fitting_sequence
 from planner.solving.optimise_choice import ResolvedPlan, with_settings
 from planner.solving.prepare import PreparedScenario
 

@@ -55,7 +55,7 @@ from planner.scenario.scenario import (
     open_jobs,
     scenario_data,
 )
-from planner.solving.infeasibility.diagnosis import (
+from planner.solving.diagnosis import (
     MAX_RELAXATIONS,
     STEP_OF,
     asks_no_less,
@@ -64,14 +64,14 @@ from planner.solving.infeasibility.diagnosis import (
     settle_all,
     verify_relaxation,
 )
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     ElasticProgram,
     ElasticSolution,
     RelaxedCandidates,
     pieces_of,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import BUDGET, LimitChange, build_changes
+from planner.solving.limit_changes import BUDGET, LimitChange, build_changes
 from planner.solving.optimise_choice import may_take_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared

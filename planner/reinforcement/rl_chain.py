@@ -45,7 +45,7 @@ from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting
 from planner.scenario.schedule import After
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
+from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 

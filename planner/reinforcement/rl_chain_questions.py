@@ -39,7 +39,7 @@ from planner.results.subject_runs import RlRun
 from planner.scenario.limits import given_peaks
 from planner.scenario.scenario import rl_job_of, setting_path
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.limit_changes import BUDGET, UNITS, limit_key
+from planner.solving.limit_changes import BUDGET, UNITS, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

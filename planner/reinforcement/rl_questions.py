@@ -34,8 +34,8 @@ from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, Se
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
-from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
-from planner.solving.infeasibility.limit_changes import LimitChange, extend_list
+from planner.solving.elastic_program import MAX_PRICE_AGE, CandidateFilter
+from planner.solving.limit_changes import LimitChange, extend_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -41,7 +41,7 @@ from planner.results.subject_runs import rollout_words
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
-from planner.solving.infeasibility.limit_changes import UNITS, LimitChange, limit_key
+from planner.solving.limit_changes import UNITS, LimitChange, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -72,7 +72,7 @@ from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run
 from planner.scenario.rl_job import Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
-from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
+from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:

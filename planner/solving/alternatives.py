@@ -483,7 +483,7 @@ def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob],
     )
     if not any(offer.rents_gpus for offer in barren.offers):
         return Infeasible(relax=tuple(relax))
-    from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
+    from planner.solving.diagnosis import diagnose  # loads many modules that a plan does not need
 
     free = without_demand(prepared)
     why = diagnose(prepare(barren, free.library, free, may_be_slim=False))

@@ -36,7 +36,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.infeasibility.elastic_program import unrestricted_techniques
+from planner.solving.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
 from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.units import DAY_HOURS, MONTH_HOURS

@@ -37,7 +37,7 @@ from planner.scenario.limits import (
     peak_limit_at,
 )
 from planner.scenario.scenario import Scenario, setting_path
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     HEADROOM,
     MAX_PRICE_AGE,
     STOCK_OF,
