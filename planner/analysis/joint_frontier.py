@@ -29,8 +29,7 @@ from planner.analysis.lower_envelope import (
     clip_to_caps,
     evaluate_envelope,
 )
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Flags, Floats, Integers, concatenate
 from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits, TypicalPeaks
 from planner.scenario.scenario import SolveOptions

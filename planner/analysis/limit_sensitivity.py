@@ -13,8 +13,7 @@ import numpy as np
 from planner import timetable
 from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
-from planner.arrays import Floats
-from planner.candidate_table import ON_DEMAND
+from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults

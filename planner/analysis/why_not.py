@@ -18,8 +18,7 @@ from planner.analysis.why_not_query import (
     named_offers,
     pin_techniques,
 )
-from planner.arrays import Flags
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import CandidateObjective, screen

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct, distinct_names, without_last_bits
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers, distinct, distinct_names, without_last_bits
 from planner.candidates.market import (
     Market,
     SpotMarket,

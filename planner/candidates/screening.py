@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct_names
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate, distinct_names
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market

@@ -19,8 +19,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
+from planner.arrays import (
+    ON_DEMAND,
+    SPOT,
+    CandidateTable,
+    Flags,
+    Floats,
+    Integers,
+    concatenate,
+    distinct,
+    distinct_names,
+)
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market

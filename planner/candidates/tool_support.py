@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, distinct_names
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, distinct_names
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.configurations.recipe import Recipe, sequence_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import planner
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs

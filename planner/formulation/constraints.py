@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, median
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, median
 from planner.formulation.program import (
     INFINITY,
     Program,

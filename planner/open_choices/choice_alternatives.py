@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Floats, Integers
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Floats, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import CandidateObjective, screen
 from planner.formulation.constraints import build_program, find_undominated

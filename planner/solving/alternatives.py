@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import MANAGED
 from planner.candidates.screening import CandidateObjective, screen

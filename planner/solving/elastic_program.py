@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Flags, Floats, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES, fixed_share_costs, spot_only_costs, spot_only_rows

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Floats, Integers, concatenate
 from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
 from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError

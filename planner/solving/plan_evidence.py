@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers, distinct, distinct_names
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.run_hours import Evidence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Flags, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (

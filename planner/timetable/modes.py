@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, CandidateTable
+from planner.arrays import ON_DEMAND, CandidateTable, Flags, Floats, Integers
 from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.errors import Fault, ScenarioError, raise_faults

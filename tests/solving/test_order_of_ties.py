@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.candidates.market import offer_steps
 from planner.candidates.run_hours import Evidence
 from planner.formulation.constraints import find_undominated

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidate_table import concatenate
+from planner.arrays import concatenate
 from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIELDS, MachineCandidates
 from planner.configurations.fitting_cells import enumerate_configurations
 from planner.errors import ScenarioError

@@ -55,7 +55,7 @@ AREA.of("planner/formulation/program.py", OPTIMUM)
 AREA.add("penalties are not minimised", "columns.cost_usd() + penalty + ", "columns.cost_usd() + ")
 AREA.add("waiting is worth nothing", " + columns.shared.value_of_time_usd_per_hour * columns.hours()", "")
 
-AREA.of("planner/candidate_table.py", OPTIMUM, LIMITS)
+AREA.of("planner/arrays.py", OPTIMUM, LIMITS)
 AREA.add(
     "dollars leave out what is fixed",
     "self.fixed_usd + _mix_markets(self.run_usd, spot_share)",
