@@ -8,11 +8,12 @@ Names are imported on first use, so that `planner --help` does not load numpy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from planner.first_use import on_first_use
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
     from planner.analysis.estimate_table import estimate_many as estimate_many
@@ -72,8 +73,6 @@ if TYPE_CHECKING:
     from planner.report.any_result import Picture as Picture
     from planner.report.any_result import plot as plot
     from planner.report.any_result import text as text
-    from planner.results.chosen_model import LossCalibration as LossCalibration
-    from planner.results.chosen_model import LossFrontier as LossFrontier
     from planner.results.explanation import Explanation as Explanation
     from planner.results.explanation import TechniqueAnswer as TechniqueAnswer
     from planner.results.fleet import InferenceEstimate as InferenceEstimate
@@ -94,6 +93,8 @@ if TYPE_CHECKING:
     from planner.results.service_results import ServiceFrontier as ServiceFrontier
     from planner.results.service_results import ServiceSimulation as ServiceSimulation
     from planner.results.simulation import Simulation as Simulation
+    from planner.results.subject_runs import LossCalibration as LossCalibration
+    from planner.results.subject_runs import LossFrontier as LossFrontier
     from planner.results.what_if import ManyVariants as ManyVariants
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
@@ -159,7 +160,7 @@ _NAMES_BY_MODULE = {
     "planner.open_choices": ("calibrate_losses", "loss_frontier"),
     "planner.reinforcement": ("PreferenceEstimate", "RlEstimate", "estimate_preference", "estimate_rl"),
     "planner.report.any_result": ("Picture", "plot", "text"),
-    "planner.results.chosen_model": ("LossCalibration", "LossFrontier"),
+    "planner.results.subject_runs": ("LossCalibration", "LossFrontier"),
     "planner.results.run_results": ("CalibrationResult", "Estimate", "ProbeVerdict", "Tracking"),
     "planner.results.explanation": ("Explanation", "TechniqueAnswer"),
     "planner.results.fleet": ("InferenceEstimate", "Service"),
@@ -183,6 +184,19 @@ _NAMES_BY_MODULE = {
 __version__ = "0.3.0"
 
 _PUBLIC = ["__version__", *(name for names in _NAMES_BY_MODULE.values() for name in names)]
+
+
+def on_first_use(package: str, names_by_module: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, which imports each name from its module when it is asked for (PEP 562)."""
+    home = {name: module for module, names in names_by_module.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home[name]), name)
+
+    return find
+
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a name that is not among them
     __all__ = _PUBLIC

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from planner.report.plan_answer import Risk
     from planner.report.plan_figures import Figure
     from planner.report.report_page import Group
-    from planner.results.chosen_model import LossFrontier
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
     from planner.results.plan import Plan, Planned
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from planner.results.run_results import CalibrationResult, Tracking
     from planner.results.service_results import KindBasis, ServiceFrontier, ServiceSimulation
     from planner.results.simulation import Simulation
+    from planner.results.subject_runs import LossFrontier
     from planner.results.what_if import WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
 

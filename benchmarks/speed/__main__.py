@@ -157,7 +157,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.candidates.candidate_enumeration import enumerate_candidates
     from planner.candidates.market import build_market
     from planner.candidates.screening import screen
-    from planner.formulation.dominance import find_undominated
+    from planner.formulation.constraints import find_undominated
     from planner.formulation.program import SharedLimits
     from planner.solvers.registry import run
     from planner.solving.optimise_choice import solve_lexicographic

@@ -45,8 +45,8 @@ from planner.estimates.step_time import StepTime, step_time
 from planner.estimates.uncertainty import time_factors
 from planner.estimates.work import processed_length
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.library.model_ladder import held_quant, training_conversion
 from planner.library.names import split_count, typical_ram_gb
+from planner.library.reading import held_quant, training_conversion
 from planner.library.schema import Architecture, GpuSpec, Library, describe_slices
 from planner.loading.question import resolve_cards
 from planner.results.plan_parts import CutSamples, HostMemory

@@ -27,7 +27,7 @@ from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
-from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.diagnosis import diagnose
 from planner.solving.optimise_choice import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare, sharing_candidates
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve, solve_prepared
@@ -36,8 +36,8 @@ from planner.subjects import Subject, subject_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.results.chosen_model import LossFrontier
     from planner.results.service_results import ServiceFrontier
+    from planner.results.subject_runs import LossFrontier
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.

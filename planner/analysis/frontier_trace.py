@@ -28,7 +28,7 @@ from planner.analysis.lower_envelope import (
     lower_envelope,
     sum_envelopes,
 )
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import budget_probability, build_assignment

@@ -13,7 +13,6 @@ from planner.analysis.job_runs import JobRun, RunKind
 from planner.analysis.market_paths import PathSource
 from planner.arrays import Flags, Floats, Integers
 from planner.results.plan import Assignment
-from planner.results.rl_run import RlRun
 from planner.results.simulation import (
     GREEDY,
     ON_DEMAND_ONLY,
@@ -28,6 +27,7 @@ from planner.results.simulation import (
     TimelineSegment,
     ZoneTimes,
 )
+from planner.results.subject_runs import RlRun
 from planner.spot.replayed_runs import (
     RUNS_PER_BLOCK,
     Greedy,

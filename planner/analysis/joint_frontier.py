@@ -29,9 +29,8 @@ from planner.analysis.lower_envelope import (
     clip_to_caps,
     evaluate_envelope,
 )
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
-from planner.formulation.dominance import find_undominated
+from planner.arrays import CandidateTable, Flags, Floats, Integers, concatenate
+from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits, TypicalPeaks
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import DEFAULT_GAP, run

@@ -6,15 +6,14 @@ import datetime
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner import timetable
 from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
-from planner.arrays import Floats
-from planner.candidate_table import ON_DEMAND
+from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
@@ -24,13 +23,12 @@ from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
 from planner.loading.question import Asked, as_scenario
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
-from planner.scenario.limits import PEAK_LIMITS
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
-from planner.solving.infeasibility.diagnosis import diagnose, verify_relaxation
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.diagnosis import diagnose, verify_relaxation
+from planner.solving.elastic_program import (
     HOURS_LEFT_OF,
     STOCK_OF,
     WITHOUT_LIST,
@@ -39,7 +37,7 @@ from planner.solving.infeasibility.elastic_program import (
     indicator_row,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import HOURS_STEP, SPOT_CAP, build_changes, limit_key, round_up
+from planner.solving.limit_changes import HOURS_STEP, SPOT_CAP, UNITS, build_changes, limit_key, round_up
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
@@ -52,12 +50,6 @@ if TYPE_CHECKING:
 # The smallest relaxation of each limit at which another plan is better.
 
 
-UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib", "choice"]] = {
-    **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
-    **{"quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
-    **{limit.key: limit.worth for limit in PEAK_LIMITS},
-}
-"""What a limit gives more of, by its key; the others give another choice."""
 CENT_USD = 0.005
 """Dollars that are no difference on the screen."""
 GOAL_TOLERANCE = 1e-9

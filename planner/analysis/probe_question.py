@@ -25,7 +25,7 @@ from planner.documents.tables import read_json
 from planner.documents.validation import Source
 from planner.errors import Fault, InputError
 from planner.evaluation.evaluate import evaluate
-from planner.evaluation.named_run import NamedRun, resolve_names
+from planner.evaluation.evaluated_physics import NamedRun, resolve_names
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture
 from planner.loading.question import Asked, as_scenario

@@ -19,7 +19,7 @@ from planner.analysis.calibration.line_logs import (
     split_attempts,
 )
 from planner.estimates.uncertainty import Sigmas, confidence_factor, interval, time_factors
-from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
+from planner.evaluation.evaluate import AFTER_TERM, FIXED
 from planner.evaluation.evaluated_hours import probability_within
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Spread

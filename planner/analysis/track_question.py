@@ -32,7 +32,7 @@ from planner.documents.quantities import parse_instant
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
 from planner.estimates.uncertainty import confidence_factor
-from planner.evaluation.evaluated_bill import AFTER_TERM, FIXED
+from planner.evaluation.evaluate import AFTER_TERM, FIXED
 from planner.library.technique_tables import read_techniques
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import parse_scenario

@@ -14,9 +14,9 @@ from planner.documents.overrides import Settings, as_settings
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
-from planner.results.chosen_model import ModelChoice
 from planner.results.explanation import compare
 from planner.results.plan import Assignment, Plan
+from planner.results.subject_runs import ModelChoice
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import SolveOptions

@@ -16,12 +16,11 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
-from planner.results.chosen_model import ModelChoice
 from planner.results.explanation import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
-from planner.results.rl_run import RlRun
 from planner.results.service_results import CellService, describe_kinds
+from planner.results.subject_runs import ModelChoice, RlRun
 from planner.results.what_if import (
     PRICES,
     Axis,

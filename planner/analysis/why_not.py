@@ -18,8 +18,7 @@ from planner.analysis.why_not_query import (
     named_offers,
     pin_techniques,
 )
-from planner.arrays import Flags
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import CandidateObjective, screen
@@ -30,9 +29,9 @@ from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.binding_limits import with_job
-from planner.solving.infeasibility.diagnosis import build_relaxations, verified_relaxations
-from planner.solving.infeasibility.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
-from planner.solving.infeasibility.limit_changes import LimitChange, limit_key
+from planner.solving.diagnosis import build_relaxations, verified_relaxations
+from planner.solving.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
+from planner.solving.limit_changes import LimitChange, limit_key
 from planner.solving.optimise_choice import ResolvedPlan, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_built, solve_prepared

@@ -32,8 +32,8 @@ from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
 from planner.scenario.rl_job import REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario
-from planner.solving.infeasibility.elastic_program import unrestricted_techniques
-from planner.solving.infeasibility.limit_changes import describe_small_host, longest_fitting_sequence
+from planner.solving.elastic_program import unrestricted_techniques
+from planner.solving.limit_changes import describe_small_host, longest_fitting_sequence
 from planner.solving.optimise_choice import ResolvedPlan, with_settings
 from planner.solving.prepare import PreparedScenario
 

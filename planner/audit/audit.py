@@ -28,8 +28,7 @@ from planner.configurations.recipe import length_spread, mean_tokens
 from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
-from planner.evaluation.evaluated_physics import evaluate_work
-from planner.evaluation.named_run import NamedRun, hourly_price, resolve_names
+from planner.evaluation.evaluated_physics import NamedRun, evaluate_work, hourly_price, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, plan_figures

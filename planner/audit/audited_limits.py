@@ -22,9 +22,8 @@ from planner.estimates.stage_seconds import evaluation_bytes
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.evaluate import Evaluation
 from planner.evaluation.evaluated_hours import budget_odds, probability_within
-from planner.evaluation.evaluated_physics import unmeasured
+from planner.evaluation.evaluated_physics import RunContext, hourly_price, unmeasured
 from planner.evaluation.evaluated_stages import STAGES, is_made, lacking_memory
-from planner.evaluation.named_run import RunContext, hourly_price
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours, Reservation, Spread

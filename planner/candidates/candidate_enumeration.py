@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Floats, Integers, distinct
-from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
+from planner.arrays import ON_DEMAND, CandidateTable, Flags, Floats, Integers, concatenate, distinct
 from planner.candidates.job_candidates import (
     JobCandidates,
     OfferColumns,

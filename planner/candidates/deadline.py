@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Floats, Integers
 from planner.candidates.run_hours import RowHours
 
 

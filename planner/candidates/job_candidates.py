@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct, distinct_names, without_last_bits
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers, distinct, distinct_names, without_last_bits
 from planner.candidates.market import (
     Market,
     SpotMarket,
@@ -23,7 +22,6 @@ from planner.candidates.market import (
 )
 from planner.candidates.run_hours import Evidence, Placement, RowHours, RunHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
-from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Configurations, JobShape, evaluated_tokens, technique_penalties, trained_gb
 from planner.configurations.recipe import Recipe, is_allowed
 from planner.estimates.billing import managed_tokens_per_second, managed_usd
@@ -39,6 +37,8 @@ from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from planner.configurations.fitting_cells import JobConfigurations
 
 
 RECIPES = {

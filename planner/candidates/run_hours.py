@@ -21,7 +21,6 @@ from planner.configurations.coefficients import (
     latent_seconds,
     recipe_coefficients,
 )
-from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Machine, evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
 from planner.configurations.recipe import Recipe, framework_of, has_unmeasured_loops
 from planner.estimates.inputs import Numbers
@@ -56,6 +55,8 @@ from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from planner.configurations.fitting_cells import JobConfigurations
 
 
 def configuration_sigmas(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct_names
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate, distinct_names
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market
@@ -23,8 +22,15 @@ from planner.candidates.spot_candidates import (
     has_coarse_billing,
     policy_rows,
 )
-from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
-from planner.candidates.spot_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
+from planner.candidates.spot_search import (
+    DEFAULT_SCOPE,
+    FixedShares,
+    SearchScope,
+    WantedShares,
+    find_policies,
+    on_both_markets,
+    with_spot_only_odds,
+)
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.scenario.limits import PEAK_TOLERANCE, AllowForbid, Limits, given_peaks, latest_finish_hours, max_run_hours

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability

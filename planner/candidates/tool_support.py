@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, distinct_names
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, distinct_names
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.configurations.recipe import sequence_of
+from planner.configurations.recipe import Recipe, sequence_of
 from planner.errors import InputError
 from planner.exports.facts import technique_facts
 from planner.exports.field_map import FieldMap, LaunchMap, field_maps, first_able, launch_maps
 from planner.exports.script_parts import image_of
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.configurations.recipe import Recipe
-    from planner.scenario.offer import Offer
 
 TRAINS_ITSELF = "a managed service trains it itself: there is nothing to export"
 

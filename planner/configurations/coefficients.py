@@ -54,14 +54,13 @@ from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, Calibration, GpuSpec, Library
 from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, QuantisedBytes, TechniqueTable
 from planner.scenario.job import Job
+from planner.scenario.techniques import Targets
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pydantic import BaseModel
-
-    from planner.scenario.techniques import Targets
 
 
 MIN_MEMORY_SAVING = 0.02

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import planner
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs
@@ -34,8 +34,7 @@ from planner.estimates.memory_terms import MemoryCoefficients
 from planner.estimates.uncertainty import MemorySpread
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
-from planner.evaluation.evaluated_physics import techniques_of
-from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, hourly_price
+from planner.evaluation.evaluated_physics import NamedPolicy, NamedRun, NamedStage, hourly_price, techniques_of
 from planner.library.schema import Architecture, ImageSize, ImageTokens, ImageWork, Library
 from planner.results.plan import Assignment, Inputs, Planned
 from planner.results.plan_parts import CutSamples, HostMemory, Option, Pause, Vram, describe_machines

@@ -35,8 +35,7 @@ from planner.estimates.work import trial_work
 from planner.evaluation.comparison import Violation
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_hours import probability_within
-from planner.evaluation.evaluated_physics import techniques_of
-from planner.evaluation.named_run import RunContext, SearchedPolicy, resolve_names
+from planner.evaluation.evaluated_physics import RunContext, SearchedPolicy, resolve_names, techniques_of
 from planner.library.schema import Library
 from planner.results.fleet import BulkGeneration
 from planner.results.plan import Assignment

@@ -24,9 +24,8 @@ from planner.estimates.preemption import (
 )
 from planner.estimates.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import RANGE_TOP, confidence_factor
-from planner.evaluation.evaluated_physics import EvaluatedPhysics
+from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, is_same
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
-from planner.evaluation.named_run import RunContext, is_same
 from planner.results.plan import Assignment
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.fees import fee_rate

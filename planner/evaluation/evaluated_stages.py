@@ -30,8 +30,7 @@ from planner.estimates.stage_seconds import (
     merge_seconds,
 )
 from planner.estimates.weights import lora_parameters
-from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
-from planner.evaluation.named_run import RunContext
+from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, Workload
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
 from planner.scenario.fees import fee_rate, fees_usd

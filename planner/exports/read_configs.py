@@ -26,12 +26,11 @@ from planner.exports.field_map import (
 from planner.exports.image_configs import read_image_file
 from planner.library.engines import formats_in_name
 from planner.library.reading import read_library
+from planner.library.schema import Architecture
 from planner.library.technique_tables import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-
-    from planner.library.schema import Architecture
 
 
 # What a configuration of a training tool says of a job, in plain words.

@@ -36,16 +36,16 @@ from planner.exports.script_parts import (
     written_by,
 )
 from planner.library.reading import is_config_path, read_library
-from planner.results.rl_run import RlPool, RlRun, reward_gpus_words
+from planner.library.schema import Architecture
+from planner.results.plan import Plan
+from planner.results.subject_runs import RlPool, RlRun, reward_gpus_words
 from planner.scenario.rl_job import CRITIC, REFERENCE, RL_FRAMEWORK, TRAINER_DEGREES, RlJob
+from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from planner.library.schema import Architecture
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 TRAINERS = ("trl", "verl")
 """Tools that train and sample, the preferred one first."""

@@ -18,12 +18,11 @@ from planner.library.schema import GpuSpec
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
+from planner.scenario.scenario import Scenario
 from planner.units import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from planner.scenario.scenario import Scenario
 
 
 def shell_word(text: object) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,11 +27,10 @@ from planner.estimates.stage_seconds import load_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.comparison import Broken
-from planner.evaluation.evaluated_physics import Workload
-from planner.evaluation.named_run import RunContext
+from planner.evaluation.evaluated_physics import RunContext, Workload
 from planner.generation.engine_recipes import ServingColumns, coefficient_factors, serving_of, supports
 from planner.library.engines import Engine, WeightFormat, hosted_name, read_engines
-from planner.library.model_ladder import servable_formats
+from planner.library.reading import servable_formats
 from planner.library.schema import GpuSpec
 from planner.results.fleet import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram

@@ -49,8 +49,8 @@ from planner.generation.engine_recipes import (
 )
 from planner.generation.replica_enumeration import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
-from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
+from planner.library.reading import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory

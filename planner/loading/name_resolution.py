@@ -34,8 +34,7 @@ from planner.documents.quantities import (
 from planner.documents.validation import Source, suggest_names
 from planner.errors import Fault, InputError, KeyPath, LibraryError
 from planner.library.engines import read_load_profiles
-from planner.library.model_ladder import release_bits
-from planner.library.reading import CardNames, is_config_path, read_config, read_library
+from planner.library.reading import CardNames, is_config_path, read_config, read_library, release_bits
 from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths

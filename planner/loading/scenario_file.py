@@ -26,8 +26,7 @@ from planner.documents.validation import (
     validation_complaints,
 )
 from planner.errors import Fault, InputError, KeyPath, ScenarioError, raise_faults
-from planner.library.model_ladder import families, members
-from planner.library.reading import CardNames
+from planner.library.reading import CardNames, families, members
 from planner.loading.name_resolution import (
     check_lengths,
     offers_by_clock,

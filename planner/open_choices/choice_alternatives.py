@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Floats, Integers
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
@@ -27,7 +26,7 @@ from planner.configurations.recipe import sequence_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
 from planner.library.schema import Architecture, Library
-from planner.results.chosen_model import ServingCost
+from planner.results.subject_runs import ServingCost
 from planner.scenario.inference_job import InferenceJob, InferenceRequest
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob, OwnLaw

@@ -21,7 +21,8 @@ from planner.open_choices.choice_alternatives import (
     tokens_at,
     tokens_for_loss,
 )
-from planner.results.chosen_model import (
+from planner.results.plan import Assignment, Plan
+from planner.results.subject_runs import (
     END_OF_SIZES,
     LAST_DIGIT,
     OTHER_DATA,
@@ -33,7 +34,6 @@ from planner.results.chosen_model import (
     ModelOption,
     MoreMoney,
 )
-from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs

@@ -9,7 +9,7 @@ from planner.drawing.scene import SERIES, Caption, Scene, fit_axis, room_of_tick
 from planner.report import words
 from planner.report.plan_figures import PICTURE
 from planner.report.words import line_room
-from planner.results.chosen_model import (
+from planner.results.subject_runs import (
     LAST_DIGIT,
     BatchChoice,
     LossCalibration,

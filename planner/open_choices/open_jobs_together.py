@@ -26,12 +26,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Floats, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import CandidateObjective, screen
-from planner.formulation.constraints import build_program
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
 from planner.library.schema import Library
 from planner.open_choices.choice_alternatives import (
@@ -46,7 +44,7 @@ from planner.open_choices.choice_alternatives import (
     tokens_at,
 )
 from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
-from planner.results.chosen_model import ModelOption, MoreMoney
+from planner.results.subject_runs import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
 from planner.solving.optimise_choice import Run

@@ -39,10 +39,10 @@ from planner.open_choices.open_jobs_together import (
     least_sum_of,
     together,
 )
-from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Relaxation
+from planner.results.subject_runs import LossFrontier, LossPoint
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.open_job import OpenJob, OwnLaw
 from planner.scenario.scenario import (
@@ -55,7 +55,7 @@ from planner.scenario.scenario import (
     open_jobs,
     scenario_data,
 )
-from planner.solving.infeasibility.diagnosis import (
+from planner.solving.diagnosis import (
     MAX_RELAXATIONS,
     STEP_OF,
     asks_no_less,
@@ -64,14 +64,14 @@ from planner.solving.infeasibility.diagnosis import (
     settle_all,
     verify_relaxation,
 )
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     ElasticProgram,
     ElasticSolution,
     RelaxedCandidates,
     pieces_of,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import BUDGET, LimitChange, build_changes
+from planner.solving.limit_changes import BUDGET, LimitChange, build_changes
 from planner.solving.optimise_choice import may_take_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared

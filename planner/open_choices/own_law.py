@@ -17,7 +17,7 @@ from planner.estimates.loss_laws import LAW_SPREAD, LAWS, LossLaw
 from planner.loading.question import as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import law_of
-from planner.results.chosen_model import LossCalibration, ModelSummary
+from planner.results.subject_runs import LossCalibration, ModelSummary
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.first_use import on_first_use
+from planner import on_first_use
 
 if TYPE_CHECKING:
     from planner.reinforcement.preference_estimate import estimate_preference as estimate_preference

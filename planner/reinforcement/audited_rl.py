@@ -19,7 +19,7 @@ from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, changes_of,
 from planner.reinforcement.rl_step import REWARD_GPUS
 from planner.results.plan import SAME_HOUR, Plan
 from planner.results.plan_parts import Hours, Spread
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.limits import given_peaks, latest_finish_hours
 from planner.scenario.rl_job import TRAINER_DEGREES, RlJob
 from planner.scenario.scenario import Scenario

@@ -17,7 +17,7 @@ from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent, time_factors_of_68_percent
-from planner.evaluation.evaluated_bill import bill_line, fee_lines
+from planner.evaluation.evaluate import bill_line, fee_lines
 from planner.library.names import typical_ram_gb
 from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -41,7 +41,7 @@ from planner.reinforcement.rl_step import (
     spread_before_cut,
 )
 from planner.results.plan_parts import BillItem, Hours, Spread
-from planner.results.rl_run import Placement, RlPool, RlRun
+from planner.results.subject_runs import Placement, RlPool, RlRun
 from planner.scenario.offer import Offer
 from planner.scenario.rl_job import RL_FRAMEWORK, TRAINER_DEGREES, Judge, MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import Scenario

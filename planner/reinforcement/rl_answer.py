@@ -19,7 +19,7 @@ from planner.reinforcement.rl_text import (
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
 from planner.report.words import line_room
-from planner.results.rl_run import (
+from planner.results.subject_runs import (
     RL_PHASE_NAMES,
     SAMPLING_PHASES,
     SECURE,
@@ -30,7 +30,7 @@ from planner.results.rl_run import (
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
-    from planner.results.rl_run import RlPool, RlRun
+    from planner.results.subject_runs import RlPool, RlRun
     from planner.results.what_if import WhatIf
 
 STRIP = 56

@@ -45,14 +45,14 @@ from planner.reinforcement.rl_solve import (
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, setting_path, without_jobs
 from planner.scenario.schedule import After
 from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
+from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 

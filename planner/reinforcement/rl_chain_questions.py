@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner import timetable
 from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
 from planner.analysis.joint_frontier import SolverLimitError
-from planner.analysis.limit_sensitivity import UNITS, explain
+from planner.analysis.limit_sensitivity import explain
 from planner.analysis.why_not_query import WhyNotQuery, parse_query
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.rl_chain import (
@@ -38,12 +38,12 @@ from planner.results.explanation import (
     method_name,
 )
 from planner.results.frontier import Frontier, Point, Segment, SegmentJob, describe_assignment, hidden_usd
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.limits import given_peaks
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import SOLVED
-from planner.solving.infeasibility.limit_changes import BUDGET, limit_key
+from planner.solving.limit_changes import BUDGET, UNITS, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -39,8 +39,8 @@ from planner.reinforcement.rl_step import (
     with_fixed_sigma,
 )
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import PhaseMemory, layout_words
 from planner.results.run_results import Estimate
+from planner.results.subject_runs import PhaseMemory, layout_words
 from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import (
     ALGORITHMS,

@@ -23,7 +23,7 @@ from planner.report.plan_sections import format_place
 from planner.report.report_page import SECTION_NAMES, Group, analysis_groups, deadline_of
 from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.report_data import Overview
-from planner.results.rl_run import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, RlRun
+from planner.results.subject_runs import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, RlRun
 from planner.scenario.scenario import architectures_of
 from planner.solving.solve import solve
 

@@ -35,8 +35,8 @@ from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
 from planner.scenario.rl_job import DIVIDING, REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
-from planner.solving.infeasibility.elastic_program import MAX_PRICE_AGE, CandidateFilter
-from planner.solving.infeasibility.limit_changes import LimitChange, extend_list
+from planner.solving.elastic_program import MAX_PRICE_AGE, CandidateFilter
+from planner.solving.limit_changes import LimitChange, extend_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Integers
     from planner.library.schema import Library
     from planner.results.frontier import GroupBy
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.offer import Offer
     from planner.scenario.rl_job import RlJob
 

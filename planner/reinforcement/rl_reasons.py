@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.analysis.limit_sensitivity import UNITS
 from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
 from planner.candidates.screening import CandidateObjective
 from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING
@@ -38,11 +37,11 @@ from planner.reinforcement.rl_solve import (
 )
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
-from planner.results.rl_run import rollout_words
+from planner.results.subject_runs import rollout_words
 from planner.scenario.rl_job import DIVIDING, TRAINER_DEGREES, RlJob
 from planner.scenario.scenario import setting_path
 from planner.solving.alternatives import describe_difference, difference_sigma
-from planner.solving.infeasibility.limit_changes import LimitChange, limit_key
+from planner.solving.limit_changes import UNITS, LimitChange, limit_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

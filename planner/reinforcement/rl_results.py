@@ -6,7 +6,7 @@ from pydantic import Field
 
 from planner.results.plan_parts import EvidenceWord, Part, Spread
 from planner.results.result_tables import Result
-from planner.results.rl_run import PhaseMemory
+from planner.results.subject_runs import PhaseMemory
 
 
 class RlWay(Part):

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.scenario import Scenario, SolveOptions
 
 

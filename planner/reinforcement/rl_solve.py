@@ -78,7 +78,7 @@ from planner.reinforcement.rl_step import REWARD_GPUS, SpotEngines, luck_hours, 
 from planner.reinforcement.rl_text import MEGATRON_NOTE, NETWORK_RISK, SPEED_RISK, corrected_words
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts
-from planner.results.rl_run import (
+from planner.results.subject_runs import (
     SECURE,
     Placement,
     RlAlternative,
@@ -91,7 +91,7 @@ from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run
 from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solvers.registry import solver_versions
-from planner.solving.infeasibility.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
+from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:

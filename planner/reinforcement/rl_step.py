@@ -26,7 +26,7 @@ from planner.estimates.generation import (
     seen_tokens,
 )
 from planner.estimates.inputs import Numbers
-from planner.results.rl_run import RL_PHASE_NAMES
+from planner.results.subject_runs import RL_PHASE_NAMES
 from planner.scenario.rl_job import LENGTH_CV
 from planner.units import GB, GIB, HOUR
 

@@ -10,7 +10,7 @@ from planner.report import words
 from planner.report.run_text import draw_bar
 from planner.report.words import line_room
 from planner.results.plan_parts import Spread
-from planner.results.rl_run import RL_PHASE_NAMES, PhaseMemory, RlRun
+from planner.results.subject_runs import RL_PHASE_NAMES, PhaseMemory, RlRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

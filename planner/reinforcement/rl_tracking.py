@@ -57,7 +57,6 @@ from planner.reinforcement.rl_step import RlPhases, measured_factors
 from planner.results.explanation import describe_job_differences
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
-from planner.results.rl_run import RL_PHASE_NAMES, RlPool, RlRun
 from planner.results.run_results import (
     CalibrationResult,
     Cause,
@@ -74,6 +73,7 @@ from planner.results.run_results import (
     StepTimes,
     Tracking,
 )
+from planner.results.subject_runs import RL_PHASE_NAMES, RlPool, RlRun
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.offer import offer_data
 from planner.scenario.rl_job import TRAINER_DEGREES, MeasuredRl, RlJob

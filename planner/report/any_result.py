@@ -26,7 +26,6 @@ from planner.report.run_text import render_calibration, render_estimate, render_
 from planner.report.simulation_text import render_simulation
 from planner.report.sweep_text import render_sweep, render_variants
 from planner.report.what_if_text import render_tornado, render_what_if
-from planner.results.chosen_model import LossCalibration, LossFrontier
 from planner.results.explanation import Explanation, TechniqueAnswer
 from planner.results.fleet import InferenceEstimate
 from planner.results.frontier import Frontier
@@ -37,6 +36,7 @@ from planner.results.result_tables import Result
 from planner.results.run_results import CalibrationResult, Estimate, ProbeVerdict, Tracking
 from planner.results.service_results import SHOWN_BY_SUBJECTS
 from planner.results.simulation import Simulation
+from planner.results.subject_runs import LossCalibration, LossFrontier
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 from planner.subjects import shown_by
 

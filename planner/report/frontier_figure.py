@@ -57,8 +57,8 @@ from planner.results.frontier import (
     select_points,
 )
 from planner.results.plan import Assignment, Plan
-from planner.results.rl_run import RlRun
 from planner.results.service_results import month_items
+from planner.results.subject_runs import RlRun
 from planner.results.what_if import Axis as Varied
 from planner.results.what_if import Cell, Sweep, Tornado, WhatIf
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from planner import generation, open_choices, timetable
 from planner.report import plan_sections, plan_text, words
 from planner.report.words import line_room
-from planner.results.chosen_model import END_OF_SIZES, OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import NeededAtOnce, Option, Spread, jobs_text
+from planner.results.subject_runs import END_OF_SIZES, OTHER_DATA, REPEATED_DATA, WASTED_TOKENS
 from planner.subjects import shown_by
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.units import round_up
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from planner.results.plan_parts import (
     SpotPlan,
     Spread,
 )
-from planner.results.rl_run import RlRun
 from planner.results.run_results import Estimate
+from planner.results.subject_runs import RlRun
 from planner.units import DAY_HOURS, MEGA
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from planner.report import plan_sections, words
 from planner.report.words import LABEL, WIDTH, line_room
 from planner.results.explanation import device_noun
-from planner.results.rl_run import RL_PHASE_NAMES
 from planner.results.run_results import (
     CalibrationResult,
     ChainEnd,
@@ -25,6 +24,7 @@ from planner.results.run_results import (
     StepTimes,
     Tracking,
 )
+from planner.results.subject_runs import RL_PHASE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

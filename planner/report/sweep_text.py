@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from planner.report import words
 from planner.report.explanation_text import render_infeasible
 from planner.report.plan_sections import format_market, variant_cut_lines
-from planner.results.chosen_model import LAST_DIGIT
 from planner.results.service_results import span
+from planner.results.subject_runs import LAST_DIGIT
 from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, loss_of, most_cut
 from planner.units import count_text, figure_text
 

@@ -18,10 +18,10 @@ from planner.report.sweep_text import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.results.chosen_model import ModelChoice
 from planner.results.explanation import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
+from planner.results.subject_runs import ModelChoice
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
 from planner.subjects import shown_by
 from planner.units import DAY_HOURS, count_text

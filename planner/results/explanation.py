@@ -15,7 +15,7 @@ from pydantic import Field
 from planner.results.plan import Assignment, DataPath, Status
 from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Techniques, Vram, dollars, html_table
 from planner.results.result_tables import Result
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.units import count_text
 
 

@@ -25,7 +25,7 @@ from planner.results.plan_parts import (
     html_table,
 )
 from planner.results.result_tables import Row, Table, TabledResult, infeasible_html
-from planner.results.rl_run import RlRun, rollout_words
+from planner.results.subject_runs import RlRun, rollout_words
 from planner.units import round_up
 
 _NO_GUARANTEE = " (spot only: no guarantee)"

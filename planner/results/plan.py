@@ -14,7 +14,6 @@ from pydantic_core import CoreSchema
 
 from planner.documents.tables import json_text
 from planner.errors import Fault, NoPlanError, ScenarioError
-from planner.results.chosen_model import ModelChoice
 from planner.results.fleet import BulkGeneration, Service
 from planner.results.plan_parts import (
     Baseline,
@@ -50,7 +49,7 @@ from planner.results.plan_parts import (
     joint_late_usd,
 )
 from planner.results.result_tables import Row, Table, TabledResult, flattened, infeasible_html
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import ModelChoice, RlRun
 from planner.units import round_up
 
 if TYPE_CHECKING:

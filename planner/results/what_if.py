@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from planner.errors import NoPlanError
-from planner.results.chosen_model import LossRange
 from planner.results.explanation import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 from planner.results.result_tables import Result, Row, Table, TabledResult, varied
 from planner.results.service_results import CellService, ServiceDelta
+from planner.results.subject_runs import LossRange, ModelChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from planner.results.chosen_model import ModelChoice
 
 
 Better = Literal["cheaper", "sooner"]

@@ -51,7 +51,7 @@ class ParameterRange(StrictModel):
 
 def _family(word: str) -> str:
     """Return the family that a word is; an unknown one as it is, which `check_choices` refuses."""
-    from planner.library.model_ladder import families  # late: it reads every card
+    from planner.library.reading import families  # late: it reads every card
 
     return find_name(word, families()) or word
 

@@ -40,7 +40,7 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, KeyPath, ScenarioError, format_value
-from planner.library.model_ladder import members
+from planner.library.reading import members
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon, limits_spending

@@ -34,11 +34,10 @@ from planner.estimates.latency import (
     wait_points,
 )
 from planner.estimates.uncertainty import confidence_factor
-from planner.evaluation.evaluated_bill import usd_of_terms
+from planner.evaluation.evaluate import usd_of_terms
 from planner.evaluation.evaluated_hours import group_market, spot_states
-from planner.evaluation.evaluated_physics import techniques_of
+from planner.evaluation.evaluated_physics import NamedRun, RunContext, techniques_of
 from planner.evaluation.evaluated_stages import start_of_replicas
-from planner.evaluation.named_run import NamedRun, RunContext
 from planner.library.schema import Library
 from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem

@@ -37,7 +37,7 @@ from planner.estimates.latency import (
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
-from planner.evaluation.evaluated_bill import usd_of_terms
+from planner.evaluation.evaluate import usd_of_terms
 from planner.library.schema import Architecture, Library
 from planner.scenario.inference_job import ReplicaBounds, ServeJob
 from planner.scenario.limits import Limits

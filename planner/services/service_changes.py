@@ -59,7 +59,7 @@ from planner.services.service_reasons import (
     with_latency,
 )
 from planner.services.service_simulation import simulate_service
-from planner.solving.infeasibility.limit_changes import BUDGET
+from planner.solving.limit_changes import BUDGET
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import MANAGED
 from planner.candidates.screening import CandidateObjective, screen
@@ -484,7 +483,7 @@ def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob],
     )
     if not any(offer.rents_gpus for offer in barren.offers):
         return Infeasible(relax=tuple(relax))
-    from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
+    from planner.solving.diagnosis import diagnose  # loads many modules that a plan does not need
 
     free = without_demand(prepared)
     why = diagnose(prepare(barren, free.library, free, may_be_slim=False))

@@ -24,28 +24,25 @@ from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
 from planner.decode.chosen import figures_of, recipe_of
 from planner.errors import ScenarioError
-from planner.evaluation.named_run import hourly_price
+from planner.evaluation.evaluated_physics import hourly_price
 from planner.results.explanation import Binding
+from planner.results.fleet import ApiPrice
 from planner.results.plan import Assignment
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, Purchase, describe_machines
 from planner.scenario.fees import fee_items, fee_rate
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.infeasibility.elastic_program import unrestricted_techniques
+from planner.solving.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
 from planner.solving.prepare import PreparedScenario, are_compared, prepare
 from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.results.fleet import ApiPrice
-    from planner.results.plan import Assignment
-    from planner.scenario.inference_job import InferenceJob
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
 
 
 # The limits without which a plan would be better, each lifted alone.

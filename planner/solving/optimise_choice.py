@@ -31,13 +31,11 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Floats, Integers, concatenate
 from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
 from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
-from planner.formulation.constraints import build_program
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import (
     Program,
     SharedLimits,
@@ -55,7 +53,7 @@ from planner.formulation.program import (
     time_objective,
 )
 from planner.loading.scenario_file import change_scenario
-from planner.results.plan import TieStep
+from planner.results.plan import Assignment, TieStep
 from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
@@ -65,8 +63,6 @@ from planner.solving.prepare import PreparedScenario, build_shared_limits, prepa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from planner.results.plan import Assignment
 
 
 @dataclass(frozen=True, eq=False)

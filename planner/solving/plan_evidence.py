@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers, distinct, distinct_names
 from planner.candidates.candidate_enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.run_hours import Evidence
@@ -31,11 +30,11 @@ from planner.configurations.recipe import Recipe, framework_of, frameworks_of, u
 from planner.decode.chosen import ChosenCandidate, MemoryEvaluator, nothing_there, option_at
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
-from planner.library.model_ladder import held_quant
+from planner.library.reading import held_quant
 from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan import Assignment
-from planner.results.plan_parts import LossyChoice, Option, PlanEvidence
+from planner.results.plan_parts import EvidenceWord, LossyChoice, Option, PlanEvidence
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
@@ -46,8 +45,6 @@ from planner.solving.prepare import PreparedScenario, screen_up_to, with_exclude
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from planner.results.plan_parts import EvidenceWord
 
 
 SPEED_WORDS: dict[int, EvidenceWord] = {

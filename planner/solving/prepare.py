@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Flags, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_another_job, of_job
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import (
@@ -31,11 +30,10 @@ from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
 from planner.configurations.recipe import head_refusal, is_allowed, length_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import find_undominated
 from planner.formulation.program import Peak, SharedLimits, TypicalPeaks
 from planner.library.engines import read_engines
-from planner.library.model_ladder import held_quant
-from planner.library.reading import read_library, teacher_card
+from planner.library.reading import held_quant, read_library, teacher_card
 from planner.library.schema import Architecture, Library
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits, given_peaks

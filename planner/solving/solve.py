@@ -268,7 +268,7 @@ def _plan(
     scenario, as_of = prepared.scenario, options.as_of or datetime.date.today()
     facts = _facts(prepared, options, seconds, solved.dominated if solved else 0)
     if solved is None or not solved.rows:
-        from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
+        from planner.solving.diagnosis import diagnose  # loads many modules that a plan does not need
 
         def why() -> Infeasible:
             return diagnose(_uncut(prepared))  # what is too late, too

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import ON_DEMAND, CandidateTable
+from planner.arrays import ON_DEMAND, CandidateTable, Flags, Floats, Integers
 from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.formulation.dominance import find_undominated, undominated_columns
+from planner.formulation.constraints import find_undominated, undominated_columns
 from planner.formulation.program import SharedLimits, TypicalPeak
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours

@@ -20,7 +20,7 @@ from planner.arrays import Flags, Floats
 from planner.audit.audited_limits import amount_of, gpus_of, held_by, machines_of, peak
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.limits import PeakLimit, given_peaks
 from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings

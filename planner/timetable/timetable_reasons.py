@@ -16,8 +16,8 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit, jobs_text
 from planner.scenario.limits import PEAK_LIMITS, given_peaks, peak_limit_at
 from planner.scenario.scenario import SolveOptions
-from planner.solving.infeasibility.diagnosis import diagnose, settle
-from planner.solving.infeasibility.limit_changes import LimitChange
+from planner.solving.diagnosis import diagnose, settle
+from planner.solving.limit_changes import LimitChange
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_built
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.candidate_table import concatenate
+from planner.arrays import Floats, concatenate
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
 from planner.decode.notes import (
     added_budget_note,

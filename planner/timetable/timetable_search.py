@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Floats
 from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.candidates.spot_shares import SHARE_STEPS
+from planner.candidates.spot_search import SHARE_STEPS
 from planner.results.plan import Assignment
 from tests.helpers.stage_scenarios import CPU, RENTED, START_SECONDS, asked, planned, solved
 

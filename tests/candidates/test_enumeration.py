@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.candidate_table import ON_DEMAND, SPOT
+from planner.arrays import ON_DEMAND, SPOT
 from planner.candidates import candidate_enumeration as enumeration
 from planner.candidates.job_candidates import JobCandidates, undominated_on_machine
 from planner.configurations.grid import Configurations, grid_inputs

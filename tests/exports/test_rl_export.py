@@ -25,7 +25,7 @@ from planner.exports.rl_configs import read_training_file
 from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_checklist, trl_micro_batch, trl_share
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidate_table import CandidateTable
-from planner.formulation.dominance import find_undominated
+from planner.arrays import CandidateTable
+from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits
 from tests.helpers.candidate_tables import NAN, make_table, random_table, small_cases
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.candidate_table import CandidateTable
-from planner.formulation.constraints import build_program
-from planner.formulation.dominance import find_undominated
+from planner.arrays import CandidateTable
+from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
 from planner.solvers.base import Termination
 from planner.solvers.registry import run

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.arrays import ON_DEMAND, SPOT, CandidateTable
 from planner.formulation.program import Peak, SharedLimits
 from planner.library.technique_tables import read_techniques
 

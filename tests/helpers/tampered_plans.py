@@ -11,7 +11,7 @@ import pytest
 
 from planner.audit import audit as auditing
 from planner.evaluation.evaluate import Evaluation, evaluate
-from planner.evaluation.named_run import RunContext
+from planner.evaluation.evaluated_physics import RunContext
 from planner.results.plan import Plan
 
 UNAUDITED = {

@@ -9,8 +9,7 @@ import pytest
 from planner.errors import InputError, LibraryError, ScenarioError
 from planner.library.engines import formats_in_name, hosted_name, read_engines
 from planner.library.huggingface import architecture_from_config
-from planner.library.model_ladder import conversion, servable_formats, training_refusal
-from planner.library.reading import CardNames, read_library
+from planner.library.reading import CardNames, conversion, read_library, servable_formats, training_refusal
 from planner.library.technique_tables import read_techniques
 
 NAMES = CardNames("architectures")

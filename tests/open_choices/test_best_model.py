@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.estimates.loss_laws import LAWS
-from planner.library.model_ladder import members
-from planner.library.reading import read_library
+from planner.library.reading import members, read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.open_choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
 from planner.report.plan_text import render

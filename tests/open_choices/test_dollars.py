@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from planner.candidate_table import SPOT
+from planner.arrays import SPOT
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.open_choices.choice_alternatives import LEAST_LATE, ONLY_DOLLARS, least_late_usd, list_alternatives

@@ -12,7 +12,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.open_choices.model_choice_text import render_loss_frontier
 from planner.open_choices.open_solve import loss_frontier, note_on_missed
 from planner.report.any_result import draw_file
-from planner.results.chosen_model import LossFrontier
+from planner.results.subject_runs import LossFrontier
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN
 

@@ -7,7 +7,7 @@ import pytest
 from planner.open_choices.decision import LARGEST_NOTE
 from planner.open_choices.model_choice_text import batch_lines, model_lines
 from planner.report.plan_answer import risks_of
-from planner.results.chosen_model import (
+from planner.results.subject_runs import (
     OTHER_DATA,
     REPEATED_DATA,
     WASTED_TOKENS,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from planner.results.rl_run import PhaseMemory
+    from planner.results.subject_runs import PhaseMemory
     from planner.scenario.scenario import Scenario
 
 SIZES = ("qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-32b")

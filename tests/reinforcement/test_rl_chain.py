@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.results.plan import Plan
-    from planner.results.rl_run import RlRun
     from planner.results.run_results import Tracking
+    from planner.results.subject_runs import RlRun
     from planner.scenario.scenario import Scenario
 
 ORDERS = {

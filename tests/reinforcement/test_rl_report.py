@@ -22,7 +22,7 @@ from tests.reinforcement.test_rl_solve import LIBRARY, run_of, scenario, solved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planner.results.rl_run import RlRun
+    from planner.results.subject_runs import RlRun
     from planner.scenario.scenario import Scenario
 
 

@@ -22,7 +22,7 @@ from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES, SGLANG
 from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
 from planner.reinforcement.rl_solve import evaluated_way, network_risk, search_rl
 from planner.reinforcement.rl_text import MEGATRON_NOTE
-from planner.results.rl_run import RlRun
+from planner.results.subject_runs import RlRun
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of
 

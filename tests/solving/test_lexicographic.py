@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.formulation.program import Program, SharedLimits
 from planner.solvers.base import Limit, SolveResult, Termination
 from planner.solvers.registry import ADAPTERS, run

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.candidates.market import offer_steps
 from planner.candidates.run_hours import Evidence
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_text import LEAST_COST_IS, near_tie

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidate_table import concatenate
+from planner.arrays import concatenate
 from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIELDS, MachineCandidates
 from planner.configurations.fitting_cells import enumerate_configurations
 from planner.errors import ScenarioError
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import find_undominated
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_scenario

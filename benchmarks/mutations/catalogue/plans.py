@@ -5,7 +5,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/evaluation/evaluated_bill.py", FEES, ROWS, STAGES, LIMITS)
+AREA.of("planner/evaluation/evaluate.py", FEES, ROWS, STAGES, LIMITS)
 AREA.add("the bill of a late run is on time", "(hours.late, stages.stretch) if is_late else (1.0, 1.0)", "(1.0, 1.0)")
 AREA.add(
     "hours on demand and on spot are swapped",

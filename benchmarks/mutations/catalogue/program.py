@@ -55,7 +55,7 @@ AREA.of("planner/formulation/program.py", OPTIMUM)
 AREA.add("penalties are not minimised", "columns.cost_usd() + penalty + ", "columns.cost_usd() + ")
 AREA.add("waiting is worth nothing", " + columns.shared.value_of_time_usd_per_hour * columns.hours()", "")
 
-AREA.of("planner/candidate_table.py", OPTIMUM, LIMITS)
+AREA.of("planner/arrays.py", OPTIMUM, LIMITS)
 AREA.add(
     "dollars leave out what is fixed",
     "self.fixed_usd + _mix_markets(self.run_usd, spot_share)",
@@ -72,7 +72,7 @@ AREA.add(
     "the markets of a mix are swapped", "per_market[:, SPOT] * share, 0.0)", "per_market[:, SPOT] * (1.0 - share), 0.0)"
 )
 
-AREA.of("planner/formulation/dominance.py", DOMINANCE)
+AREA.of("planner/formulation/constraints.py", DOMINANCE)
 AREA.add(
     "fewer GPUs are no reason to stay", "table.gpus.astype(float), table.share_low", "0.0 * table.gpus, table.share_low"
 )

@@ -18,7 +18,7 @@ from planner.analysis.lower_envelope import (
     evaluate_envelope,
     lower_envelope,
 )
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from planner.formulation.program import SharedLimits
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.candidate_tables import brute_force, limits_hold, small_cases

@@ -21,7 +21,7 @@ from planner.analysis.lower_envelope import (
     lower_envelope,
     sum_envelopes,
 )
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable
 from tests.helpers.candidate_tables import make_table, random_table
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)

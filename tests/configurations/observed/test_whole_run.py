@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import ON_DEMAND, SPOT
 from planner.audit.audit import audit
-from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.job_candidates import JobCandidates
 from planner.library.reading import read_library
 from planner.library.schema import Library

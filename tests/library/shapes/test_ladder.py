@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.library.huggingface import count_of_card
-from planner.library.model_ladder import describe_misfit, families, find_generated, generate, generated_name, members
-from planner.library.reading import CardNames, read_library
+from planner.library.reading import (
+    CardNames,
+    describe_misfit,
+    families,
+    find_generated,
+    generate,
+    generated_name,
+    members,
+    read_library,
+)
 
 
 @given(st.integers(1, 80), st.integers(1, 64))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.evaluation.evaluated_bill import own_parts
+from planner.evaluation.evaluate import own_parts
 from planner.loading.scenario_file import parse_scenario, shipped_purchases
 from planner.scenario.offer import Offer
 from planner.scenario.offer_terms import Buy, Horizon, Own, Resale, default_power_watts, interest_usd

@@ -20,9 +20,9 @@ from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.infeasibility.diagnosis import asks_no_less
-from planner.solving.infeasibility.elastic_program import margin_of
-from planner.solving.infeasibility.limit_changes import LimitChange
+from planner.solving.diagnosis import asks_no_less
+from planner.solving.elastic_program import margin_of
+from planner.solving.limit_changes import LimitChange
 from planner.solving.solve import solve
 from tests.helpers import costs
 from tests.helpers.bare_plans import bare_plan

@@ -16,7 +16,7 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.solvers.registry import run
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     CandidateFilter,
     ElasticProgram,
     RelaxedCandidates,
@@ -192,7 +192,7 @@ def test_dropping_what_can_only_do_worse_changes_no_optimum(hours: float, limits
 
 def _of_all(found: RelaxedCandidates) -> ElasticProgram:
     """The program of every row: dominated ones too."""
-    import planner.solving.infeasibility.elastic_program as module
+    import planner.solving.elastic_program as module
 
     kept = module.undominated_candidates
     module.undominated_candidates = lambda one, *_: one  # type: ignore[assignment]

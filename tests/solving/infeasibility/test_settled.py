@@ -12,8 +12,8 @@ from planner.analysis.limit_sensitivity import explain
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario
-from planner.solving.infeasibility.diagnosis import settle
-from planner.solving.infeasibility.limit_changes import LimitChange
+from planner.solving.diagnosis import settle
+from planner.solving.limit_changes import LimitChange
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 

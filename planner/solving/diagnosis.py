@@ -17,14 +17,14 @@ from planner.errors import InputError, ScenarioError
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, setting_path
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     HEADROOM,
     ElasticProgram,
     ElasticSolution,
     RelaxedCandidates,
     relax_candidates,
 )
-from planner.solving.infeasibility.limit_changes import (
+from planner.solving.limit_changes import (
     BUDGET,
     CONFIDENCE_STEP,
     HOURS_STEP,

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner import generation
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable, concatenate
+from planner.arrays import CandidateTable, Flags, Floats, Integers, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
@@ -35,8 +34,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.coefficients import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of, quantisations
 from planner.decode.chosen import describe_candidate, describe_jobs
-from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
-from planner.formulation.dominance import find_undominated
+from planner.formulation.constraints import assignment_rows, find_undominated, spot_cap_rows, spot_floor_rows
 from planner.formulation.program import (
     INFINITY,
     Program,

@@ -8,16 +8,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
+from planner.arrays import CandidateTable, Flags, Floats, Integers
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import MEAN_SHARES
-from planner.candidates.spot_shares import fixed_share_costs, spot_only_costs, spot_only_rows
+from planner.candidates.spot_search import MEAN_SHARES, fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
@@ -38,7 +36,7 @@ from planner.scenario.limits import (
     peak_limit_at,
 )
 from planner.scenario.scenario import Scenario, setting_path
-from planner.solving.infeasibility.elastic_program import (
+from planner.solving.elastic_program import (
     HEADROOM,
     MAX_PRICE_AGE,
     STOCK_OF,
@@ -164,6 +162,14 @@ def limit_key(path: str) -> str:
     """Return the key of a limit in the scenario, such as `deadline` or `quota`."""
     scope, _, rest = path.partition(".")
     return rest.partition(".")[0] if scope == "limits" else rest.rpartition(".")[2]
+
+
+UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib", "choice"]] = {
+    **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
+    **{"quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
+    **{limit.key: limit.worth for limit in PEAK_LIMITS},
+}
+"""What a limit gives more of, by its key; the others give another choice."""
 
 
 # The nearest infeasible candidates, one of each kind.

@@ -1,1 +1,0 @@
-"""Why no plan exists, and the smallest relaxations that give one."""
