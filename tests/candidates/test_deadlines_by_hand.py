@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.spot_shares import SHARE_STEPS
 from planner.results.plan import Assignment
 from planner.solving.prepare import prepare
@@ -54,10 +53,9 @@ def test_a_run_on_spot_is_late_by_its_speed_and_its_market() -> None:
     market = {"spot_usd_per_hour": 0.7, "spot": {"availability": 0.999999, "mean_up_hours": 1e7}}
     scenario = asked({**RENTED, **market}, work={"tokens": 1e9}, confidence=0.9, limits={"budget_confidence": 0.9})
     (candidates,) = prepare(scenario, library()).candidates
-    h, late_h = candidates.hours, candidates.table.late_h
-    assert late_h[0, SPOT] - h.switch[0] * h.late[0] == pytest.approx(1.30 * late_h[0, ON_DEMAND], rel=0.005)
-    on_demand, spot = h.budget_run[0]
-    assert spot - h.switch[0] * h.budget[0] == pytest.approx(1.30 * on_demand, rel=0.005)
+    h = candidates.hours
+    for (on_demand, spot), late in ((candidates.table.late_h[0], h.late[0]), (h.budget_run[0], h.budget[0])):
+        assert spot - h.switch[0] * late == pytest.approx(1.30 * on_demand, rel=0.005)
 
 
 @pytest.mark.parametrize(("deadline", "max_hours", "found"), [(20, 9, "infeasible"), (9, 20, "infeasible")])
