@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ LOOP_VARIABLE = "one"
 
 
 class AnchorError(ValueError):
-    """A mutation does not apply: its text is not in its file exactly once."""
+    """A mutation does not apply: its text is not in its file exactly once, or what it makes is no Python."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,13 @@ class Mutation:
             raise AnchorError(f"{self.file} holds {self.old!r} {len(found)} times")
         begin, end = found[0].span()
         name = found[0].groupdict().get(LOOP_VARIABLE, LOOP_VARIABLE)
-        return text[:begin] + re.sub(rf"\b{LOOP_VARIABLE}\b", name, self.new) + text[end:]
+        made = text[:begin] + re.sub(rf"\b{LOOP_VARIABLE}\b", name, self.new) + text[end:]
+        if path.suffix == ".py":
+            try:
+                ast.parse(made)
+            except SyntaxError as error:
+                raise AnchorError(f"{self.file} with {self.new!r} is no Python: {error.msg}") from error
+        return made
 
 
 def _anchor(old: str) -> re.Pattern[str]:

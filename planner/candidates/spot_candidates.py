@@ -352,13 +352,18 @@ class SpotCandidates(SpotRows):
 
         Those of `as_rows`, where an hour has no value and waiting no price.
         """
-        h, rows = self.hours, self.table
-        late_separate = np.asarray([placement.total("late_usd") for placement in self.candidates.placements])[
-            self.placement[which]
-        ]
-        outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which]
-        run = (values - (self.outside_usd + self.worth)[which]) * h.stretch[which]
-        return np.asarray(rows.fixed_usd[which] + (outside + late_separate + run) * h.budget[which], dtype=float)
+        usd = values - (self.outside_usd + self.worth)[which]
+        return np.asarray(self.table.fixed_usd[which] + self._slow_usd(which, usd[:, None])[:, 0], dtype=float)
+
+    def _slow_usd(self, which: Integers | slice, usd: Floats) -> Floats:
+        """Return dollars (n, k) of rows, without the fixed ones, at the confidence of the budget and on mean markets.
+
+        `usd` (n, k) are those of policies, as expected; a slow run does not stop early.
+        """
+        h, placements = self.hours, self.candidates.placements
+        late_separate = np.asarray([placement.total("late_usd") for placement in placements])[self.placement[which]]
+        outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which] + late_separate
+        return np.asarray((outside[:, None] + usd * h.stretch[which, None]) * h.budget[which, None])
 
     def late_value(self, row: int, value: float) -> float:
         """Return the cost at the confidence, with penalties, of the best policy of a row, whose value is given.
@@ -508,12 +513,7 @@ class SpotCandidates(SpotRows):
         h, rows = self.hours.rows(which), self.table.rows(which)
         storage, standing = self.storage[which], self.standing[which]
         compute = usd - standing[:, None] * finish
-        late_separate = np.asarray([placement.total("late_usd") for placement in self.candidates.placements])[
-            self.placement[which]
-        ]
-        outside = (self.on_demand[which] + storage) * h.after_start
-        run = (compute + storage[:, None] * finish) * h.stretch[:, None]
-        late_usd = ((outside + late_separate)[:, None] + run) * h.budget[:, None]
+        late_usd = self._slow_usd(which, compute + storage[:, None] * finish)
         if self.target.has_budget:
             points = np.flatnonzero(guaranteed[:, 0] == guaranteed[:, 1])  # those of a curve are settled later
             late_usd[points] = self._with_luck(which, found, points, late_usd, rows.fixed_usd)

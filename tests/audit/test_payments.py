@@ -151,6 +151,18 @@ def test_a_run_that_outlasts_the_use_of_a_purchase_is_rented() -> None:
     assert told.tier == "secure"
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_purchase_is_used_as_long_as_a_late_run_that_does_not_stop_early(late: bool) -> None:
+    """Half of the work is expected: use that ends before all of it, as slow as at the confidence, is not enough."""
+    data = question({**MACHINE, "buy": {"purchase_usd": 1, "power_watts": 500, "usd_per_kwh": 0.3}}, RENTED)
+    data["jobs"][0] |= {"early_stopping": 0.5, "work": {"tokens": 1e9}}
+    data["horizon"] = {"months": 1, "hours_per_month": 100}
+    hours = solved(read(data)).jobs[0].hours
+    assert hours.at_confidence > 2.1 * hours.expected
+    data["horizon"]["hours_per_month"] = hours.at_confidence * (0.99 if late else 1.01)
+    assert solved(read(data)).jobs[0].tier == ("secure" if late else "bought")
+
+
 def test_hours_paid_for_already_cost_nothing_more() -> None:
     """The marginal price is zero, and the tier says why."""
     told = planned(LEFT, RENTED)

@@ -37,6 +37,8 @@ def test_a_text_that_is_not_there_once_is_an_error(tmp_path: Path) -> None:
     for old in ("= 1", "c = 1"):
         with pytest.raises(AnchorError, match="times"):
             Mutation("none or two", "code.py", old, "", ()).mutated(tmp_path)
+    with pytest.raises(AnchorError, match="no Python"):
+        Mutation("half a word", "code.py", "= 1\nb", "= 1 not\nb", ()).mutated(tmp_path)
     with pytest.raises(AnchorError, match="no file"):
         Mutation("elsewhere", "other.py", "a", "b", ()).mutated(tmp_path)
 

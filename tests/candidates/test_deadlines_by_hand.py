@@ -9,7 +9,8 @@ import pytest
 
 from planner.candidates.spot_search import SHARE_STEPS
 from planner.results.plan import Assignment
-from tests.helpers.stage_scenarios import CPU, RENTED, START_SECONDS, asked, planned, solved
+from planner.solving.prepare import prepare
+from tests.helpers.stage_scenarios import CPU, RENTED, START_SECONDS, asked, library, planned, solved
 
 DATA_GB = 3600.0
 START_HOURS = START_SECONDS / 3600 + 2
@@ -45,6 +46,16 @@ def test_a_deadline_counts_a_start_that_is_late_too() -> None:
     start_on_time = START_HOURS + found.training_hours * factor
     assert status(data_gb=DATA_GB, confidence=0.9, deadline=f"{(late + start_on_time) / 2}h") == "infeasible"
     assert status(data_gb=DATA_GB, confidence=0.9, deadline=f"{late * 1.0001}h") == "optimal"
+
+
+def test_a_run_on_spot_is_late_by_its_speed_and_its_market() -> None:
+    """Machines that are always there: what they take late on demand, times the 1.30 of published replays at 90 %."""
+    market = {"spot_usd_per_hour": 0.7, "spot": {"availability": 0.999999, "mean_up_hours": 1e7}}
+    scenario = asked({**RENTED, **market}, work={"tokens": 1e9}, confidence=0.9, limits={"budget_confidence": 0.9})
+    (candidates,) = prepare(scenario, library()).candidates
+    h = candidates.hours
+    for (on_demand, spot), late in ((candidates.table.late_h[0], h.late[0]), (h.budget_run[0], h.budget[0])):
+        assert spot - h.switch[0] * late == pytest.approx(1.30 * on_demand, rel=0.005)
 
 
 @pytest.mark.parametrize(("deadline", "max_hours", "found"), [(20, 9, "infeasible"), (9, 20, "infeasible")])

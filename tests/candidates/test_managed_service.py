@@ -62,6 +62,13 @@ def test_each_trial_pays_for_its_tokens() -> None:
     assert told.cost_usd == pytest.approx(3 * (20 + 3))
 
 
+def test_trials_one_after_another_add_their_hours() -> None:
+    """Three runs of 10 million tokens at 1,000 a second: 30,000 s, where side by side they take 10,000 s."""
+    one_by_one, together = (at_service(trials={"count": 3, "at_once": at_once}) for at_once in (1, 3))
+    assert one_by_one.training_hours == pytest.approx(3e4 / 3600)
+    assert together.training_hours == pytest.approx(1e4 / 3600)
+
+
 def test_data_in_the_region_of_a_service_leave_nothing() -> None:
     """Within their region data pay nothing to leave, and come as fast as the service pulls: 0.5 GB/s."""
     there = {**MOVES, "transfer": {**MOVES["transfer"], "region": "us"}}

@@ -347,6 +347,16 @@ def test_a_narrow_search_finds_the_same_best(name: str, budget: float | None) ->
     assert min(best(LEAST_DOLLARS).values()) == pytest.approx(min(whole.values()), abs=1e-3)
 
 
+def test_a_slow_run_on_a_policy_does_not_stop_early_and_keeps_its_disks() -> None:
+    """Half of the work is left out where a run stops early: a slow one costs twice as much, disks included."""
+    asked = scenario_of(spot(fees={"storage_usd_per_gb_month": 100.0}), early_stopping=0.5)
+    (candidates,), (screened,) = (prepared := prepare(asked, library())).candidates, prepared.screened
+    ((row, choice),) = screened.spot.items()
+    slower = candidates.hours.budget[screened.rows[row]]
+    assert screened.table.run_usd[row] == pytest.approx(choice.point.usd)
+    assert screened.table.late_usd[row] == pytest.approx(2 * choice.point.usd * slower)
+
+
 def test_spot_that_costs_more_than_on_demand_is_no_way_to_run() -> None:
     """$2.50 on spot against $2.00: it is no candidate, and a question about it says why."""
     asked = scenario_of(spot(usd=2.5, availability=0.95))

@@ -51,6 +51,14 @@ def test_a_stocked_offer_replaces_only_its_own_candidates() -> None:
     assert kept(rows, stock={"b": 1}) == [True, False, False]
 
 
+def test_machine_hours_paid_for_keep_what_takes_fewer_of_them() -> None:
+    """The first is a dollar cheaper and takes 16 of the machine hours that are left, the second 8."""
+    rows = [row(4.0, 8.0, rented_h=16.0), row(5.0, 8.0, rented_h=8.0)]
+    assert kept(rows) == [True, False]
+    assert kept(rows, committed={"a": 10.0}) == [True, True]
+    assert kept(rows, committed={"b": 10.0}) == [True, False]
+
+
 def test_a_quota_binds_the_provider_that_has_it() -> None:
     """The cheaper candidate stands in a row that the dearer does not, and the other way round."""
     rows = [row(4.0, 8.0, provider="p"), row(5.0, 9.0, provider="q")]

@@ -80,13 +80,16 @@ AREA.add("a late run stops early", "((work - uncut) / job.early_stopping + uncut
 AREA.add("disks of one instance are charged", "data.prepared + cached) * self.instances", "data.prepared + cached)")
 AREA.add("disks of one node group are charged", "[self.recipe]) * len(ratios)", "[self.recipe])")
 AREA.add("raw data take no room", " + data.raw + data.prepared + cached)", ")")
-AREA.add("spot waits at the quantile of the speed alone", " * run_hours.wall_factor", "")
 AREA.add("the market of a single node", "self.instances[has],", "1,")
 AREA.add(
     "the result leaves as fast as it can",
     "line = np.where(away, line, np.minimum(line, wanted.gb_per_second * GB))",
     "pass",
 )
+
+AREA.of("planner/candidates/candidate_enumeration.py", DEADLINES)
+AREA.add("spot waits at the quantile of the speed alone", " * run_hours.wall_factor", "")
+AREA.add("disks on spot wait at the quantile of the speed alone", " * run_hours.budget_wall_factor", "")
 
 AREA.of("planner/candidates/job_candidates.py", SERVICES, FEES, LIMITS)
 AREA.add("sending data to a service takes no time", 'once = self._column("upload_hours") + ', "once = ")

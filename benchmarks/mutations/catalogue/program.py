@@ -1,6 +1,6 @@
 """Bugs in the program, its passes and dominance."""
 
-from benchmarks.mutations.catalogue.tests import DOMINANCE, LEXICOGRAPHIC, LIMITS, OPTIMUM
+from benchmarks.mutations.catalogue.tests import DOMINANCE, LEXICOGRAPHIC, LIMITS, OPTIMUM, PROGRAMS
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -11,7 +11,7 @@ AREA.add(
     "two candidates of a job may be chosen",
     'sparse_rows("assignment", table.job, columns.choose, ones, one, one, label)',
     'sparse_rows("assignment", table.job, columns.choose, ones, one, 2 * one, label)',
-    "tests/formulation/test_golden_programs.py",
+    PROGRAMS,
 )
 AREA.add(
     "the budget is of expected dollars",
@@ -26,7 +26,7 @@ AREA.add(
     "columns.vector(one.used(columns.table))",
     "columns.vector(columns.table.instances.astype(float))",
 )
-AREA.add("the floor of the spot share is dropped", "    spot_floor_rows,\n", "")
+AREA.add("the floor of the spot share is dropped", "    spot_floor_rows,\n", "", PROGRAMS)
 AREA.add("the cap of the spot share is dropped", "    spot_cap_rows,\n", "")
 AREA.add("the last finish is that of no job", "    finish_rows,\n", "")
 AREA.add(

@@ -89,12 +89,12 @@ AREA.add(
     ONE_JOB,
 )
 
-AREA.of("planner/candidates/job_candidates.py", ONE_JOB, PAYMENTS, PLACEMENT)
+AREA.of("planner/candidates/job_candidates.py", PLACEMENT)
 AREA.add(
     "a commitment may end before a late run",
     "self.hours.run * self.hours.stretch) * self.hours.late",
     "self.hours.run)",
-    ONE_JOB,
+    PAYMENTS,
 )
 AREA.add(
     "too little memory to prepare data",

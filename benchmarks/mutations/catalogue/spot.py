@@ -5,6 +5,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 CANDIDATES = "tests/candidates/test_spot_candidates.py"
+SLOW_POLICY = f"{CANDIDATES}::test_a_slow_run_on_a_policy_does_not_stop_early_and_keeps_its_disks"
 
 AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
@@ -42,12 +43,14 @@ AREA.add(
     "policy_late_hours(h, one) - rows.late_start_h",
     "self.outside_run[which] - rows.start_h + one",
 )
+
+AREA.of("planner/candidates/spot_candidates.py", SLOW_POLICY)
 AREA.add(
     "disks of a late policy are charged on time",
-    "(compute + storage[:, None] * finish) * h.stretch[:, None]",
-    "compute * h.stretch[:, None] + storage[:, None] * finish",
+    "self._slow_usd(which, compute + storage[:, None] * finish)",
+    "self._slow_usd(which, compute) + (storage * h.budget)[:, None] * finish",
 )
-AREA.add("a late policy stops early", "finish) * h.stretch[:, None]", "finish)")
+AREA.add("a late policy stops early", "usd * h.stretch[which, None]", "usd")
 
 AREA.of("planner/spot/run.py", CURVES, POLICY)
 AREA.add(
