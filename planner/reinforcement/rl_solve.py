@@ -1025,11 +1025,14 @@ def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
         "two kinds": apart & ~spot & ~same_gpu,
         "spot rollout": apart & spot,
         "two places": apart & ~here,
-        "faster": np.ones(len(ways), dtype=bool),
+        HALF_THE_TIME: ways.late_hours <= 0.5 * ways.late_hours[way],
+        FASTEST: np.ones(len(ways), dtype=bool),
     }
 
 
 MOST_RL_WAYS = 6
+HALF_THE_TIME, FASTEST = "half the time", "faster"
+"""Ways that are shown for what they cost at their end, whatever their kind is."""
 NEARLY_FASTEST = 1.01
 """Of the ways that end within one percent of the fastest the cheapest is shown."""
 
@@ -1039,11 +1042,25 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
     ways, found = search.ways, {way: "plan"}
     soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
     for label, members in _categories(search, way).items():
-        able = members & fits & (soon if label == "faster" else True)
+        able = members & fits & (soon if label == FASTEST else True)
         if able.any():
             found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
-    rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
+    while len(found) > MOST_RL_WAYS:
+        found.pop(_least_telling(search, found))
+    rows = [_alternative(search, index, label) for index, label in found.items()]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
+
+
+def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
+    """Return the way to leave out: the last kind that another way beats in dollars and hours, else the last one."""
+    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", HALF_THE_TIME, FASTEST)
+    others = [way for way, label in reversed(shown.items()) if label not in kept]
+
+    def is_beaten(way: int) -> bool:
+        by = [other for other in shown if other != way and ways.usd[other] <= ways.usd[way]]
+        return any(ways.late_hours[other] <= ways.late_hours[way] for other in by)
+
+    return next((way for way in others if is_beaten(way)), others[0])
 
 
 def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
@@ -1098,6 +1115,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    notes += _without_shards(search.job)
     notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
     notes.append(median_words(made))
     notes += _limits_without_effect(search, made)
@@ -1132,6 +1150,14 @@ def _not_tried(search: RlSearch, made: EvaluatedRl) -> list[str]:
         return []
     setting = f"{setting_path(f'jobs.{job.name}.framework', search.scenario)}=[{','.join(RL_FRAMEWORKS)}]"
     return [f"{' and '.join(DIVIDING)}, which divides layers, was not compared: --set '{setting}'"]
+
+
+def _without_shards(job: RlJob) -> list[str]:
+    """Return that a trainer that is allowed was not compared, as it divides no layers and a degree is pinned."""
+    pinned = [name for name in TRAINER_DEGREES if 1 not in (getattr(job.techniques, name) or (1,))]
+    if RL_FRAMEWORK not in job.framework or not pinned:
+        return []
+    return [f"framework {RL_FRAMEWORK} was not compared: it divides no layers, and {pinned[0]} is given"]
 
 
 def median_words(made: EvaluatedRl) -> str:
