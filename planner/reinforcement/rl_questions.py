@@ -26,6 +26,7 @@ from planner.reinforcement.rl_solve import (
     limits_of,
     run_notes,
     search_rl,
+    undercut_by_none,
     way_words,
     within,
 )
@@ -41,7 +42,7 @@ from planner.solving.limit_changes import LimitChange, extend_list
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from planner.arrays import Flags, Integers
+    from planner.arrays import Integers
     from planner.library.schema import Library
     from planner.results.frontier import GroupBy
     from planner.results.subject_runs import RlRun
@@ -97,19 +98,6 @@ def frontier_of_rl(
         infeasible=None if points else diagnose_rl(search),
         notes=ignored_objectives(scenario),
     )
-
-
-def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
-    """Return of some ways (n,) those that no other one beats in hours and in dollars, the fastest first."""
-    ways = search.ways
-    members = np.flatnonzero(able)
-    order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
-    least, found = math.inf, list[int]()
-    for way in order.tolist():
-        if ways.usd[way] < least - NOTICEABLE_USD:
-            found.append(way)
-            least = float(ways.usd[way])
-    return found
 
 
 def _point(run: RlRun, before: list[Point]) -> Point:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner.analysis.frontier_trace import NOTICEABLE_USD
+from planner.analysis.lower_envelope import find_knee
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import (
     Market,
@@ -1005,7 +1007,28 @@ def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Fl
     return run.model_copy(update=update)
 
 
-def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
+def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
+    """Return of some ways (n,) those that no other one beats in hours and in dollars, the fastest first."""
+    ways = search.ways
+    members = np.flatnonzero(able)
+    order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
+    before = np.minimum.accumulate(np.concatenate(([math.inf], ways.usd[order])))[:-1]
+    least, found = math.inf, list[int]()
+    for way in order[ways.usd[order] < before].tolist():
+        if ways.usd[way] < least - NOTICEABLE_USD:
+            found.append(way)
+            least = float(ways.usd[way])
+    return found
+
+
+def _best_value(search: RlSearch, fits: Flags) -> list[int]:
+    """Return the way beyond which waiting stops paying; empty where there is no such one."""
+    curve = undercut_by_none(search, fits)
+    knee = find_knee(search.ways.late_hours[curve], search.ways.usd[curve])
+    return [] if knee is None else [curve[knee.vertex]]
+
+
+def _categories(search: RlSearch, way: int, fits: Flags) -> dict[str, Flags]:
     """Return ways by a word for what is characteristic of them: secure ones first where the plan has private hosts."""
     ways, offers = search.ways, search.market.market.offers
     own = ways.trainer.reward_gpus > 0
@@ -1025,14 +1048,14 @@ def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
         "two kinds": apart & ~spot & ~same_gpu,
         "spot rollout": apart & spot,
         "two places": apart & ~here,
-        HALF_THE_TIME: ways.late_hours <= 0.5 * ways.late_hours[way],
+        BEST_VALUE: np.isin(np.arange(len(ways)), _best_value(search, fits)),
         FASTEST: np.ones(len(ways), dtype=bool),
     }
 
 
 MOST_RL_WAYS = 6
-HALF_THE_TIME, FASTEST = "half the time", "faster"
-"""Ways that are shown for what they cost at their end, whatever their kind is."""
+BEST_VALUE, FASTEST = "best value", "faster"
+"""Ways that are shown for what they cost at their end, whatever their kind is; the first as a frontier calls it."""
 NEARLY_FASTEST = 1.01
 """Of the ways that end within one percent of the fastest the cheapest is shown."""
 
@@ -1041,7 +1064,7 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
     """Return the plan and the best way of each kind, the cheapest first."""
     ways, found = search.ways, {way: "plan"}
     soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
-    for label, members in _categories(search, way).items():
+    for label, members in _categories(search, way, fits).items():
         able = members & fits & (soon if label == FASTEST else True)
         if able.any():
             found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
@@ -1053,7 +1076,7 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
 
 def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
     """Return the way to leave out: the last kind that another way beats in dollars and hours, else the last one."""
-    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", HALF_THE_TIME, FASTEST)
+    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", BEST_VALUE, FASTEST)
     others = [way for way, label in reversed(shown.items()) if label not in kept]
 
     def is_beaten(way: int) -> bool:
