@@ -1048,13 +1048,13 @@ def _categories(search: RlSearch, way: int, fits: Flags) -> dict[str, Flags]:
         "two kinds": apart & ~spot & ~same_gpu,
         "spot rollout": apart & spot,
         "two places": apart & ~here,
-        BEST_VALUE: np.isin(np.arange(len(ways)), _best_value(search, fits)),
+        AT_KNEE: np.isin(np.arange(len(ways)), _best_value(search, fits)),
         FASTEST: np.ones(len(ways), dtype=bool),
     }
 
 
 MOST_RL_WAYS = 6
-BEST_VALUE, FASTEST = "best value", "faster"
+AT_KNEE, FASTEST = "best value", "faster"
 """Ways that are shown for what they cost at their end, whatever their kind is; the first as a frontier calls it."""
 NEARLY_FASTEST = 1.01
 """Of the ways that end within one percent of the fastest the cheapest is shown."""
@@ -1076,7 +1076,7 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
 
 def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
     """Return the way to leave out: the last kind that another way beats in dollars and hours, else the last one."""
-    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", BEST_VALUE, FASTEST)
+    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", AT_KNEE, FASTEST)
     others = [way for way, label in reversed(shown.items()) if label not in kept]
 
     def is_beaten(way: int) -> bool:
