@@ -314,11 +314,10 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
         refused.append(
             (f"samples with vLLM, and the plan with {run.engine}: export with --to verl", "rollout.engine=vllm")
         )
-    is_divided = not run.sequences % (run.training_ranks * (work.updates if target == "trl" else 1))
+    updates = work.updates if target == "trl" else 1
+    is_divided = not run.sequences % (run.training_ranks * updates)
     if not is_divided:
-        ranks = f"{run.training_ranks} {'GPUs' if run.gpus_per_copy == 1 else 'groups of GPUs'}"
-        what = f"cannot divide {run.sequences:,} answers among {ranks} and {work.updates} updates"
-        refused.append((what, "work.updates=1"))
+        refused.append(_not_divided(given, updates))
     elif work.prompts % work.updates and target == "verl":
         refused.append((f"cannot divide {work.prompts} prompts among {work.updates} updates", "work.updates=1"))
     if target == "verl" and wishes.dataset and not wishes.dataset.endswith(".parquet"):
@@ -335,15 +334,32 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
     return found
 
 
+def _not_divided(given: GivenRl, updates: int) -> tuple[str, str]:
+    """Return that the answers of each of some updates cannot be divided among the GPUs, and the least change."""
+    run, work = given.run, given.asked.work
+    ranks = f"{run.training_ranks} {'GPUs' if run.gpus_per_copy == 1 else 'groups of GPUs'}"
+    what = f"cannot divide {run.sequences:,} answers among {ranks}{f' and {updates} updates' if updates > 1 else ''}"
+    if updates > 1 and not run.sequences % run.training_ranks:
+        return what, "work.updates=1"
+    parts = math.lcm(run.training_ranks * updates, work.answers * work.updates)  # verl divides prompts among updates
+    prompts = parts // work.answers
+    return what, f"work.prompts={prompts * max(round(work.prompts / prompts), 1)}"
+
+
 def _no_tool(given: GivenRl, wishes: Wishes, file: str) -> list[Fault]:
-    """Return that no tool runs the plan, with the settings of a plan that each tool does, where they are known."""
+    """Return that no tool runs the plan, with the settings that mend all that each tool lacks, where they are known.
+
+    No promise: the next plan may have other GPUs, and is checked anew.
+    """
     found: dict[str, list[str]] = {}
     for target in TRAINERS:
         settings = dict.fromkeys(fix for _, fix in _refusals(given, wishes, target))
+        if target == "verl" and "staleness=0" in settings and "apart" in given.asked.rollout.placement:
+            settings["rollout.placement=colocated"] = None  # its engines on other GPUs are a step ahead
         if all(settings):
             found.setdefault(" ".join(_set(given, setting) for setting in settings), []).append(target)
-    ways = [f"{options} (then --to {' or '.join(targets)})" for options, targets in found.items()]
-    fix = f"solve again with {', or with '.join(ways)}"
+    ways = [f"{options} (for {' or '.join(targets)})" for options, targets in found.items()]
+    fix = f"solve again with {', or with '.join(ways)}; another plan may lack something else"
     return [Fault(file, 0, "jobs", f"no tool runs {given.run.name} as it is planned", fix)] if ways else []
 
 

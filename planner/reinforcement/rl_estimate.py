@@ -45,6 +45,7 @@ from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import (
     ALGORITHMS,
     CRITIC,
+    DIVIDING,
     GROUPED,
     LENGTH_CV,
     REFERENCE,
@@ -266,6 +267,10 @@ def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tupl
         yield "reward_offload", what, "leave out --reward-gpus or --reward-offload"
     if asked.rollout_usd_per_gpu_hour is not None and asked.rollout_gpus is None:
         yield "rollout_usd_per_gpu_hour", "no GPUs only sample", "give --rollout-gpus, or leave it out"
+    divided = [name for name in TRAINER_DEGREES if (getattr(trainer, name) or 1) > 1]
+    if divided and trainer.framework not in DIVIDING:
+        what = f"framework {trainer.framework} shards, and divides no layers"
+        yield divided[0], what, f"give --framework {' or '.join(DIVIDING)}, or leave it out"
     most = asked.rollout_gpus or trainer.gpus
     if asked.rollout_parallel and most % asked.rollout_parallel:
         yield "rollout_parallel", f"{asked.rollout_parallel} does not divide {most} GPUs", "give a divisor"
@@ -422,7 +427,17 @@ class RlStep:
         given = {"method": "full", "framework": RL_FRAMEWORK, **self.of_trainer, "gpus": self.trainer.gpus}
         given |= {"micro_batch": micro_batch, "accumulation_steps": self.accumulation}
         given |= {} if sharding is None else {"sharding": sharding}
-        return estimate_training(self.network, self.card.name, self.library, sequence_length=int(sequence), **given)
+        card, length = self.card.name, int(sequence)
+        try:
+            return estimate_training(self.network, card, self.library, sequence_length=length, **given)
+        except ScenarioError as error:
+            (first, *_) = error.faults
+            if given["framework"] == RL_FRAMEWORK or not first.fix.startswith("framework "):
+                raise
+            # Of the remedies of supervised training the trainers of policies alone are one here.
+            given["framework"] = RL_FRAMEWORK
+            estimate_training(self.network, card, self.library, sequence_length=length, **given)
+            raise ScenarioError([first._replace(fix=f"framework {RL_FRAMEWORK} would work")]) from None
 
     @cached_property
     def largest(self) -> Estimate:

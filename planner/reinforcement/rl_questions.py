@@ -26,6 +26,7 @@ from planner.reinforcement.rl_solve import (
     limits_of,
     run_notes,
     search_rl,
+    undercut_by_none,
     way_words,
     within,
 )
@@ -33,7 +34,7 @@ from planner.results.explanation import describe_job_differences
 from planner.results.frontier import Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import AllowForbid, Limits, SpotShare, latest_finish_hours
-from planner.scenario.rl_job import DIVIDING, REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
+from planner.scenario.rl_job import DIVIDING, REWARD_PLACEMENTS, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario, SolveOptions, rl_job_of, setting_path
 from planner.solving.elastic_program import MAX_PRICE_AGE, CandidateFilter
 from planner.solving.limit_changes import LimitChange, extend_list
@@ -41,7 +42,7 @@ from planner.solving.limit_changes import LimitChange, extend_list
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from planner.arrays import Flags, Integers
+    from planner.arrays import Integers
     from planner.library.schema import Library
     from planner.results.frontier import GroupBy
     from planner.results.subject_runs import RlRun
@@ -97,19 +98,6 @@ def frontier_of_rl(
         infeasible=None if points else diagnose_rl(search),
         notes=ignored_objectives(scenario),
     )
-
-
-def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
-    """Return of some ways (n,) those that no other one beats in hours and in dollars, the fastest first."""
-    ways = search.ways
-    members = np.flatnonzero(able)
-    order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
-    least, found = math.inf, list[int]()
-    for way in order.tolist():
-        if ways.usd[way] < least - NOTICEABLE_USD:
-            found.append(way)
-            least = float(ways.usd[way])
-    return found
 
 
 def _point(run: RlRun, before: list[Point]) -> Point:
@@ -211,10 +199,17 @@ def with_choices(job: RlJob) -> dict[str, RlJob]:
         opened["weight_bits"] = {"weight_bits": generation.ALL_BITS}
     if techniques.sharding is not None:
         opened["sharding"] = {"sharding": None}
+    degrees = {name: None for name in TRAINER_DEGREES if getattr(techniques, name) is not None}
+    opened |= {f"techniques.{name}": {name: None} for name in degrees}
     found = {
         name: job.model_copy(update={"techniques": techniques.model_copy(update=update)})
         for name, update in opened.items()
     }
+    if (
+        RL_FRAMEWORK not in job.framework
+    ):  # the other way is opened where there is no plan alone: `_with_divided_layers`
+        layout = techniques.model_copy(update=degrees)
+        found["framework"] = job.model_copy(update={"framework": RL_FRAMEWORKS, "techniques": layout})
     if (reward := job.reward_model) is not None and set(reward.placement) < set(REWARD_PLACEMENTS):
         opened_reward = reward.model_copy(update={"placement": REWARD_PLACEMENTS})
         found["reward.placement"] = job.model_copy(update={"reward": opened_reward})
@@ -226,13 +221,16 @@ def with_choices(job: RlJob) -> dict[str, RlJob]:
     return found
 
 
-def changes_needed(base: Scenario, search: RlSearch, way: int) -> list[LimitChange]:
-    """Return what of a scenario must change for a way of a search that was made with fewer limits."""
+def changes_needed(base: Scenario, search: RlSearch, way: int, pins: bool = False) -> list[LimitChange]:
+    """Return what of a scenario must change for a way of a search that was made with fewer limits.
+
+    `pins`: a choice that must change is set to that of the way alone, else it is allowed next to what is given.
+    """
     numbers = limits_of(search, base.limits)
     broken = [limit for limit in numbers if limit.settable and not limit.kept[way]]
     return [
         *_lists_needed(base, search, way),
-        *_choices_needed(base, search, way),
+        *_choices_needed(base, search, way, pins),
         *(limit.change(float(limit.used[way]), base) for limit in broken),
     ]
 
@@ -258,7 +256,7 @@ def _lists_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[LimitC
         yield LimitChange(path, limits.stock_status or "", "none", f"{path}=null")
 
 
-def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[LimitChange]:
+def _choices_needed(base: Scenario, search: RlSearch, way: int, pins: bool) -> Iterator[LimitChange]:
     job, named = rl_job_of(base), search.named(way)
     assert job is not None
     asked, rollout = job.techniques, job.rollout
@@ -284,12 +282,17 @@ def _choices_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[Limi
             path, new = f"jobs.{job.name}.reward.offload", str(named.reward_offloads).lower()
             setting = f"{setting_path(path, base)}={new}"
             yield LimitChange(path, str(reward.offload).lower(), new, setting)
+    loose = {"rollout.placement"} if job.staleness else set[str]()  # what other settings of the job do not allow alone
+    loose |= {"framework"} if named.framework == RL_FRAMEWORK else set()
+    loose |= {"techniques.method"} if named.method == "full" and asked.weight_bits else set()
+    loose |= {"reward.placement"} if reward is not None and reward.offload is not None else set()
     for key, given, value in pairs:
         if given is not None and value not in given:
             path = f"jobs.{job.name}.{key}"
-            values = ",".join(map(str, (*given, value)))
-            setting = f"{setting_path(path, base)}=[{values}]"
-            yield LimitChange(path, ", ".join(map(str, given)), f"allow also {value}", setting)
+            is_pinned = pins and key not in loose
+            values = str(value) if is_pinned else f"[{','.join(map(str, (*given, value)))}]"
+            new = str(value) if is_pinned else f"allow also {value}"
+            yield LimitChange(path, ", ".join(map(str, given)), new, f"{setting_path(path, base)}={values}")
 
 
 def _machine(search: RlSearch, way: int) -> int:
@@ -406,12 +409,12 @@ def _together(search: RlSearch) -> tuple[list[LimitChange], RlSearch, int] | Non
     possible = [limit.kept for limit in limits if not limit.settable]
     if not len(wide.ways) or not (able := np.logical_and.reduce(possible)).any():
         return None
-    broken = np.sum([~limit.kept for limit in limits], axis=0) + _lists_broken(scenario, wide)
+    broken = np.sum([~limit.kept for limit in limits], axis=0) + lists_broken(scenario, wide)
     way = best_way(wide, able & (broken == broken[able].min()))
     return changes_needed(scenario, wide, way), wide, way
 
 
-def _lists_broken(base: Scenario, wide: RlSearch) -> Integers:
+def lists_broken(base: Scenario, wide: RlSearch) -> Integers:
     """Return how many lists of a scenario, and whether its methods, each way (n,) breaks."""
     ways, offers, limits = wide.ways, wide.market.market.offers, base.limits
     job = rl_job_of(base)

@@ -17,6 +17,7 @@ from planner.reinforcement.rl_questions import (
     changes_needed,
     diagnose_rl,
     freed_searches,
+    lists_broken,
     searched,
     with_choices,
     with_gpus,
@@ -270,6 +271,7 @@ def _alternative(
     return Alternative(
         by=by, job=plan.search.job.name, name=name, plan=other.words, gpu=first.card, gpus=gpus,
         provider=first.provider, method=other.words.rpartition(", ")[2], cost_usd=other.usd, hours=other.hours,
+        hours_at_confidence=float(ways.late_hours[way]), usd_per_hour=float(other.search.rent[way]),
         difference=other.objective / plan.objective - 1 if plan.objective > 0 else None,
         verdict="the plan" if same else describe_difference(other.objective, plan.objective, sigma, words),
         chosen=same, allowed=allowed,
@@ -303,9 +305,9 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
     if not able.any():
         reasons, remedies = tuple(_blockers(wide, query)), tuple(_remedies(search, query))
         return WhyNot(asked=query.text, status="impossible", reasons=reasons, remedies=remedies)
-    broken = np.sum([~limit.kept for limit in limits], axis=0)
+    broken = np.sum([~limit.kept for limit in limits], axis=0) + lists_broken(scenario, wide)
     best = Chosen(wide, best_way(wide, able & (broken == broken[able].min())))
-    changes = changes_needed(scenario, wide, best.way)
+    changes = changes_needed(scenario, wide, best.way, pins=True)
     relax = tuple(
         Relaxation(
             limit=change.limit, change_from=change.old, change_to=change.new, then=f"{best.words}, ${best.usd:,.2f}",
@@ -426,7 +428,8 @@ def _reason(change: LimitChange) -> str:
     """Return a limit that excludes what is asked for, with both values."""
     old, new = change.old, change.new
     if isinstance(old, str) or isinstance(new, str):
-        return f"{change.limit} allows {old}, not {str(new).removeprefix('allow also ')}"
+        allowed, asked = str(old).removeprefix("allow "), str(new).removeprefix("allow also ")
+        return f"{change.limit} allows {allowed}, not {asked}"
     return f"it needs {new:,.10g} of {change.limit}, which is {old:,.10g}"
 
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner.analysis.frontier_trace import NOTICEABLE_USD
+from planner.analysis.lower_envelope import find_knee
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import (
     Market,
@@ -1005,7 +1007,28 @@ def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Fl
     return run.model_copy(update=update)
 
 
-def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
+def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
+    """Return of some ways (n,) those that no other one beats in hours and in dollars, the fastest first."""
+    ways = search.ways
+    members = np.flatnonzero(able)
+    order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
+    before = np.minimum.accumulate(np.concatenate(([math.inf], ways.usd[order])))[:-1]
+    least, found = math.inf, list[int]()
+    for way in order[ways.usd[order] < before].tolist():
+        if ways.usd[way] < least - NOTICEABLE_USD:
+            found.append(way)
+            least = float(ways.usd[way])
+    return found
+
+
+def _best_value(search: RlSearch, fits: Flags) -> list[int]:
+    """Return the way beyond which waiting stops paying; empty where there is no such one."""
+    curve = undercut_by_none(search, fits)
+    knee = find_knee(search.ways.late_hours[curve], search.ways.usd[curve])
+    return [] if knee is None else [curve[knee.vertex]]
+
+
+def _categories(search: RlSearch, way: int, fits: Flags) -> dict[str, Flags]:
     """Return ways by a word for what is characteristic of them: secure ones first where the plan has private hosts."""
     ways, offers = search.ways, search.market.market.offers
     own = ways.trainer.reward_gpus > 0
@@ -1025,11 +1048,14 @@ def _categories(search: RlSearch, way: int) -> dict[str, Flags]:
         "two kinds": apart & ~spot & ~same_gpu,
         "spot rollout": apart & spot,
         "two places": apart & ~here,
-        "faster": np.ones(len(ways), dtype=bool),
+        AT_KNEE: np.isin(np.arange(len(ways)), _best_value(search, fits)),
+        FASTEST: np.ones(len(ways), dtype=bool),
     }
 
 
 MOST_RL_WAYS = 6
+AT_KNEE, FASTEST = "best value", "faster"
+"""Ways that are shown for what they cost at their end, whatever their kind is; the first as a frontier calls it."""
 NEARLY_FASTEST = 1.01
 """Of the ways that end within one percent of the fastest the cheapest is shown."""
 
@@ -1038,12 +1064,26 @@ def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative,
     """Return the plan and the best way of each kind, the cheapest first."""
     ways, found = search.ways, {way: "plan"}
     soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
-    for label, members in _categories(search, way).items():
-        able = members & fits & (soon if label == "faster" else True)
+    for label, members in _categories(search, way, fits).items():
+        able = members & fits & (soon if label == FASTEST else True)
         if able.any():
             found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
-    rows = [_alternative(search, index, label) for index, label in list(found.items())[:MOST_RL_WAYS]]
+    while len(found) > MOST_RL_WAYS:
+        found.pop(_least_telling(search, found))
+    rows = [_alternative(search, index, label) for index, label in found.items()]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
+
+
+def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
+    """Return the way to leave out: the last kind that another way beats in dollars and hours, else the last one."""
+    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", AT_KNEE, FASTEST)
+    others = [way for way, label in reversed(shown.items()) if label not in kept]
+
+    def is_beaten(way: int) -> bool:
+        by = [other for other in shown if other != way and ways.usd[other] <= ways.usd[way]]
+        return any(ways.late_hours[other] <= ways.late_hours[way] for other in by)
+
+    return next((way for way in others if is_beaten(way)), others[0])
 
 
 def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
@@ -1098,6 +1138,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
     notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    notes += _without_shards(search.job)
     notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
     notes.append(median_words(made))
     notes += _limits_without_effect(search, made)
@@ -1132,6 +1173,14 @@ def _not_tried(search: RlSearch, made: EvaluatedRl) -> list[str]:
         return []
     setting = f"{setting_path(f'jobs.{job.name}.framework', search.scenario)}=[{','.join(RL_FRAMEWORKS)}]"
     return [f"{' and '.join(DIVIDING)}, which divides layers, was not compared: --set '{setting}'"]
+
+
+def _without_shards(job: RlJob) -> list[str]:
+    """Return that a trainer that is allowed was not compared, as it divides no layers and a degree is pinned."""
+    pinned = [name for name in TRAINER_DEGREES if 1 not in (getattr(job.techniques, name) or (1,))]
+    if RL_FRAMEWORK not in job.framework or not pinned:
+        return []
+    return [f"framework {RL_FRAMEWORK} was not compared: it divides no layers, and {pinned[0]} is given"]
 
 
 def median_words(made: EvaluatedRl) -> str:

@@ -13,6 +13,7 @@ from planner import timetable
 from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
 from planner.analysis.calibration.csv_logs import fault
 from planner.analysis.calibration.rl_logs import (
+    SCORES,
     TIMED_PHASES,
     MeasuredSteps,
     RlLog,
@@ -53,7 +54,7 @@ from planner.reinforcement.evaluated_rl import (
     spread_of,
 )
 from planner.reinforcement.rl_chain import in_order
-from planner.reinforcement.rl_step import RlPhases, measured_factors
+from planner.reinforcement.rl_step import OF_REWARD_MODELS, RlPhases, measured_factors
 from planner.results.explanation import describe_job_differences
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
@@ -104,13 +105,17 @@ GROWTH = 1.1
 # What a log says in the terms of a plan.
 
 
-def phase_seconds(log: RlLog, seen: MeasuredSteps) -> dict[str, float]:
-    """Return the measured seconds of the phases of a step.
+def phase_seconds(log: RlLog, seen: MeasuredSteps, planned: RlPhases | None = None) -> dict[str, float]:
+    """Return the measured seconds of the phases of a step; those of a reward model where the planned step has one.
 
     Where the log has the seconds that the trainer waited for answers, the rollout took as long as the trainer and the
     wait; where it hardly waited, the rollout is not known: it was the shorter side.
     """
     found = dict(seen.phases)
+    scores = found.pop(SCORES, None)
+    place = next((name for name in OF_REWARD_MODELS if planned is not None and getattr(planned, name) > 0), None)
+    if scores is not None and place is not None:
+        found[place] = scores
     if log.waits and (wait := found.pop("rollout", None)) is not None and wait > WAITED_SHARE * seen.seconds:
         found["rollout"] = found.get("log_probabilities", 0.0) + found.get("training", 0.0) + wait
     return {name: seconds for name, seconds in found.items() if seconds > 0}
@@ -491,7 +496,8 @@ def _chain_end(found: RlProgress, ahead: Ahead, plan: Plan, scenario: Scenario) 
 
 
 def _phases(found: RlProgress) -> tuple[PhaseSeconds, ...]:
-    measured, planned = phase_seconds(found.log, found.seen), RlPhases(**found.run.phases)
+    planned = RlPhases(**found.run.phases)
+    measured = phase_seconds(found.log, found.seen, planned)
     factors = measured_factors(planned, found.seen.seconds, measured, found.run.overlapped)
     return _compared(planned, measured, factors, found.run.overlapped)
 

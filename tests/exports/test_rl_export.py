@@ -26,6 +26,7 @@ from planner.exports.rl_export import choose_rl, export_all_rl, export_rl, rl_ch
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.results.subject_runs import RlRun
+from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 
@@ -357,13 +358,46 @@ def test_a_plan_that_no_tool_runs_is_exported_with_the_settings_that_are_named()
     plan, scenario = solved("apart", 1)
     lora = changed(plan, method="lora", rollout_weight_bits=8)
     (fix,) = [fault.fix for fault in _refused_with(lora, scenario) if fault.what.startswith("no tool runs math")]
-    settings_of_trl, settings_of_verl = fix.removeprefix("solve again with ").split(", or with ")
-    assert settings_of_trl.endswith("(then --to trl)") and settings_of_verl.endswith("(then --to verl)")
+    settings_of_trl, settings_of_verl = fix.removeprefix("solve again with ").partition(";")[0].split(", or with ")
+    assert settings_of_trl.endswith("(for trl)") and settings_of_verl.endswith("(for verl)")
     job = "jobs.math."
     assert shlex.split(settings_of_trl)[1:4:2] == [job + "staleness=0", job + "rollout.weight_bits=16"]
     assert shlex.split(settings_of_verl)[1] == job + "techniques.method=[full]"
     (fix,) = [one.fix for one in _refused_with(changed(plan, engine="sglang"), scenario) if "no tool" in one.what]
     assert fix.count("jobs.math.rollout.engine=vllm") == 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "updates", "target", "setting"),
+    [
+        (5, 1, "verl", "prompts=30"),
+        (5, 1, "trl", "prompts=30"),
+        (8, 64, "trl", "updates=1"),
+        (3, 2, "trl", "prompts=30"),
+    ],
+)
+def test_answers_that_gpus_do_not_divide_name_a_number_that_they_do(
+    gpus: int, updates: int, target: str, setting: str
+) -> None:
+    """256 answers, 8 to a prompt: fewer updates are named only where they help, and then alone."""
+    plan, scenario = solved()
+    (job,) = scenario.jobs
+    assert isinstance(job, RlJob)
+    work = job.work.model_copy(update={"updates": updates})
+    other = scenario.model_copy(update={"jobs": (job.model_copy(update={"work": work}),)})
+    with pytest.raises(InputError) as refused:
+        settings(changed(plan, training_gpus=gpus), other, target)
+    fault = next(fault for fault in refused.value.faults if "cannot divide" in fault.what)
+    assert fault.fix == f"plan with --set jobs.math.work.{setting}"
+    assert ("updates" in fault.what) == (updates > 1)
+
+
+def test_verl_without_stale_answers_has_its_engines_on_the_gpus_that_train() -> None:
+    """Else the next plan may have engines that wait, for which staleness 1 would be named again."""
+    plan, scenario = solved("apart", 1)
+    ppo = changed(plan, algorithm="ppo")
+    (fix,) = [one.fix for one in _refused_with(ppo, scenario) if "no tool" in one.what]
+    assert fix.count("staleness=0") == 1 == fix.count("rollout.placement=colocated") and "(for verl)" in fix
 
 
 @pytest.mark.long
@@ -372,8 +406,8 @@ def test_a_shipped_plan_that_no_tool_runs_is_run_by_each_tool_with_its_settings(
     scenario = planner.read_scenario(name)
     options = SolveOptions(as_of=date(2026, 11, 21))
     fix = _refused_with(solve(scenario, options, explains=False), scenario)[0].fix.removeprefix("solve again with ")
-    for way in fix.split(", or with "):
-        words, _, targets = way.partition(" (then --to ")
+    for way in fix.partition(";")[0].split(", or with "):
+        words, _, targets = way.partition(" (for ")
         other = change_scenario(scenario, [word for word in shlex.split(words) if word != "--set"])
         plan = solve(other, options, explains=False)
         for target in targets.removesuffix(")").split(" or "):

@@ -191,6 +191,7 @@ def test_a_network_that_does_not_fit_is_an_answer() -> None:
         ({"output": 0.1, "longest_output": None}, "output"),
         ({"global_batch": 64}, "global_batch"),
         ({"rollout_usd_per_gpu_hour": 2.0}, "rollout_usd_per_gpu_hour"),
+        ({"tensor_parallel": 2}, "tensor_parallel"),
     ],
 )
 def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], where: str) -> None:
@@ -200,6 +201,13 @@ def test_what_cannot_be_so_is_one_fault_with_its_mend(given: dict[str, Any], whe
     (fault,) = caught.value.faults
     assert fault.where == where
     assert fault.fix
+
+
+def test_a_trainer_without_adapters_names_one_of_policies_that_has_them() -> None:
+    """The first trainer of supervised training that has them trains no policies."""
+    with pytest.raises(ScenarioError) as caught:
+        estimate(framework="megatron", method="lora")
+    assert caught.value.faults[0].fix == "framework fsdp would work"
 
 
 def test_the_command_prints_the_text_of_the_result_and_its_json() -> None:

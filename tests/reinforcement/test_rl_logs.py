@@ -240,6 +240,17 @@ def test_the_second_step_gives_the_ratio_of_each_phase_and_the_end(tmp_path: Pat
         assert tracked.projected.cost.low < tracked.projected.cost.expected < tracked.projected.cost.high
 
 
+def test_the_scores_of_verl_are_the_phase_of_a_reward_model_and_of_a_rule_the_rest(tmp_path: Path) -> None:
+    """Its timer of rewards spans the passes of the model, too; by rule those seconds are bookkeeping."""
+    log = written(tmp_path, verl_lines(range(1, 5), reward=3.0))
+    by_model = scenario(reward={"model": "qwen2.5-1.5b", "placement": "shared"})
+    plan = planner.solve(by_model, SolveOptions(as_of=date(2026, 11, 21)))
+    (scores,) = (one for one in planner.track(plan, by_model, [log]).phases if one.phase == "reward")
+    assert scores.measured == 3.0 and scores.factor == pytest.approx(3.0 / plan.reinforcement[0].phases["reward"])
+    of_rule = {one.phase: one.measured for one in planner.track(solved(), asked(), [log]).phases}
+    assert "reward" not in of_rule and of_rule["fixed"] == pytest.approx(6.0)
+
+
 def test_a_budget_is_at_risk_where_the_cost_at_its_confidence_is_above_it(tmp_path: Path) -> None:
     """A budget between the likely cost and that at 90 % is at risk, as `solve` would not plan within it."""
     log = written(tmp_path, verl_lines(range(1, 3)))

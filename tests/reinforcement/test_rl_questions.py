@@ -194,6 +194,55 @@ def test_why_not_another_way_has_its_price_or_the_limit_that_excludes_it(query: 
     assert query in str(found)
 
 
+def test_why_not_needs_the_fewest_changes_and_sets_what_is_asked_for() -> None:
+    """A GPU that costs less and is not allowed is no part of the answer; the setting gives the plan that is named."""
+    one = scenario(
+        {"max_gpus": 4, "gpus": ["H100-80GB"]}, rollout={"placement": "apart", "tensor_parallel": 1}, staleness=0
+    )
+    found = planner.explain(one, "placement=colocated", library=LIBRARY).why_not
+    assert found is not None and found.status == "beyond"
+    (change,) = found.relax
+    assert change.setting == "jobs.math.rollout.placement=colocated"
+    assert found.reasons == ("jobs.math.rollout.placement allows apart, not colocated",)
+    assert run_of(solved(planner.change_scenario(one, [change.setting]))).cost_usd == pytest.approx(found.cost_usd)
+    other = planner.explain(one, "gpu=L40S", library=LIBRARY).why_not
+    assert other is not None and other.reasons == ("limits.gpus allows H100-80GB, not L40S",)
+
+
+def test_megatron_without_adapters_is_offered_the_trainer_that_has_them() -> None:
+    """Megatron trains none here: with FSDP, too, there is a plan, whatever degrees are pinned."""
+    one = scenario({"max_gpus": 2}, framework="megatron", techniques={"method": "lora"})
+    found = planner.explain(one, library=LIBRARY)
+    settings = [change.setting for change in found.relax]
+    assert found.status == "infeasible" and "jobs.math.framework=[megatron,fsdp]" in settings
+    plan = solved(planner.change_scenario(one, ["jobs.math.framework=[megatron,fsdp]"]))
+    by_setting = {change.setting: change.cost_usd for change in found.relax}
+    assert run_of(plan).cost_usd == pytest.approx(by_setting["jobs.math.framework=[megatron,fsdp]"])
+
+
+def test_a_pinned_degree_binds_and_says_which_trainer_it_leaves_out() -> None:
+    """The small model is trained for less with whole layers; FSDP divides none, so that it was not compared."""
+    pinned = {"tensor_parallel": 2}
+    one = scenario({"max_gpus": 4}, framework=["fsdp", "megatron"], techniques=pinned)
+    run = run_of(solved(one))
+    assert any("framework fsdp was not compared" in note for note in run.notes)
+    found = planner.explain(one, library=LIBRARY)
+    (binding,) = (limit for limit in found.binding if limit.limit == "jobs.math.techniques.tensor_parallel")
+    free = run_of(solved(planner.change_scenario(one, ["jobs.math.techniques.tensor_parallel=null"])))
+    assert binding.saving_usd == pytest.approx(run.cost_usd - free.cost_usd)
+    assert all(option.usd_per_hour and option.hours_at_confidence for option in found.alternatives)
+
+
+def test_the_best_value_of_the_frontier_is_among_the_ways_that_are_shown() -> None:
+    """In place of kinds that another way beats in dollars and hours; no more than six."""
+    one = scenario({"max_gpus": 8})
+    found = planner.frontier(one, library=LIBRARY)
+    assert isinstance(found, planner.Frontier) and found.knee is not None
+    best, ways = found.points[found.knee], run_of(solved(one)).ways
+    assert (best.hours, best.cost_usd) in [(way.hours_at_confidence, way.cost_usd) for way in ways]
+    assert len(ways) == 6 and {"plan", "faster", "best value"} <= {way.label for way in ways}
+
+
 @pytest.mark.slow
 def test_a_way_of_two_kinds_of_machines_is_not_named_as_one_of_the_first() -> None:
     """`1 x B300 + 14 x A5000` are not fifteen B300: each pool is named, and counts of one kind are a sum."""

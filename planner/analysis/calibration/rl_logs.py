@@ -40,6 +40,8 @@ Row = tuple[int, "Mapping[str, Any]"]
 """Line of a log, and the figures on it by their key."""
 TIMED_PHASES = ("rollout", "log_probabilities", "training", "new_weights")
 """Phases that a log may time, in the order of a step; the rest of a step is rewards and bookkeeping."""
+SCORES = "reward"
+"""Seconds of all rewards: a phase where a model gives them, and of the rest of a step where a rule does."""
 RL_FORMATS = (
     "give a log of TRL (trainer_state.json, JSON lines or the export of Weights & Biases), verl (console, JSON lines, "
     "export) or NeMo-RL (console, metrics.json, export)"
@@ -85,6 +87,7 @@ VERL = RlTool(
         "log_probabilities": ("timing_s/old_log_prob", "timing_s/ref", "timing_s/values"),
         "training": ("timing_s/update_actor", "timing_s/update_critic"),
         "new_weights": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "timing_s/param_sync"),
+        SCORES: ("timing_s/reward",),
     },
     step=("timing_s/step", "perf/time_per_step"), pauses=("timing_s/testing", "timing_s/save_checkpoint"),
     mean=("response_length/mean",), longest=("response_length/max",), prompt=("prompt_length/mean",),
@@ -490,7 +493,7 @@ def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     logs = [math.log(step.seconds or 1.0) for step in kept]
     middle = math.fsum(logs) / len(logs)
     deviation = math.sqrt(math.fsum((value - middle) ** 2 for value in logs) / max(len(logs) - 1, 1))
-    names = [name for name in TIMED_PHASES if any(name in step.phases for step in kept)]
+    names = [name for name in (*TIMED_PHASES, SCORES) if any(name in step.phases for step in kept)]
     lengths = [step.mean for step in log.steps if step.mean]
     third = len(lengths) // 3
     is_long = len(lengths) >= LEAST_GROWTH_STEPS
