@@ -99,6 +99,15 @@ def format_point(point: PlannedPoint) -> str:
     return f"{words.usd(point.cost_usd)} by {format_late(point.hours)} h"
 
 
+def deadline_of(found: Frontier, index: int) -> float:
+    """Return a deadline in hours that keeps a point: its end as it is shown where no other plan lies up to there."""
+    hours = found.points[index].hours
+    shown = float(format_late(hours).replace(",", ""))
+    others = [point.hours for point in found.points[index + 1 :]]
+    others += [leg.hours_from for leg in found.segments if leg.saved_per_hour > 0 and leg.hours_to > hours]
+    return round_up(hours, 2) if any(other <= shown for other in others) else shown
+
+
 def format_hours(hours: float) -> str:
     """Return hours with one decimal; with two below an hour, to distinguish breakpoints."""
     return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
@@ -318,7 +327,7 @@ def format_notes(found: Frontier) -> list[str]:
 
 def format_hidden(hidden: HiddenByLimit) -> str:
     """Return what a limit on hours hides, and the setting that shows it."""
-    limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
+    limit = f"{words.given_hours(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
     of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
     cost = f"{words.usd(hidden.cost_usd)} by {format_late(hidden.hours)} h"

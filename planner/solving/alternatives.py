@@ -63,9 +63,11 @@ if TYPE_CHECKING:
 # Whether two estimates differ beyond their uncertainty, in words.
 
 
-RATIO_THRESHOLD = 10.0
-"""Ratio from which on a difference is a factor: 411x says more than 41,043 %."""
-NO_DIFFERENCE = "no real difference"
+RATIO_THRESHOLD, WHOLE_RATIO = 2.0, 10.0
+"""Ratios from which on a difference is a factor (2.4x says more than 141 %), and from which on one without decimals."""
+NO_DIFFERENCE = "same within error"
+COST_WORDS = "cheaper", "more expensive", "the cost"
+"""Less, more, and what is a multiple."""
 
 
 def difference_sigma(library: Library, same_gpu: bool) -> float:
@@ -73,13 +75,8 @@ def difference_sigma(library: Library, same_gpu: bool) -> float:
     return library.calibrations["uncertainty"].value(f"difference.{'same' if same_gpu else 'other'}_card")
 
 
-def describe_difference(
-    value: float,
-    reference: float,
-    sigma: float,
-    words: tuple[str, str, str] = ("cheaper", "more expensive", "the cost"),
-) -> str:
-    """Return how two figures differ: `63 % more expensive`, `12x the cost`, or no real difference within `sigma`.
+def describe_difference(value: float, reference: float, sigma: float, words: tuple[str, str, str] = COST_WORDS) -> str:
+    """Return how two figures differ: `63 % more expensive`, `2.4x the cost`, or the same within `sigma`.
 
     `words` are those for less, for more and for a multiple. Figures that are not positive have no ratio: empty.
     """
@@ -89,7 +86,7 @@ def describe_difference(
     if abs(log_ratio) < sigma:
         return NO_DIFFERENCE
     if value >= RATIO_THRESHOLD * reference:
-        return f"{value / reference:,.0f}x {multiple}"
+        return f"{value / reference:,.{0 if value >= WHOLE_RATIO * reference else 1}f}x {multiple}"
     return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")
 
 
@@ -344,14 +341,12 @@ def _describe_alternative(
         key = "cost_usd" if objective.by_time else "hours_at_confidence"
         more = figures[key] - own[key]
         if abs(more) >= MIN_RELATIVE_DIFFERENCE * max(figures[key], own[key]):
-            # "No difference" would deny the one that follows.
             less_or_later = (
                 f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"
                 if objective.by_time
                 else f"{abs(more):,.1f} h {'later' if more > 0 else 'earlier'}"
             )
-            same = objective.comparatives[2].removeprefix("the ")
-            summary = f"same {same} within error, {less_or_later}"
+            summary += f", {less_or_later}"
     penalty_usd = float(other.table.penalty_usd[other.row] - current.table.penalty_usd[current.row])
     return f"{summary}, penalty ${penalty_usd:,.0f}" if penalty_usd >= 1 and not objective.by_time else summary
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.frontier_text import MAX_BREAKPOINTS, describe_hardware, format_hours, render_frontier
+from planner.report.frontier_text import MAX_BREAKPOINTS, deadline_of, describe_hardware, format_hours, render_frontier
 from planner.report.words import WIDTH
 from planner.results.frontier import (
     MINIMISES_END,
@@ -207,6 +207,15 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
         make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))
     )
     assert "(spot only: no guarantee)" in found._repr_html_()
+
+
+def test_a_deadline_to_ask_for_is_the_end_as_shown_unless_another_plan_lies_up_to_there() -> None:
+    """Digits are kept only where the shown end would give another plan."""
+    points = (make_point(3.412, 9.0, {}), make_point(3.44, 8.0, {}), make_point(7.0, 7.0, {}))
+    found = make_frontier(points=points, segments=(), knee=None)
+    assert [deadline_of(found, index) for index in range(3)] == [3.42, 3.5, 7.0]
+    falling = make_frontier(points=points, segments=(slope((3.44, 8.0), (7.0, 7.0)),), knee=None)
+    assert deadline_of(falling, 1) == 3.44
 
 
 def test_curves_read_as_agreed() -> None:
