@@ -331,7 +331,7 @@ def format_hidden(hidden: HiddenByLimit) -> str:
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
     of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
     cost = f"{words.usd(hidden.cost_usd)} by {format_late(hidden.hours)} h"
-    return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
+    return f"ends at the {limit}{of_job}; beyond it {cost} with --set {hidden.setting}"
 
 
 def format_optimality(found: Frontier) -> str:

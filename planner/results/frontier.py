@@ -158,7 +158,7 @@ class Curve(Part):
 
 
 class HiddenByLimit(Part):
-    """The cheapest plan of a job that a limit on hours excludes."""
+    """A plan of a job that costs less and that a limit on hours excludes; of the only job what `setting` gives."""
 
     limit: str
     limit_hours: float

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 RATIO_THRESHOLD, WHOLE_RATIO = 2.0, 10.0
 """Ratios from which on a difference is a factor (2.4x says more than 141 %), and from which on one without decimals."""
-NO_DIFFERENCE = "same within error"
+NO_DIFFERENCE = "within error"
 COST_WORDS = "cheaper", "more expensive", "the cost"
 """Less, more, and what is a multiple."""
 
@@ -185,26 +185,24 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     """Return what it costs at least to end within shares of the hours at confidence, where cost is minimised.
 
     Each is the plan of least cost of the only job for that deadline: candidates on spot follow policies for it, and not
-    those of the plan. By the end of a policy its deadline is meant, which it keeps at the confidence or better.
+    those of the plan. A policy may end before its deadline at the confidence, as in every other table.
     """
     candidates, market, objective = prepared.candidates[0], prepared.market, CandidateObjective.of(prepared.scenario)
     limits, screened = prepared.scenario.limits, prepared.screened[0].table
-    found: dict[tuple[int, float, float], Option] = {}
+    found: dict[tuple[int, float, float | None], Option] = {}
     for label, part in () if objective.by_time else FASTER.items():
         deadline = part * hours + candidates.job.start_slack_hours
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
         in_time = screened.late_hours(0.0) <= part * hours * (1 - BOUND_ROUNDING)
         known = screened.rows(in_time & (screened.share_low <= 0))
         within = screen_up_to(prepared, replace(candidates, job=job), limits, known)
-        table, rows, policies = within.table, within.rows, within.spot
+        table, rows = within.table, within.rows
         value, share = objective.best(table)
         if not np.isfinite(value).any():  # nothing ends so early
             continue
-        best = int(np.lexsort((late := table.late_hours(share), value))[0])
+        best = int(np.lexsort((table.late_hours(share), value))[0])
         option = option_at(label, candidates, market, (table, best, float(share[best])))
-        ends = part * hours if best in policies else float(late[best])
-        option = option.model_copy(update={"hours_at_confidence": ends})
-        found.setdefault((int(rows[best]), float(share[best]), ends), option)
+        found.setdefault((int(rows[best]), float(share[best]), option.hours_at_confidence), option)
     return tuple(found.values())
 
 

@@ -50,8 +50,8 @@ tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
   by: holds with 90 % confidence; likely and cost are best estimates
   best value $97.50 by 14.2 h: each hour up to here saves $8.39 on average,
     those after it at most $0.57 on average
-  ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 by
-    99.0 h with --set jobs.tokens.deadline=null
+  ends at the 72 h deadline of tokens; beyond it $60.00 by 99.0 h with
+    --set jobs.tokens.deadline=null
 proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 CURVES = """\

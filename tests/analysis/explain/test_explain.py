@@ -240,7 +240,7 @@ def test_an_alternative_within_the_spread_is_no_real_difference() -> None:
     data = {"name": "t", "offers": offers, "jobs": [{"name": "t", "architecture": TINY, "work": {"tokens": 3e7}}]}
     told = explain(parse_scenario(json.dumps(data)), library=library())
     verdicts = {one.name: one.verdict for one in told.alternatives if one.by == "provider"}
-    assert verdicts["a"] == "the plan" and verdicts["b"] == "same within error"
+    assert verdicts["a"] == "the plan" and verdicts["b"] == "within error"
     assert verdicts["c"] == "75 % more expensive" and verdicts["d"] == "2.4x the cost"
 
 
@@ -307,7 +307,7 @@ def test_every_comparison_measures_the_objective() -> None:
     alone = solved(scenario, f"limits.gpus.allow=[{first.gpu}]", f"limits.providers.allow=[{first.provider}]")
     assert first.cost_usd == pytest.approx(alone.jobs[0].cost_usd, abs=0.006)
     factor = cost(alone) / cost(plan)
-    assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "same within error")
+    assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "within error")
 
 
 @pytest.mark.long
@@ -334,7 +334,7 @@ def test_a_way_that_costs_the_same_and_takes_twice_as_long_says_so() -> None:
     plan = next(one for one in rows if one.chosen)
     assert other.hours is not None and plan.hours is not None
     later = other.hours - plan.hours
-    assert other.verdict == f"same within error, {abs(later):.1f} h {'later' if later > 0 else 'earlier'}"
+    assert other.verdict == f"within error, {abs(later):.1f} h {'later' if later > 0 else 'earlier'}"
 
 
 def test_a_multiple_of_the_cost_is_a_factor() -> None:
