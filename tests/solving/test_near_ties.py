@@ -12,12 +12,11 @@ from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.library.reading import read_library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 JOB = {
@@ -121,16 +120,20 @@ def test_why_not_and_the_tables_show_the_least_cost_of_another_way() -> None:
         ]
 
 
-@pytest.mark.slow
 def test_what_a_deadline_costs_is_one_figure() -> None:
     """That of the plan that `solve` takes without it, near ties and all: in solve, explain and the frontier."""
-    asked, options = read_scenario("label-2m-documents"), OPTIONS
-    plan, setting = solve(asked, options), "jobs.label-2m-documents.deadline=null"
-    free = bare_plan(change_scenario(asked, [setting]), options)
-    assert plan.cost is not None and free.cost is not None
+    prices = {"slow": (1, 0.5), "fast": (2, 1.0), "now": (8, 8.0)}
+    alone = planned(scenario({"now": prices["now"]}))
+    assert alone.hours is not None
+    open_ = scenario(prices, solve={"ties": 0.05})
+    path = f"jobs.{open_.jobs[0].name}.deadline"
+    asked = change_scenario(open_, [f"{path}={1.1 * alone.hours.at_confidence:.4f}h"])
+    plan, free = planned(asked), planned(open_)
+    assert plan.cost is not None and free.cost is not None and free.least_cost_usd is not None
+    assert plan.jobs[0].provider == "now" and free.cost.expected > free.least_cost_usd + 0.01
     saved = plan.cost.expected - free.cost.expected
     assert f"deadline (without it ${saved:,.2f} less)" in plan.jobs[0].binding
-    (binding,) = (one for one in explain(asked, options=options).binding if one.limit == setting.partition("=")[0])
+    (binding,) = (one for one in explain(asked).binding if one.limit == path)
     assert binding.saving_usd == pytest.approx(saved, abs=0.006)
-    (hidden,) = frontier_of_jobs(asked, options).beyond
-    assert (hidden.setting, hidden.cost_usd) == (setting, pytest.approx(free.cost.expected, abs=0.006))
+    (hidden,) = frontier_of_jobs(asked).beyond
+    assert (hidden.setting, hidden.cost_usd) == (f"{path}=null", pytest.approx(free.cost.expected, abs=0.006))
