@@ -21,12 +21,14 @@ from planner.documents.validation import meant_name
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
+from planner.loading.scenario_file import change_scenario
 from planner.results.frontier import DEFAULT_POINTS, Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import without_demand
+from planner.solving.binding_limits import pick_without
 from planner.solving.diagnosis import diagnose
 from planner.solving.optimise_choice import may_share_luck
 from planner.solving.prepare import PreparedScenario, prepare, sharing_candidates
@@ -239,7 +241,10 @@ def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
 
 
 def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
-    """Yield the cheaper candidate that a job's deadline or longest run hides, for each job by itself."""
+    """Yield what a job's deadline or longest run hides, for each job by itself: a candidate that costs less.
+
+    Of one job it is the plan that `solve` gives with the setting.
+    """
     limits = prepared.scenario.limits
     for candidate, screened in zip(prepared.candidates, prepared.screened, strict=True):
         latest = latest_finish_hours(candidate.job, limits)
@@ -254,13 +259,12 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
             least = int(np.argmin(whole.usd_to))
             hours = float(whole.hours_to[least])
             limit = f"jobs.{candidate.job.name}.deadline" if by_deadline else "limits.max_hours"
-            yield HiddenByLimit(
-                limit=limit,
-                limit_hours=latest,
-                cost_usd=float(whole.usd_to[least]),
-                hours=hours,
-                setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
-            )
+            setting = f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}"
+            cost_usd = float(whole.usd_to[least])
+            pick = pick_without(prepared, change_scenario(prepared.scenario, [setting]))
+            if pick is not None and pick.cost_usd < goal:
+                cost_usd, hours = pick.cost_usd, pick.late_hours
+            yield HiddenByLimit(limit=limit, limit_hours=latest, cost_usd=cost_usd, hours=hours, setting=setting)
 
 
 def traces_its_own(scenario: Scenario, job: str | None, by: str | None = None) -> Subject | None:

@@ -33,7 +33,7 @@ from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import budget_probability, build_assignment
 from planner.results.explanation import describe_job_differences
-from planner.results.frontier import DOLLARS_PAID, TAKES_FIRST, Point, Segment, SegmentJob
+from planner.results.frontier import DOLLARS_PAID, MINIMISES_END, Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
 from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -331,5 +331,5 @@ def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
-    first = (TAKES_FIRST,) if scenario.objective_kind == "time" else ()
+    first = (MINIMISES_END,) if scenario.objective_kind == "time" else ()
     return (*first, *(f"{what} left out: {DOLLARS_PAID}" for what, is_set in ignored.items() if is_set))

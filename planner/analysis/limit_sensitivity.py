@@ -15,6 +15,7 @@ from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
 from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
+from planner.decode.notes import NO_FALLBACK
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.program import cost_objective
@@ -344,7 +345,7 @@ def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
     names = plan.chosen.jobs
     spot_only = [names[row] for row in np.flatnonzero(np.isnan(plan.chosen.run_h[:, ON_DEMAND]))]
     whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
-    note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
+    note = f"spot only{whose}: {NO_FALLBACK}"
     return (note,) if spot_only else ()
 
 

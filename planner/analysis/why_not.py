@@ -28,6 +28,7 @@ from planner.results.explanation import WhyNot
 from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import COST_WORDS, describe_difference, difference_sigma
 from planner.solving.binding_limits import with_job
 from planner.solving.diagnosis import build_relaxations, verified_relaxations
 from planner.solving.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
@@ -51,9 +52,11 @@ def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: W
     found = solve_query(base, query)
     if found is not None:
         same = plan is not None and _is_same(plan, found, query.job)
-        reasons = _differences(plan, found, query.job) if plan is not None and not same else ()
-        reasons += () if same else _near_tie(found)
-        return _priced_answer(query, plan, found, status="chosen" if same else "possible", reasons=reasons)
+        if same:
+            return _priced_answer(query, plan, found, status="chosen")
+        least = _of_least_cost(base, query, found)
+        reasons = _differences(plan, least, query.job) if plan is not None else ()
+        return _priced_answer(query, plan, least, status="possible", reasons=(*reasons, *_near_tie(least, found)))
     relaxed = _relaxed_matches(base, query)
     if relaxed is not None:
         verified = verified_relaxations(base, relaxed, lambda changed: solve_query(changed, query), 1)
@@ -79,6 +82,8 @@ def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: Resolve
     figures["hours_at_confidence"] = found.late_hours
     share = float(found.as_run[1][query.job])
     figures["usd_per_hour"] = rent_usd_per_hour(offer, int(found.chosen.gpus[query.job]), share)
+    if plan is not None:
+        figures["verdict"] = _verdict(plan, found, query.job)
     return WhyNot(asked=query.text, **figures, **answer)
 
 
@@ -240,13 +245,32 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     return (*described, *although)
 
 
-def _near_tie(found: ResolvedPlan) -> tuple[str, ...]:
-    """Return the least cost with X where the cost shown is that of a near tie; tables of other ways show the least."""
+def _of_least_cost(prepared: PreparedScenario, query: WhyNotQuery, found: ResolvedPlan) -> ResolvedPlan:
+    """Return the plan of least cost with X, which tables of other ways show, in place of a near tie that costs more."""
     scenario = found.prepared.scenario
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
     if not in_dollars or round(found.cost_usd, 2) <= round(found.objective, 2):
+        return found
+    strict = {"solve": prepared.scenario.solve.model_copy(update={"ties": 0.0})}
+    return solve_query(replace(prepared, scenario=prepared.scenario.model_copy(update=strict)), query) or found
+
+
+def _near_tie(least: ResolvedPlan, found: ResolvedPlan) -> tuple[str, ...]:
+    """Return what `solve` with X alone prefers where that is a near tie of the least cost shown."""
+    if least is found:
         return ()
-    return (f"its least cost is ${found.objective:,.2f}: among near ties another run is preferred (solve.ties)",)
+    late = f"by {found.late_hours:,.1f} h"
+    return (f"with it alone planner solve prefers a near tie: ${found.cost_usd:,.2f}, {late} (solve.ties)",)
+
+
+def _verdict(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> str:
+    """Return how the objective with X differs from that of the plan, in the words of the tables of other ways."""
+    objective = CandidateObjective.of(plan.prepared.scenario)
+    by_time = objective.by_time
+    values = [one.hours if by_time else one.cost_usd for one in (found, plan)]
+    gpus = [one.prepared.market.gpus[int(one.chosen.offer[job])] for one in (found, plan)]
+    sigma = difference_sigma(plan.prepared.library, gpus[0] == gpus[1])
+    return describe_difference(values[0], values[1], sigma, objective.comparatives if by_time else COST_WORDS)
 
 
 def _format_duration(hours: float) -> str:

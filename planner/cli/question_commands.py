@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -202,7 +201,7 @@ def frontier(
         found = trace(loaded.scenario, options, by=by, points=most, job=name)
     render: Callable[[Any], str]
     if isinstance(found, Frontier):
-        from planner.report.frontier_text import render_frontier
+        from planner.report.frontier_text import deadline_of, render_frontier
 
         render = functools.partial(render_frontier, every=every)
     else:
@@ -216,7 +215,7 @@ def frontier(
         and found.knee is not None
         and len(found.points[0].planned) == 1
     ):
-        asked, hours = asked_again("solve", OF_FRONTIER), math.ceil(100 * found.points[found.knee].hours) / 100
+        asked, hours = asked_again("solve", OF_FRONTIER), deadline_of(found, found.knee)
         show_next(asked and f"{asked} --set jobs.0.deadline={hours:g}h")
     context.exit(EXIT_CODES[found.status])
 

@@ -198,7 +198,9 @@ LORA_BATCH_NOTE = (
     f"LoRA loses more at large batches than full training: recipes use up to {LORA_BATCH} sequences a step"
 )
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
-SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
+NO_FALLBACK = "without fallback on demand a deadline holds with a probability, it is not guaranteed"
+"""What runs on spot machines alone cannot promise."""
+SPOT_ONLY_NOTE = f"spot only: {NO_FALLBACK}"
 QUICK_MARKET_HOURS = 0.25
 """Mean up-time below which a note states what is lost between two looks at a market: 6 % of the dollars at it."""
 

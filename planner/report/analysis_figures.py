@@ -348,7 +348,7 @@ def simulation_figures(found: Simulation) -> list[Figure]:
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
     if len(deadlines) == 1:
         limit = deadlines.pop()
-        hours.append((limit, f"deadline {words.plain_number(limit)} h", "accent"))
+        hours.append((limit, f"deadline {words.given_hours(limit)} h", "accent"))
     figures = []
     for key, title, spread, bins, marks, show, axis_title in (
         ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, words.usd, "dollars"),

@@ -414,7 +414,7 @@ def _cells(option: Alternative) -> tuple[str, ...]:
     hours = words.hours_by(late) if late is not None else ""
     cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
     difference = option.verdict if option.allowed else "excluded"
-    difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
+    difference = difference.replace(" more expensive", " more")
     return name, how, rent, hours, cost, difference
 
 
@@ -471,6 +471,8 @@ def _times(found: WhyNot, explanation: Explanation) -> str:
     """Return how much more expensive, or slower if time is the objective."""
     if not explanation.cost_usd or not explanation.hours or found.cost_usd is None or found.hours is None:
         return ""
+    if found.verdict:
+        return f", {found.verdict}"
     by_time = explanation.objective == "time"
     more, less, what = ("slower", "faster", "time") if by_time else ("more expensive", "cheaper", "cost")
     times = found.hours / explanation.hours if by_time else found.cost_usd / explanation.cost_usd

@@ -12,6 +12,7 @@ from planner.report.plan_sections import cut_lines
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import (
     DOLLARS_PAID,
+    MINIMISES_END,
     Curve,
     Frontier,
     HiddenByLimit,
@@ -73,7 +74,12 @@ def format_summary(found: Frontier) -> str:
     least, first = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[-1], found.points[0]))
     if len(found.points) == 1:
         return words.first_fitting(found.scenario, f"{first}; the fastest plan is also the cheapest")
-    return words.first_fitting(found.scenario, f"{least} to {first}")
+    own, text = found.solved, f"{least} to {first}"
+    if own is not None and own.cost_usd - found.points[0].cost_usd >= LEAST_SHOWN_USD:
+        return words.first_fitting(
+            found.scenario, f"{text}; your plan {format_point(own)}", f"{text}; plan {words.usd(own.cost_usd)}"
+        )
+    return words.first_fitting(found.scenario, text)
 
 
 def best_value(found: Frontier) -> str:
@@ -88,9 +94,18 @@ def _mark_spot_only(point: Point) -> str:
     return " (spot only)" if point.spot_only else ""
 
 
-def format_point(point: Point) -> str:
+def format_point(point: PlannedPoint) -> str:
     """Return cost and hours at the confidence, such as `$39.32 by 7.2 h`."""
     return f"{words.usd(point.cost_usd)} by {format_late(point.hours)} h"
+
+
+def deadline_of(found: Frontier, index: int) -> float:
+    """Return a deadline in hours that keeps a point: its end as it is shown where no other plan lies up to there."""
+    hours = found.points[index].hours
+    shown = float(format_late(hours).replace(",", ""))
+    others = [point.hours for point in found.points[index + 1 :]]
+    others += [leg.hours_from for leg in found.segments if leg.saved_per_hour > 0 and leg.hours_to > hours]
+    return round_up(hours, 2) if any(other <= shown for other in others) else shown
 
 
 def format_hours(hours: float) -> str:
@@ -112,8 +127,10 @@ def describe_hardware(point: PlannedPoint, room: int | None = None) -> list[str]
     if len(point.planned) > 1:
         each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.planned)
         equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
-        *cards, last = (f"{card} each ({count} jobs)" if count > 1 else card for card, count in equal)
-        return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
+        counted = [(f"{card} each", f"({count} jobs)") if count > 1 else (card,) for card, count in equal]
+        *before, last = counted
+        parts = [*((*card[:-1], f"{card[-1]},") for card in before), last]
+        return words.join_parts([part for card in parts for part in card], " ", room, 3)
     return words.wrap_lines(describe_assignment(point.planned[0]), room, 3)
 
 
@@ -221,13 +238,17 @@ def _floors(found: Frontier, points: Sequence[PlannedPoint]) -> list[str]:
 
 
 def about_plan(found: Frontier) -> str:
-    """Return that a mark is the plan of `solve`, and how far above the least cost within its hours it lies."""
+    """Return that a mark is the plan of `solve`, why it is not on the frontier, and what that costs."""
     text, own = "your plan, as planner solve gives it", found.solved
     if own is None:
         return text
     within = [point.cost_usd for point in found.points if point.hours <= own.hours * (1 + SAME_END)]
     more = own.cost_usd - min(within, default=own.cost_usd)
-    if more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in found.notes):
+    if MINIMISES_END in found.notes:
+        text += ": the earliest end is chosen, not the least cost"
+        if more >= LEAST_SHOWN_USD:
+            text += f"; a plan that ends no later costs {words.usd(more)} less"
+    elif more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in found.notes):
         text += f": {words.usd(more)} above the least cost by then, among near ties (solve.ties)"
     elif more < LEAST_SHOWN_USD and own.cost_usd - found.points[-1].cost_usd >= LEAST_SHOWN_USD:
         later = own.cost_usd - found.points[-1].cost_usd
@@ -306,11 +327,11 @@ def format_notes(found: Frontier) -> list[str]:
 
 def format_hidden(hidden: HiddenByLimit) -> str:
     """Return what a limit on hours hides, and the setting that shows it."""
-    limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
+    limit = f"{words.given_hours(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
     of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
     cost = f"{words.usd(hidden.cost_usd)} by {format_late(hidden.hours)} h"
-    return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
+    return f"ends at the {limit}{of_job}; beyond it {cost} with --set {hidden.setting}"
 
 
 def format_optimality(found: Frontier) -> str:
@@ -319,7 +340,7 @@ def format_optimality(found: Frontier) -> str:
         pieces = f"{len(found.segments):,} segment{'s' if len(found.segments) != 1 else ''}"
         return f"proven: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
     worst = max((point.gap for point in found.points), default=0.0)
-    gap = "each optimal" if worst == 0 else f"each within {words.percent(worst)} of its bound"
+    gap = "each optimal" if worst == 0 else f"at most {words.percent(worst)} can be saved at the same end"
     between = "no plan between them is cheaper"
     if found.hidden_usd:
         between = f"a plan between two saves at most {words.usd(found.hidden_usd)}"

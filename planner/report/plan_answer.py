@@ -147,7 +147,7 @@ def _no_fallback_text(job: Assignment) -> str:
     if job.has_fallback:
         return ""
     on_demand = _safer(job, "on demand")
-    text = "spot machines only: the run waits while there are none, and no deadline is guaranteed"
+    text = "spot machines only: the run waits while there are none; a deadline holds with a probability"
     if on_demand is None:
         return text
     if on_demand.cost_usd is None:
@@ -624,7 +624,9 @@ def _unnamed_framework(job: Assignment) -> list[str]:
     if not priced:
         return []
     usd, least = min(priced, key=lambda each: each[0])
-    return [f"{least.label} about {words.usd(usd)} (prior): --set {shlex.quote(least.note)}"]
+    late = least.hours_at_confidence
+    by = "" if late is None else f" by {words.hours_by(late)}"
+    return [f"{least.label} about {words.usd(usd)}{by} (prior): --set {shlex.quote(least.note)}"]
 
 
 def _train(job: Assignment) -> list[str]:

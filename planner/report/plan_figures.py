@@ -200,7 +200,7 @@ def timetable_figure(plan: Plan) -> Figure:
     table = [
         (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{round_up(job.finish_hours, 1):.1f} h",
          words.usd(job.cost_usd),
-         "" if job.deadline_hours is None else f"{words.plain_number(job.deadline_hours)} h")
+         "" if job.deadline_hours is None else f"{words.given_hours(job.deadline_hours)} h")
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
     ]  # fmt: skip
     since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"

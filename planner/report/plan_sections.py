@@ -341,7 +341,7 @@ def format_job_deadline(job: Assignment) -> str:
     # A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
     chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
     without = "" if job.has_fallback else " (no fallback)"
-    return f"meets the {words.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
+    return f"meets the {words.given_hours(job.deadline_hours)} h deadline with {chance} probability{without}"
 
 
 def deadline_day(plan: Plan, job: Assignment) -> list[str]:

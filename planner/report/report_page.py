@@ -74,7 +74,7 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     if chances:
         worst = min(chances, key=lambda job: job.deadline_probability or 0.0)
         chance = words.chance_text(worst.deadline_probability or 0.0, at_least=worst.spot is not None)
-        whose = f"{words.plain_number(worst.deadline_hours or 0.0)} h" + (
+        whose = f"{words.given_hours(worst.deadline_hours or 0.0)} h" + (
             f", {words.sanitise(worst.name)}" if len(plan.jobs) > 1 else ""
         )
         found.append(("meets the deadline", chance, whose))

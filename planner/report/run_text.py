@@ -185,7 +185,7 @@ def _summary(found: Tracking) -> str:
     )
     if chance is None or found.planned.deadline_hours is None:
         return text
-    deadline = words.plain_number(found.planned.deadline_hours)
+    deadline = words.given_hours(found.planned.deadline_hours)
     return f"{text}, meets the {deadline} h deadline with {words.chance_text(chance)} probability"
 
 
@@ -256,7 +256,7 @@ def _chain(end: ChainEnd) -> list[str]:
         f"last end likely {words.plain_number(hours.expected)} h after the start of the plan, "
         f"{words.by(hours.at_confidence)}",
         *(
-            f"{words.sanitise(one.job)}: {words.plain_number(one.deadline_hours)} h deadline kept with "
+            f"{words.sanitise(one.job)}: {words.given_hours(one.deadline_hours)} h deadline kept with "
             f"{words.chance_text(one.probability)} probability; asked for: {words.probability_text(one.confidence)}"
             for one in end.deadlines
         ),

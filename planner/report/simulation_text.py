@@ -103,7 +103,7 @@ def _deadline(found: Simulation) -> list[str]:
         planned += f", {words.by(found.plan.hours.at_confidence)}"
     text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
-    return [text + (f"; deadline {words.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
+    return [text + (f"; deadline {words.given_hours(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
 
 def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -> list[str]:
@@ -173,7 +173,7 @@ def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
             continue
         times = (job.start_at_hours.mean, job.end_at_hours.mean, job.end_at_hours.p95)
         row = "".join(f"{hours:>9,.1f}" for hours in times)
-        due = "-" if job.deadline_hours is None else words.plain_number(job.deadline_hours)
+        due = "-" if job.deadline_hours is None else words.given_hours(job.deadline_hours)
         met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
         name = words.shorten(words.sanitise(job.name), NAME - 1)
         lines.append(f"  {name:<{NAME}}{words.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")

@@ -246,7 +246,7 @@ def _in_time(job: Assignment | None) -> str:
     if job is None or job.deadline_hours is None or job.deadline_probability is None:
         return "no deadline" if job else ""
     chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
-    return f"{words.plain_number(job.deadline_hours)} h with {chance}"
+    return f"{words.given_hours(job.deadline_hours)} h with {chance}"
 
 
 def _row(label: str, before: str, after: str) -> list[str]:

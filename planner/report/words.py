@@ -179,6 +179,11 @@ def plain_number(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
+def given_hours(value: float) -> str:
+    """Return the number of hours that a user chose as a limit with its digits, at most two decimals."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
 def rounded_to_total(amounts: Sequence[float], total: float, decimals: int) -> list[str]:
     """Return amounts with so many decimals that add up to the total as it is shown; each alone if they do not make it.
 

@@ -113,6 +113,7 @@ class WhyNot(Part):
     """Rent of all machines of the job with X; None where they are not rented by the hour."""
     times: float | None = None
     """Cost with X over the cost of the plan."""
+    verdict: str = Field(default="", exclude_if=lambda text: not text)
     reasons: tuple[str, ...] = ()
     memory: Vram | None = None
     relax: tuple[Relaxation, ...] = ()

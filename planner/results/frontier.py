@@ -35,7 +35,7 @@ GroupBy = Literal["method", "gpu", "provider"]
 DEFAULT_POINTS = 20
 """Most points of a frontier that are solved, but of services, each of whose points is a fleet of its own."""
 
-TAKES_FIRST = "the objective is time: `solve` takes the first of these plans"
+MINIMISES_END = "the objective is time: `solve` takes the earliest end, not the least cost"
 DOLLARS_PAID = "the cost is dollars paid"
 """Notes on an objective: hours, and dollars that a frontier leaves out (penalties, the value of time)."""
 
@@ -158,7 +158,7 @@ class Curve(Part):
 
 
 class HiddenByLimit(Part):
-    """The cheapest plan of a job that a limit on hours excludes."""
+    """A plan of a job that costs less and that a limit on hours excludes; of the only job what `setting` gives."""
 
     limit: str
     limit_hours: float

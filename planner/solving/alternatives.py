@@ -63,9 +63,11 @@ if TYPE_CHECKING:
 # Whether two estimates differ beyond their uncertainty, in words.
 
 
-RATIO_THRESHOLD = 10.0
-"""Ratio from which on a difference is a factor: 411x says more than 41,043 %."""
-NO_DIFFERENCE = "no real difference"
+RATIO_THRESHOLD, WHOLE_RATIO = 2.0, 10.0
+"""Ratios from which on a difference is a factor (2.4x says more than 141 %), and from which on one without decimals."""
+NO_DIFFERENCE = "within error"
+COST_WORDS = "cheaper", "more expensive", "the cost"
+"""Less, more, and what is a multiple."""
 
 
 def difference_sigma(library: Library, same_gpu: bool) -> float:
@@ -73,13 +75,8 @@ def difference_sigma(library: Library, same_gpu: bool) -> float:
     return library.calibrations["uncertainty"].value(f"difference.{'same' if same_gpu else 'other'}_card")
 
 
-def describe_difference(
-    value: float,
-    reference: float,
-    sigma: float,
-    words: tuple[str, str, str] = ("cheaper", "more expensive", "the cost"),
-) -> str:
-    """Return how two figures differ: `63 % more expensive`, `12x the cost`, or no real difference within `sigma`.
+def describe_difference(value: float, reference: float, sigma: float, words: tuple[str, str, str] = COST_WORDS) -> str:
+    """Return how two figures differ: `63 % more expensive`, `2.4x the cost`, or the same within `sigma`.
 
     `words` are those for less, for more and for a multiple. Figures that are not positive have no ratio: empty.
     """
@@ -89,7 +86,7 @@ def describe_difference(
     if abs(log_ratio) < sigma:
         return NO_DIFFERENCE
     if value >= RATIO_THRESHOLD * reference:
-        return f"{value / reference:,.0f}x {multiple}"
+        return f"{value / reference:,.{0 if value >= WHOLE_RATIO * reference else 1}f}x {multiple}"
     return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")
 
 
@@ -188,26 +185,24 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     """Return what it costs at least to end within shares of the hours at confidence, where cost is minimised.
 
     Each is the plan of least cost of the only job for that deadline: candidates on spot follow policies for it, and not
-    those of the plan. By the end of a policy its deadline is meant, which it keeps at the confidence or better.
+    those of the plan. A policy may end before its deadline at the confidence, as in every other table.
     """
     candidates, market, objective = prepared.candidates[0], prepared.market, CandidateObjective.of(prepared.scenario)
     limits, screened = prepared.scenario.limits, prepared.screened[0].table
-    found: dict[tuple[int, float, float], Option] = {}
+    found: dict[tuple[int, float, float | None], Option] = {}
     for label, part in () if objective.by_time else FASTER.items():
         deadline = part * hours + candidates.job.start_slack_hours
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
         in_time = screened.late_hours(0.0) <= part * hours * (1 - BOUND_ROUNDING)
         known = screened.rows(in_time & (screened.share_low <= 0))
         within = screen_up_to(prepared, replace(candidates, job=job), limits, known)
-        table, rows, policies = within.table, within.rows, within.spot
+        table, rows = within.table, within.rows
         value, share = objective.best(table)
         if not np.isfinite(value).any():  # nothing ends so early
             continue
-        best = int(np.lexsort((late := table.late_hours(share), value))[0])
+        best = int(np.lexsort((table.late_hours(share), value))[0])
         option = option_at(label, candidates, market, (table, best, float(share[best])))
-        ends = part * hours if best in policies else float(late[best])
-        option = option.model_copy(update={"hours_at_confidence": ends})
-        found.setdefault((int(rows[best]), float(share[best]), ends), option)
+        found.setdefault((int(rows[best]), float(share[best]), option.hours_at_confidence), option)
     return tuple(found.values())
 
 
@@ -344,14 +339,12 @@ def _describe_alternative(
         key = "cost_usd" if objective.by_time else "hours_at_confidence"
         more = figures[key] - own[key]
         if abs(more) >= MIN_RELATIVE_DIFFERENCE * max(figures[key], own[key]):
-            # "No difference" would deny the one that follows.
             less_or_later = (
                 f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"
                 if objective.by_time
                 else f"{abs(more):,.1f} h {'later' if more > 0 else 'earlier'}"
             )
-            same = objective.comparatives[2].removeprefix("the ")
-            summary = f"same {same} within error, {less_or_later}"
+            summary += f", {less_or_later}"
     penalty_usd = float(other.table.penalty_usd[other.row] - current.table.penalty_usd[current.row])
     return f"{summary}, penalty ${penalty_usd:,.0f}" if penalty_usd >= 1 and not objective.by_time else summary
 

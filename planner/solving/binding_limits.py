@@ -101,6 +101,10 @@ def _lift(scenario: Scenario, name: str, current: float | str, free: object) -> 
     return LiftedLimit(f"limits.{name}", current, scenario.model_copy(update={"limits": limits}))
 
 
+LEAST_SAVING_USD = 0.01
+"""Dollars from which on a saving shows on a screen."""
+
+
 def with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scenario:
     """Return the scenario with other values of one job."""
     jobs = list(scenario.jobs)
@@ -135,11 +139,12 @@ def _excluding(scenario: Scenario, free: ResolvedPlan, lifted: LiftedLimit) -> s
     return ""
 
 
-def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, ...]:
+def describe_binding_limits(prepared: PreparedScenario, job: int, paid_usd: float) -> tuple[str, ...]:
     """Return the limits without which one job would do better, such as `budget (without it $0.40 less)`.
 
-    The job's candidates are screened again without each limit: no program is solved, and limits that decide which
-    candidates exist at all (the VRAM margin) are left out.
+    The job's candidates are screened again without each limit, and limits that decide which candidates exist at all
+    (the VRAM margin) are left out. What a limit costs is the difference of `paid_usd` from the dollars of the plan that
+    is chosen without it, as `explain` says; of several jobs, or where more than dollars counts, that of the objective.
     """
     candidates, scenario = prepared.candidates[job], prepared.scenario
     objective = CandidateObjective.of(scenario)
@@ -159,8 +164,24 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
                 name = " and ".join(excluding_techniques(recipe, candidates.job)) or name
             is_default = name == "max_hours" and scenario.limits.max_hours is None
             default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
-            found.append(f"{name} ({default}without it {objective.describe_saving(current - best)})")
+            saved = _saved_usd(prepared, lifted, paid_usd) or current - best
+            found.append(f"{name} ({default}without it {objective.describe_saving(saved)})")
     return tuple(found)
+
+
+def pick_without(prepared: PreparedScenario, freed: Scenario) -> ResolvedPlan | None:
+    """Return the plan of the only job that is chosen with a limit changed, near ties and all, where dollars decide.
+
+    None of several jobs, where more than dollars counts, and where there is none.
+    """
+    is_by_dollars = freed.objective_kind == "cost" and freed.has_plain_dollars
+    return try_solve(prepare(freed, prepared.library, prepared)) if is_by_dollars and len(freed.jobs) == 1 else None
+
+
+def _saved_usd(prepared: PreparedScenario, lifted: LiftedLimit, paid_usd: float) -> float | None:
+    """Return the dollars that the plan chosen without a limit saves; None where a near tie leaves less than a cent."""
+    free = pick_without(prepared, lifted.scenario)
+    return None if free is None or paid_usd - free.cost_usd < LEAST_SAVING_USD else paid_usd - free.cost_usd
 
 
 def _best_without(

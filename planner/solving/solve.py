@@ -405,7 +405,7 @@ def _assignment(
                 *describe_outdated_prices(prepared, index, chosen_row, share),
                 *made.notes,
             ),
-            "binding": describe_binding_limits(prepared, index),
+            "binding": describe_binding_limits(prepared, index, made.cost_usd),
         }
     )
 

@@ -337,7 +337,7 @@ def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
     found.append(("likely", words.hours(hours.expected), words.by(hours.at_confidence)))
     if job.deadline_probability is not None and job.deadline_hours is not None:
         chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
-        found.append(("in time", chance, f"deadline {words.plain_number(job.deadline_hours)} h"))
+        found.append(("in time", chance, f"deadline {words.given_hours(job.deadline_hours)} h"))
     if job.gpus:
         vram = job.vram_gib
         sure = "observed" if job.observed_hours is not None else words.probability_text(vram.fit_probability)

@@ -63,7 +63,7 @@ RUNNER_UP: tuple[dict[str, Any], ...] = (
         "gpus": 1,
         "cost_usd": 2.84,
         "hours": 23.0,
-        "note": "no real difference",
+        "note": "within error",
     },
     {
         "label": "runpod/any/1x",

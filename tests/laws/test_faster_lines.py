@@ -58,3 +58,4 @@ def test_each_line_is_the_plan_of_least_cost_for_its_end(name: str) -> None:
         plan = bare_plan(by_then, options)
         assert plan.cost is not None and line.cost_usd == pytest.approx(plan.cost.expected, rel=2e-3)
         assert plan.hours is not None and plan.hours.at_confidence <= line.hours_at_confidence + 1e-4
+        assert plan.hours.at_confidence == pytest.approx(line.hours_at_confidence, rel=0.02)  # an end, not a deadline

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.frontier_text import MAX_BREAKPOINTS, describe_hardware, format_hours, render_frontier
+from planner.report.frontier_text import MAX_BREAKPOINTS, deadline_of, describe_hardware, format_hours, render_frontier
 from planner.report.words import WIDTH
-from planner.results.frontier import Curve, Frontier, HiddenByLimit, PlannedPoint, Point, Segment, SegmentJob
+from planner.results.frontier import (
+    MINIMISES_END,
+    Curve,
+    Frontier,
+    HiddenByLimit,
+    PlannedPoint,
+    Point,
+    Segment,
+    SegmentJob,
+)
 from planner.results.plan_parts import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
 
@@ -41,8 +50,8 @@ tokens: $70.81 by 61.0 h to $212.40 by 0.61 h
   by: holds with 90 % confidence; likely and cost are best estimates
   best value $97.50 by 14.2 h: each hour up to here saves $8.39 on average,
     those after it at most $0.57 on average
-  ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 by
-    99.0 h with --set jobs.tokens.deadline=null
+  ends at the 72 h deadline of tokens; beyond it $60.00 by 99.0 h with
+    --set jobs.tokens.deadline=null
 proven: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 CURVES = """\
@@ -106,6 +115,16 @@ def test_the_plan_is_a_row_where_it_is_a_near_tie_above_the_curve() -> None:
     assert [line.split()[1:4] for line in shown.splitlines() if line.startswith("> ")] == [["20.0", "12.8", "98.10"]]
     assert "$0.60 above the least cost by then, among near ties" in " ".join(shown.split())
     assert "\n> " not in render_frontier(found.model_copy(update={"solved": None}))
+
+
+def test_a_plan_of_earliest_end_is_no_near_tie_of_cost() -> None:
+    """Where time is minimised, the plan may cost more than every row: the range names it, and it is no tie."""
+    found = make_frontier(notes=(MINIMISES_END,))
+    dear = planned(found.points[0], hours=0.615, cost_usd=230.0)
+    shown = " ".join(render_frontier(found.model_copy(update={"solved": dear})).split())
+    assert shown.startswith("tokens: $70.81 by 61.0 h to $212.40 by 0.61 h; your plan $230.00 by 0.62 h")
+    assert "the earliest end is chosen, not the least cost; a plan that ends no later costs $17.60 less" in shown
+    assert "near ties" not in shown and "takes the first" not in shown
 
 
 def test_a_frontier_of_one_job_reads_as_agreed() -> None:
@@ -190,6 +209,15 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
     assert "(spot only: no guarantee)" in found._repr_html_()
 
 
+def test_a_deadline_to_ask_for_is_the_end_as_shown_unless_another_plan_lies_up_to_there() -> None:
+    """Digits are kept only where the shown end would give another plan."""
+    points = (make_point(3.412, 9.0, {}), make_point(3.44, 8.0, {}), make_point(7.0, 7.0, {}))
+    found = make_frontier(points=points, segments=(), knee=None)
+    assert [deadline_of(found, index) for index in range(3)] == [3.42, 3.5, 7.0]
+    falling = make_frontier(points=points, segments=(slope((3.44, 8.0), (7.0, 7.0)),), knee=None)
+    assert deadline_of(falling, 1) == 3.44
+
+
 def test_curves_read_as_agreed() -> None:
     """Fastest, knee and cheapest of each; what is not allowed and what cannot be come last."""
     found = make_frontier()
@@ -222,7 +250,7 @@ def test_solved_points_tell_their_proof_and_notes() -> None:
     assert "4 points, each optimal, none dominated" in told
     assert "solved together at 2 of 5 breakpoints" in told
     loose = make_frontier(exact=False, points=(make_point(*WAYS[0], gap=0.02), make_point(*WAYS[3])), knee=None)
-    assert "each within 2.0 % of its bound" in render_frontier(loose)
+    assert "at most 2.0 % can be saved at the same end" in " ".join(render_frontier(loose).split())
 
 
 def test_where_not_exact_each_row_tells_what_nothing_before_the_next_one_undercuts() -> None:
@@ -276,6 +304,7 @@ def test_neighbours_on_equal_machines_are_counted() -> None:
     alike, other = make_assignment(gpu="RTX4090", gpus=2), make_assignment(gpu="H100-80GB", gpus=1)
     point = make_point(8.0, 20.0, {}, jobs=(alike, alike, other))
     assert describe_hardware(point, 80) == ["2 x RTX4090 each (2 jobs), 1 x H100-80GB"]
+    assert describe_hardware(point, 18) == ["2 x RTX4090 each", "(2 jobs),", "1 x H100-80GB"]
 
 
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])

@@ -103,12 +103,14 @@ def test_risks_from_the_fourth_on_are_named_on_one_line() -> None:
     assert all(kind in also for kind in kinds[MOST_RISKS:]) and "--details" in also
 
 
-def test_a_plan_on_spot_alone_says_that_no_deadline_is_guaranteed() -> None:
+def test_a_plan_on_spot_alone_says_that_a_deadline_holds_with_a_probability() -> None:
     """With what the same costs on demand, and the setting that asks for it."""
     on_demand = option("on demand", 9.5, 20.0, note="limits.spot=false")
     job = make_assignment(spot_share=1.0, safer=[on_demand])
     text = render_answer(make_plan(job))
-    assert "no deadline is guaranteed; on demand from $9.50 (--set limits.spot=false)" in " ".join(text.split())
+    assert "a deadline holds with a probability; on demand from $9.50 (--set limits.spot=false)" in " ".join(
+        text.split()
+    )
     assert "  on demand  1 x A5000 at vast" in text
 
 
@@ -258,7 +260,9 @@ def test_a_framework_on_priors_that_costs_less_is_named_with_its_setting() -> No
     prior = {"allowed": False, "prior": True, "note": "jobs.0.framework=unsloth"}
     for usd, others, said in ((2.0, prior, True), (2.8, prior, False), (2.0, {}, False)):
         text = render_answer(make_plan(make_assignment(frameworks=[option("unsloth", usd, 9.0, **others)])))
-        assert ("unsloth about $2.00 (prior): --set jobs.0.framework=unsloth" in " ".join(text.split())) is said
+        assert (
+            "unsloth about $2.00 by 9.0 h (prior): --set jobs.0.framework=unsloth" in " ".join(text.split())
+        ) is said
 
 
 def test_secure_machines_on_spot_are_said_to_be_on_spot() -> None:
@@ -276,3 +280,9 @@ def test_a_way_that_costs_less_by_parts_of_a_cent_is_not_called_cheaper() -> Non
         way = option("LoRA", usd, 40.0, method=plan_sections.method_words(job))
         found = ways_of(make_plan(job), job.model_copy(update={"methods": (Option.model_validate(way),)}))
         assert [row.name for row in found] == [name, "plan"]
+
+
+def test_a_deadline_is_shown_with_the_digits_given() -> None:
+    """A plan that ends by 3.42 h is not said to meet 3.4 h."""
+    job = make_assignment(deadline_hours=3.42, deadline_probability=0.93)
+    assert "meets the 3.42 h deadline" in plan_sections.format_job_deadline(job)

@@ -40,7 +40,7 @@ quickstart: 1 x RTX3090 at vast (Quebec), likely 21.4 h, by 28.0 h, $2.82
 
   Methods  QLoRA $2.82   LoRA $3.02 on A6000
            full $5.21 on 4 x H100-80GB (excluded by `techniques.method`)
-  Next     1 x RTX3080Ti at vast $2.84, likely 23.0 h: no real difference
+  Next     1 x RTX3080Ti at vast $2.84, likely 23.0 h: within error
            1 x RTX3090 at runpod $4.61, likely 21.4 h: 63 % dearer
   Limits   none binds
   Prices   12 days old (2026-08-20); vast listing"""

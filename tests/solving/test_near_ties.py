@@ -100,13 +100,40 @@ def test_the_audit_holds_the_tie() -> None:
     assert [one.what for one in audit(plan, strict, library)] == ["objective"]
 
 
-def test_why_not_names_the_least_cost_where_its_own_is_that_of_a_near_tie() -> None:
-    """Tables of other ways show the least cost, why-not what the run it would take costs: it says both figures."""
+def test_why_not_and_the_tables_show_the_least_cost_of_another_way() -> None:
+    """One figure and one verdict for the same way in both; why-not says what `solve` with it alone would take."""
     sizes = [{"provider": "x", "gpu": "A6000", "gpus": gpus, "usd_per_hour": gpus / 2} for gpus in (1, 2)]
     cheap = {"provider": "cheap", "gpu": "A6000", "gpus": 1, "usd_per_hour": 0.2}
     asked = parse_scenario(json.dumps({"jobs": [JOB], "offers": [cheap, *sizes], "solve": {"ties": 0.05}}))
     strict = planned(asked, "solve.ties=0", "limits.providers.allow=[x]")
     told = [explain(change_scenario(asked, settings), "provider=x").why_not for settings in ((), ("solve.ties=0",))]
     assert strict.cost is not None and all(told)
-    says = [[reason for reason in found.reasons if "near ties" in reason] for found in told if found is not None]
-    assert says[0] and f"its least cost is ${strict.cost.expected:,.2f}:" in says[0][0] and not says[1]
+    says = [[reason for reason in found.reasons if "near tie" in reason] for found in told if found is not None]
+    alone = planned(asked, "limits.providers.allow=[x]")
+    assert alone.cost is not None and alone.cost.expected > strict.cost.expected
+    assert says[0] and f"${alone.cost.expected:,.2f}, by " in says[0][0] and not says[1]
+    rows = [row for row in explain(asked).alternatives if (row.by, row.name) == ("provider", "x")]
+    for found in told:
+        assert found is not None and found.cost_usd == pytest.approx(strict.cost.expected, abs=0.006)
+        assert [(row.cost_usd, row.verdict.partition(",")[0]) for row in rows] == [
+            (pytest.approx(found.cost_usd, abs=0.006), found.verdict)
+        ]
+
+
+def test_what_a_deadline_costs_is_one_figure() -> None:
+    """That of the plan that `solve` takes without it, near ties and all: in solve, explain and the frontier."""
+    prices = {"slow": (1, 0.5), "fast": (2, 1.0), "now": (8, 8.0)}
+    alone = planned(scenario({"now": prices["now"]}))
+    assert alone.hours is not None
+    open_ = scenario(prices, solve={"ties": 0.05})
+    path = f"jobs.{open_.jobs[0].name}.deadline"
+    asked = change_scenario(open_, [f"{path}={1.1 * alone.hours.at_confidence:.4f}h"])
+    plan, free = planned(asked), planned(open_)
+    assert plan.cost is not None and free.cost is not None and free.least_cost_usd is not None
+    assert plan.jobs[0].provider == "now" and free.cost.expected > free.least_cost_usd + 0.01
+    saved = plan.cost.expected - free.cost.expected
+    assert f"deadline (without it ${saved:,.2f} less)" in plan.jobs[0].binding
+    (binding,) = (one for one in explain(asked).binding if one.limit == path)
+    assert binding.saving_usd == pytest.approx(saved, abs=0.006)
+    (hidden,) = frontier_of_jobs(asked).beyond
+    assert (hidden.setting, hidden.cost_usd) == (f"{path}=null", pytest.approx(free.cost.expected, abs=0.006))

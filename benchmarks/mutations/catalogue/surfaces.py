@@ -42,7 +42,7 @@ AREA.add(
     "(found.points[-1], found.points[-1]))",
 )
 AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
-AREA.add("equal machines are counted once", 'f"{card} each ({count} jobs)" if count > 1', 'f"{card}" if count > 1')
+AREA.add("equal machines are counted once", '(f"{card} each", f"({count} jobs)") if', '(f"{card}",) if')
 
 AREA.of(
     "planner/exports/facts.py",
