@@ -22,7 +22,7 @@ from planner.results.service_results import (
     sharing_of,
     span,
 )
-from planner.units import DAY_HOURS, figure_text
+from planner.units import DAY_HOURS, MONTH_HOURS, figure_text
 
 # Load, use, replicas and those on spot by the hour, as a strip of characters.
 
@@ -692,7 +692,8 @@ def _bill_text(service: Service) -> str:
     fleet = service.fleet
     each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
     tokens = f"{words.rate(fleet.usd_per_million_tokens)} per million tokens"
-    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)}; {each}, {tokens}"
+    month = f"a month is {MONTH_HOURS / DAY_HOURS:.1f} days"
+    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)} ({month}); {each}, {tokens}"
 
 
 def _whole_bill_text(plan: Plan) -> str:
