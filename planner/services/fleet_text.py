@@ -699,9 +699,9 @@ def _bill_text(service: Service) -> str:
 def _whole_bill_text(plan: Plan) -> str:
     if plan.cost is None:
         return ""
-    amounts = [part.cost_usd for part in plan.planned]
-    parts = [f"{words.usd(part.cost_usd)} {words.sanitise(part.name)}" for part in plan.planned]
-    rest = plan_sections.rounding(amounts, plan.cost.expected)
+    amounts, rest = plan_sections.added_up([part.cost_usd for part in plan.planned], plan.cost.expected)
+    named = zip(plan.planned, amounts, strict=True)
+    parts = [f"{words.usd(usd)} {words.sanitise(part.name)}" for part, usd in named]
     parts += [f"{words.usd(rest)} rounding"] if rest else []
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
     return f"{words.usd(plan.cost.expected)}{budget}: {', '.join(parts)}"
