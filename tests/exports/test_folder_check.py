@@ -277,7 +277,7 @@ def test_every_export_ends_with_its_cost_and_what_stops_it(kind: str, target: st
         assert target in TARGETS, "a refusal names a tool, and the whole folder is always there"
         return
     assert result.exit_code == 0, result.output
-    last = result.stderr.splitlines()[-1]
+    last = unwrapped(result.stderr)[-1]
     cost, _, stops = last.partition("; stop: ")
     priced = r"(at most )?\$[\d.,]+( to [\d.,]+)? per hour from the first minute on"
     assert re.fullmatch(priced if kind != "training elsewhere" else "the plan has no price of an hour", cost), last
