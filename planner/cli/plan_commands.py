@@ -144,10 +144,10 @@ def _export(
         states, left = write_export(plan, plan_file, texts, wishes, job, Path(folder))
         for name, state in states.items():
             show(f"{Path(folder) / name}: {state}")
-    for line in left.see_to:
-        show(f"fill in {line}", err=True)
-    for line in left.hourly:
-        show(line, err=True)
+    from planner.report.words import width, wrap_with_commands
+
+    for line in (*(f"fill in {each}" for each in left.see_to), *left.hourly):
+        show("\n".join(wrap_with_commands(line, width())), err=True)
 
 
 def write_export(

@@ -137,7 +137,15 @@ def next_commands(typed: Sequence[str], path: str | None, plan: Plan) -> list[st
     alone = len(plan.planned) == 1 and plan.jobs
     others_too = "each job: --job NAME" if run and "--job" in export[0] else ""
     why_not = f"{asked_of_explain} --why-not {shlex.quote(other)}" if other and alone else asked_of_explain
-    return [*([run] if run else []), *([others_too] if others_too else []), why_not, f"{asked} --details"]
+    return [*filter(None, (run, others_too, _cheaper_later(typed, plan))), why_not, f"{asked} --details"]
+
+
+def _cheaper_later(typed: Sequence[str], plan: Plan) -> str:
+    """Return the command that says what several jobs cost if they end later, where the earliest end is asked for."""
+    objective = plan.inputs.scenario.get("objective") if plan.inputs is not None else None
+    if objective != "time" or len(plan.jobs) < 2 or plan.subject is not None or plan.is_timetable:
+        return ""
+    return shlex.join(["planner", "frontier", *without_options(typed[1:], OF_SOLVE)])
 
 
 def _export_words(plan: Plan, saved: str) -> list[str]:

@@ -442,6 +442,7 @@ def curve(
     marks, boxes = _deadline(deadline, across, area)
     names = [_name_of(branch, across, up) for branch in branches] if branches else _names(points, across, up)
     names = [*_names([point for point in points if point.is_plan], across, up), *names] if branches else names
+    boxes += [_marker_box(across.at(point.hours), up.at(point.usd)) for point in points if _is_special(point)]
     shown, left_out = place_names(names, taken, area, [heading.box, *boxes])
     entries = [(branch.name, branch.role, "") for branch in (*below, main) if branch.name]
     entries += [(name.text, name.role, "") for name in left_out] if branches else []
@@ -456,6 +457,17 @@ def _axes(points: Sequence[Breakpoint], deadline: float | None, height: float, w
     most = max([*hours, *([deadline] if deadline is not None and deadline < 8 * max(hours) else [])])
     up = fit_axis(min(usd), max(usd), height - 46.0, 22.0, from_zero=max(usd) <= WIDE_RATIO * min(usd))
     return fit_axis(min(hours), most, room_of_ticks(up, money), width - 12.0), up
+
+
+def _is_special(point: Breakpoint) -> bool:
+    """Return whether a breakpoint has a marker of its own: best value, or the plan."""
+    return point.is_marked or point.is_plan
+
+
+def _marker_box(x: float, y: float) -> Box:
+    """Return what no name may cover around a marker; the name of the marker itself is right next to it."""
+    half = DOT_RADIUS + 1.5
+    return x - half, y - half, x + half, y + half
 
 
 def _special_dots(points: Sequence[Breakpoint], across: Axis, up: Axis) -> Iterator[Dot]:

@@ -33,6 +33,7 @@ from planner.exports.field_map import (
     field_maps,
     first_able,
     launch_maps,
+    plan_with,
     rl_maps,
 )
 from planner.exports.launchers import (
@@ -367,8 +368,8 @@ def default_trainer(given: Given, file: str) -> str:
         where = f"jobs.{given.job.name}"
         unit = "tokens" if given.job.unit == "tokens" else "images"
         able = (maps[name].frameworks for name in STARTING_ALL if maps[name].unit == unit)
-        known = ", ".join(dict.fromkeys(itertools.chain.from_iterable(able)))
-        fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
+        known = dict.fromkeys(itertools.chain.from_iterable(able))
+        fix = f"{plan_with(f'{where}.framework', known)}, or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
 
@@ -521,7 +522,7 @@ def export_faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[F
         ways = [f"{_able(technique, facts)} can"] if technique and _able(technique, facts) else []
         if values:
             name = technique if technique == "framework" else f"techniques.{technique}"
-            ways.append(f"or plan with --set '{where}.{name}=[{', '.join(map(str, values))}]'")
+            ways.append(f"or {plan_with(f'{where}.{name}', values)}")
         found.append(Fault(file, 0, where, why, ", ".join(ways).removeprefix("or ")))
     return found
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -26,6 +27,12 @@ from planner.scenario.job_stages import PromptImages
 from planner.scenario.offer import Offer
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
+
+
+def plan_with(path: str, values: Iterable[object] | str) -> str:
+    """Return what to plan with, as it is typed: `plan with --set 'limits.gpus.forbid=[T4]'`; a text is one value."""
+    value = values if isinstance(values, str) else f"[{', '.join(map(str, values))}]"
+    return f"plan with --set {shlex.quote(f'{path}={value}')}"
 
 
 Facts = Mapping[str, Any]
@@ -428,10 +435,10 @@ class LaunchMap(Tool):
             return None
         found = self.providers.get(provider)
         if found is None:
-            fix = f"plan with limits.providers=[{', '.join(self.providers)}], or export to another launcher"
+            fix = f"{plan_with('limits.providers', self.providers)}, or export to another launcher"
             return f"{self.label} rents nothing from {provider}", fix
         if self.name_of(gpu, found) is None:
-            fix = f"plan with limits.gpus.forbid=[{gpu}], or rent it yourself and export for the trainer alone"
+            fix = f"{plan_with('limits.gpus.forbid', [gpu])}, or rent it yourself and export for the trainer alone"
             return f"{self.label} has no name for {gpu}", fix
         return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.facts import CHECKPOINT_FOLDER, Given
-from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps, plan_with
 from planner.exports.machine_names import (
     PRICE_MARGIN,
     Machines,
@@ -260,7 +260,9 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
     flavor = tool.machine(job.gpu, job.gpus_per_instance, job.instance, job.instances)
     if flavor is None:
         what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
-        fix = f"plan with limits.max_gpus of {', '.join(map(str, flavors))}, or export to another launcher"
+        known = ", ".join(map(str, flavors))
+        fewest = plan_with("limits.max_gpus", str(min(flavors, default=1)))
+        fix = f"{fewest} (it has {known}), or export to another launcher"
         raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
     options = [
         f"--name {task_name(job)} --flavor {flavor} --timeout {math.ceil(longest_hours(job))}h --secrets HF_TOKEN",

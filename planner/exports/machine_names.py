@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError
-from planner.exports.field_map import Facts, FieldMap, LaunchMap, fill_in
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, fill_in, plan_with
 from planner.exports.script_parts import (
     clearing_lines,
     commented,
@@ -324,7 +324,8 @@ def find_machines(
     if tool.keeps_nothing(job.provider, job.spot_share > 0, together):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         what += f", and that {together} machines can write to" if provider.keeps else ""
-        raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
+        fix = f"{plan_with('limits.spot', 'false')}, or export to another launcher"
+        raise InputError([Fault("plan", 0, where, what, fix)])
     same = offers_of(scenario, job)
     anywhere = job.region.startswith("any") and not any(offer.region == job.region for offer in same)
     offers = [offer for offer in same if offer.region == job.region or (anywhere and not offer.zones)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from planner.documents.files import data_folder, read_shipped
 from planner.documents.validation import Row
 from planner.errors import Fault, InputError, printable
-from planner.exports.field_map import Facts, FieldMap, Tool, field_maps
+from planner.exports.field_map import Facts, FieldMap, Tool, field_maps, plan_with
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
 from planner.library.technique_tables import read_techniques
@@ -159,7 +159,7 @@ def image_of(gpu: str) -> Image:
             return image
     why = f"compute capability {card.compute_capability}" if card.vendor == "NVIDIA" else f"{card.vendor}'s"
     what = f"no image has code for {gpu} ({why})"
-    raise InputError([Fault("plan", 0, "", what, f"plan with limits.gpus.forbid=[{gpu}]")])
+    raise InputError([Fault("plan", 0, "", what, plan_with("limits.gpus.forbid", [gpu]))])
 
 
 def environment_facts(gpu: str) -> dict[str, str]:

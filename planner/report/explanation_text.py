@@ -44,10 +44,48 @@ def render_infeasible(plan: Plan) -> list[str]:
 def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss], scenario: str) -> list[str]:
     """Return which limit no plan keeps, the smallest sets of limits to relax with their plans, and the near misses."""
     ways = [list(changes) for _, changes in groupby(relax, key=lambda change: change.way)]
-    lines = [words.first_fitting(scenario, *_broken(ways[0] if ways else [], scenario))]
+    lines = _first_lines(ways, scenario)
     for number, changes in enumerate(ways, 1):
         lines += _way_lines(number, changes, scenario)
     return lines + format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
+
+
+def _first_lines(ways: Sequence[Sequence[Relaxation]], scenario: str) -> list[str]:
+    """Return what no plan keeps, and the least of it; with the deadline and the budget that it is kept within.
+
+    A budget without its deadline would be refuted by a further change that moves both.
+    """
+    changes = ways[0] if ways else []
+    partner = _partner(ways)
+    if partner is None:
+        return [words.first_fitting(scenario, *_broken(changes, scenario))]
+    (one,) = changes
+    _, new = _round_outwards(one)
+    both = f"no plan keeps {_old_value(one, scenario)} and {_old_value(partner, scenario)}"
+    within = f"least within {limit_value(partner.limit, partner.change_from)}: {limit_value(one.limit, new)}"
+    if one.limit == "limits.budget_usd" and one.then.endswith(" %"):
+        likely = "" if one.cost_usd is None else f", likely {words.usd(one.cost_usd)}"
+        within += f" at {one.then.rpartition(' at ')[2]}{likely}"
+    whole = words.first_fitting(scenario, f"{both} ({within})", both)
+    return [whole] if whole.endswith(")") else [whole, *words.wrap_hanging(within, 2)]
+
+
+def _partner(ways: Sequence[Sequence[Relaxation]]) -> Relaxation | None:
+    """Return the deadline or budget that a further change moves, where the smallest one moves the other of them."""
+    if not ways or len(ways[0]) != 1:
+        return None
+    (one,) = ways[0]
+    is_usd = one.limit == "limits.budget_usd"
+    if not is_usd and not one.limit.endswith(".deadline"):
+        return None
+    others = {
+        change.limit: change
+        for way in ways[1:]
+        for change in way
+        if (change.limit.endswith(".deadline") if is_usd else change.limit == "limits.budget_usd")
+    }
+    found = next(iter(others.values())) if len(others) == 1 else None
+    return found if found is not None and isinstance(found.change_from, (int, float)) else None
 
 
 def _broken(changes: Sequence[Relaxation], scenario: str) -> list[str]:

@@ -155,15 +155,11 @@ def _no_fallback_text(job: Assignment) -> str:
     return f"{text}; on demand from {_safer_words(on_demand, on_demand.cost_usd)}"
 
 
-MUCH_MORE = 1.5
-"""Times the expected dollars from which on those of a run with little spot capacity are said."""
-
-
 def _dear_spot_text(job: Assignment) -> str:
     """Return what a run on spot costs where capacity is scarce: the high end of its dollars."""
-    if not job.spot_share or not job.has_fallback or job.cost.high <= MUCH_MORE * job.cost.expected:
+    if job.scarce_usd is None:
         return ""
-    text = f"up to {words.usd(job.cost.high)} if little spot capacity appears"
+    text = f"up to {words.usd(job.scarce_usd)} if little spot capacity appears"
     on_demand = _safer(job, "on demand")
     if on_demand is None or on_demand.cost_usd is None or on_demand.cost_usd >= job.cost.high:
         return text

@@ -79,13 +79,17 @@ def bill_figure(plan: Plan) -> Figure:
         Stack(words.sanitise(reservation.offer), (("reserved", reservation.usd),), words.usd(reservation.usd))
         for reservation in plan.reservations
     ]
+    lines = [(job, line) for job in plan.parts_that_end for line in job.bill]
+    amounts, rest = [line.usd for _, line in lines] + [reservation.usd for reservation in plan.reservations], 0.0
+    if plan.cost is not None:
+        amounts, rest = plan_sections.added_up(amounts, plan.cost.expected)
     rows = [
         (
             _name(job), item_name(line, job.gpu), _how(line),
             "" if line.rate_usd is None else words.rate(line.rate_usd),
-            words.usd(line.usd), words.sanitise(line.basis) or "price of the offer",
+            words.usd(usd), words.sanitise(line.basis) or "price of the offer",
         )
-        for job in plan.parts_that_end for line in job.bill
+        for (job, line), usd in zip(lines, amounts, strict=False)
     ]  # fmt: skip
     rows += [
         (
@@ -93,20 +97,17 @@ def bill_figure(plan: Plan) -> Figure:
             f"reserved: {words.sanitise(reservation.offer)}",
             f"{reservation.count} x",
             "",
-            words.usd(reservation.usd),
+            words.usd(usd),
             "price of the offer",
         )
-        for reservation in plan.reservations
+        for reservation, usd in zip(plan.reservations, amounts[len(lines) :], strict=True)
     ]
     lead = ""
     if plan.cost is not None:
         spread = words.usd_between(plan.cost.low, plan.cost.high)
         total = words.usd(plan.cost.expected)
         lead = f"{total} expected; {spread} with 80 % probability"
-        shown = [line.usd for job in plan.parts_that_end for line in job.bill] + [
-            reservation.usd for reservation in plan.reservations
-        ]
-        if rest := plan_sections.rounding(shown, plan.cost.expected):
+        if rest:
             rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
         rows.append(("total", "", "", "", total, spread))
     draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), words.usd, "")

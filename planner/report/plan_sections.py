@@ -615,7 +615,7 @@ ITEM_NAMES = {"starts and losses": "restarts, lost work", "moves between regions
 def bill(job: Assignment | RlRun) -> list[str]:
     """Return items that cost something, what is not included, and the total.
 
-    Items are shown in whole cents; a line of rounding makes them add up to the total.
+    Items are shown in whole cents and add up to the total: the largest takes what rounding lacks.
     """
     unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
     free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
@@ -626,15 +626,18 @@ def bill(job: Assignment | RlRun) -> list[str]:
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     total = job.cost.expected
     tail.append(_amount("total", spread, total))
-    rest = rounding([item.usd for item in paid], total)
-    lines = [bill_line(item, job.gpu) for item in paid]
+    # A line of quantity and rate keeps its product.
+    bare = [at for at, item in enumerate(paid) if item.rate_usd is None and item.usd >= LEAST_FOLDED_USD]
+    amounts, rest = added_up([item.usd for item in paid], total, bare)
+    shown = (item.model_copy(update={"usd": usd}) for item, usd in zip(paid, amounts, strict=True))
+    lines = [bill_line(item, job.gpu) for item in shown]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
 
 
 def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Sequence[Reservation] = ()) -> str:
     """Return the total of jobs, the items that cost a cent or more, the greatest first, and what is not included.
 
-    Items as shown add up to the total as shown, if need be by one of rounding. One item alone has no amount of its own.
+    Items as shown add up to the total as shown. One item alone has no amount of its own.
     """
     usd_of: dict[str, float] = {"reserved": sum(one.usd for one in reservations)}
     for job in jobs:
@@ -642,7 +645,8 @@ def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Se
             name = item_name(item.item, job.gpu).replace(", ", " and ")
             usd_of[name] = usd_of.get(name, 0.0) + item.usd
     paid = {name: usd for name, usd in sorted(usd_of.items(), key=lambda item: -item[1]) if round(usd, 2) != 0}
-    rest = rounding(list(paid.values()), cost.expected)
+    amounts, rest = added_up(list(paid.values()), cost.expected)
+    paid = dict(zip(paid, amounts, strict=True))
     paid |= {"rounding": rest} if rest and paid else {}
     items = ", ".join(f"{words.usd(usd)} {name}" for name, usd in paid.items()) if len(paid) > 1 else "".join(paid)
     total = f"{words.usd(cost.expected)} in all{_range_text(jobs, cost)}"
@@ -677,6 +681,24 @@ def _left_out(jobs: Sequence[Assignment | RlRun]) -> list[str]:
 def rounding(amounts: Sequence[float], total: float) -> float:
     """Return what amounts, each shown as `words.usd` shows it, lack of their total as it is shown."""
     return round(_shown(total) - math.fsum(_shown(amount) for amount in amounts), 2)
+
+
+LEAST_FOLDED_USD = 0.10
+"""Least amount of a line that takes what rounding lacks, if another line is larger."""
+
+
+def added_up(amounts: Sequence[float], total: float, among: Sequence[int] = ()) -> tuple[list[float], float]:
+    """Return amounts that add up to their total as both are shown, and what is still lacking.
+
+    The largest takes what rounding lacks, a cent or two, where it moves least: the largest of those `among`, if any.
+    Shown in whole dollars it cannot take cents, and more than a cent for each amount is not rounding: then all stay.
+    """
+    made, rest = list(amounts), rounding(amounts, total)
+    if not rest or abs(rest) > 0.01 * len(made) + 1e-9:
+        return made, rest
+    largest = max(among or range(len(made)), key=made.__getitem__)
+    made[largest] = _shown(made[largest]) + rest
+    return (list(amounts), rest) if rounding(made, total) else (made, 0.0)
 
 
 def _shown(amount: float) -> float:

@@ -564,9 +564,12 @@ def _block(job: Assignment) -> list[str]:
 
 def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
-    rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
+    amounts, rest = [job.cost_usd for job in plan.jobs], 0.0
     if plan.cost is not None:
-        rest = plan_sections.rounding([job.cost_usd for job in plan.jobs], plan.cost.expected)
+        amounts, rest = plan_sections.added_up(amounts, plan.cost.expected)
+    named = zip(plan.jobs, amounts, strict=True)
+    rows = [(job.name, plan_sections.format_place(job), words.usd(usd)) for job, usd in named]
+    if plan.cost is not None:
         rows += [("rounding", "", words.usd(rest))] if rest else []
         spread = f"({words.usd_between(plan.cost.low, plan.cost.high)})"
         rows.append(("total", spread, words.usd(plan.cost.expected)))

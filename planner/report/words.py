@@ -328,15 +328,29 @@ def wrap_clauses(text: str, end: str, width: int, most: int) -> list[str]:
     A clause ends before `;` or ` (`, or after a full stop; at `,` or `:` only where none of these fits: what follows
     may be what it is about. Only a first clause that is too long is cut.
     """
-    text = sanitise(text)
-    if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= most:
+    text, room = sanitise(text), lines_for(most)
+    if len(wrap_lines(f"{text}{end}", width, UNWRAPPED)) <= room:
         return wrap_lines(f"{text}{end}", width, most)
     ends = [match.start() for match in re.finditer(r"[;:,](?= )| \(|(?<=\w\w)\.(?= )", text)]
     for place in sorted(ends, key=lambda place: (text[place] not in ",:", place), reverse=True):
         clause = text[:place]
-        if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= most:
+        if clause.count("(") == clause.count(")") and len(wrap_lines(clause + end, width, UNWRAPPED)) <= room:
             return wrap_lines(clause + end, width, most)
-    return wrap_lines(shorten(text, most * width - len(end) - most * LABEL) + end, width, most)
+    return wrap_lines(shorten(text, room * width - len(end) - room * LABEL) + end, width, most)
+
+
+def wrap_with_commands(text: str, columns: int) -> list[str]:
+    """Return the text in lines that end where a clause does, the later ones indented: what is typed stays on one line.
+
+    A clause that is longer than a line stays whole, too.
+    """
+    lines = [""]
+    for clause in re.split(r"(?<=[,;:]) (?!do |done\b)", sanitise(text)):
+        if lines[-1].strip() and len(lines[-1]) + 1 + len(clause) > columns:
+            lines.append(f"  {clause}")
+        else:
+            lines[-1] += f" {clause}" if lines[-1] else clause
+    return lines
 
 
 def second_lines(text: str | None) -> list[str]:

@@ -315,6 +315,16 @@ class Assignment(Part):
         moves = any(line.item == "move to on demand" for line in self.bill)
         return self.spot is not None or self.spot_share < 1 or moves
 
+    @property
+    def scarce_usd(self) -> float | None:
+        """Dollars of a run on spot where little capacity appears; None where they are not much more than expected."""
+        if not self.spot_share or not self.has_fallback or self.cost.high <= MUCH_MORE * self.cost.expected:
+            return None
+        return self.cost.high
+
+
+MUCH_MORE = 1.5
+"""Times the expected dollars from which on those of a run with little spot capacity are said."""
 
 SAME_MOMENT_HOURS = 1e-6
 """What ends within this time of a start makes room for it."""

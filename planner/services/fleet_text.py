@@ -22,7 +22,7 @@ from planner.results.service_results import (
     sharing_of,
     span,
 )
-from planner.units import DAY_HOURS, figure_text
+from planner.units import DAY_HOURS, MONTH_HOURS, figure_text
 
 # Load, use, replicas and those on spot by the hour, as a strip of characters.
 
@@ -198,7 +198,8 @@ def simple_sections(service: Service) -> dict[str, list[str]]:
     latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), room, 2)]
     where = "on the slowest kind of machines in its busiest hour"
     latency += words.wrap_lines(where, room, 2) if latency else []
-    return {"Serve": _serve(service), "Latency": latency, "Capacity": _binds(fleet)}
+    capacity = words.wrap_lines(_binds(fleet), line_room(), 2)
+    return {"Serve": _serve(service), "Latency": latency, "Capacity": capacity}
 
 
 NO_BOUND = "no bound"
@@ -325,13 +326,13 @@ def _limit(one: LatencyLimit, fleet: Fleet) -> str:
     return f"{predicted}, {margin} below the limit of {seconds_text(one.limit_seconds)}"
 
 
-def _binds(fleet: Fleet) -> list[str]:
+def _binds(fleet: Fleet) -> str:
     """Return what holds the capacity of the kinds."""
     found: dict[str, list[str]] = {}
     for kind in fleet.kinds:
         found.setdefault(kind.binds, []).append(words.sanitise(kind.gpu))
     texts = [f"{BINDING_WORDS[name]} ({', '.join(dict.fromkeys(gpus))})" for name, gpus in found.items()]
-    return words.wrap_lines("limited by " + "; ".join(texts), line_room(), 2)
+    return f"limited by {'; '.join(texts)}"
 
 
 def _spot(fleet: Fleet) -> list[str]:
@@ -666,7 +667,7 @@ def _sections(plan: Plan, service: Service) -> list[str]:
         ("Hours", hour_lines(fleet)),
         ("Latency", of_label["Latency"]),
         ("Bill", words.wrap_lines(_bill_text(service), room, 3)),
-        ("Why", words.wrap_lines("; ".join([_proof_text(plan, service), *of_label["Capacity"]]), room, 3)),
+        ("Why", words.wrap_lines(f"{_proof_text(plan, service)}; {_binds(service.fleet)}", room, 3)),
         ("Notes", first_note(service.notes)),
     )
     return [line for label, lines in parts for line in words.section(label, lines)]
@@ -692,15 +693,16 @@ def _bill_text(service: Service) -> str:
     fleet = service.fleet
     each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
     tokens = f"{words.rate(fleet.usd_per_million_tokens)} per million tokens"
-    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)}; {each}, {tokens}"
+    month = f"a month is {MONTH_HOURS / DAY_HOURS:.1f} days"
+    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)} ({month}); {each}, {tokens}"
 
 
 def _whole_bill_text(plan: Plan) -> str:
     if plan.cost is None:
         return ""
-    amounts = [part.cost_usd for part in plan.planned]
-    parts = [f"{words.usd(part.cost_usd)} {words.sanitise(part.name)}" for part in plan.planned]
-    rest = plan_sections.rounding(amounts, plan.cost.expected)
+    amounts, rest = plan_sections.added_up([part.cost_usd for part in plan.planned], plan.cost.expected)
+    named = zip(plan.planned, amounts, strict=True)
+    parts = [f"{words.usd(usd)} {words.sanitise(part.name)}" for part, usd in named]
     parts += [f"{words.usd(rest)} rounding"] if rest else []
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
     return f"{words.usd(plan.cost.expected)}{budget}: {', '.join(parts)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Wishes
-from planner.exports.field_map import LaunchMap, Tool, field_maps, launch_maps
+from planner.exports.field_map import LaunchMap, Tool, field_maps, launch_maps, plan_with
 from planner.exports.launchers import Checklist, hourly_text
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines
 from planner.exports.script_parts import (
@@ -238,7 +238,8 @@ def _skypilot_service(given: GivenService, kind: ServedKind, kinds: int, tool: L
     made = kind.made
     if made.replicas > 1 and not kind.is_together:
         what = f"kind {kind.number}: {made.replicas} servers on a machine, and {tool.label} sends requests to one port"
-        fix = "export to kubernetes, which has a pod for each, or plan with techniques.engine=[vllm, sglang]"
+        fix = "export to kubernetes, which has a pod for each, or "
+        fix += plan_with(f"jobs.{given.service.name}.techniques.engine", ["vllm", "sglang"])
         raise InputError([Fault("plan", 0, f"jobs.{given.service.name}", what, fix)])
     machines = find_machines(given.scenario, kind, tool)
     least, most = min(made.by_hour), max(made.by_hour)

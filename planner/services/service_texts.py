@@ -147,10 +147,11 @@ def _alternative_row(one: Alternative, explanation: Explanation) -> list[str]:
         return [f"    {name:<18}{'':>11}  {one.verdict}"]
     usd = words.usd(month_usd(one.cost_usd, explanation.hours or MONTH_HOURS))
     left = f"    {name:<18}{usd:>11}  {one.verdict or times_text(1.0 + (one.difference or 0.0)):<12}  "
-    kinds = [words.sanitise(kind) for kind in one.plan.split("; ")]
-    shown = [*kinds[:1], f"and {len(kinds) - 1} more kind{'s' * (len(kinds) > 2)}"] if len(kinds) > 1 else kinds
-    room = words.width() - len(left)
-    return words.hang(left, [line for text in shown for line in words.wrap_lines(text, room, 2)])
+    kinds = tuple(one.plan.split("; "))
+    if one.by == "market" and one.name == "spot":
+        reserve = tuple(f"reserve: {kind}" for kind in kinds if not kind.endswith(", spot"))
+        kinds = (*(kind for kind in kinds if kind.endswith(", spot")), *reserve)
+    return words.hang(left, machine_lines(kinds, words.width() - len(left), MOST_FRONTIER_KINDS))
 
 
 def times_text(times: float) -> str:
@@ -408,7 +409,12 @@ def render_service_frontier(found: ServiceFrontier) -> str:
     lines.append(f"{'per token':>10}  {'a month':>11}  {'proven':>7}  {'replicas':>8}  fleet")
     for point in found.points:
         lines += _point_row(point)
-    return "\n".join([*lines, "", *_notes(found)])
+    lines += ["", *_notes(found)]
+    other = next((point for point in reversed(found.points) if not point.asked and point.setting), None)
+    if other is not None:
+        lines += [f"  the plan of a row, here of {seconds_text(other.tpot_seconds)}, by planner solve with"]
+        lines += settings([other.setting], 4)
+    return "\n".join(lines)
 
 
 def service_frontier_summary(found: ServiceFrontier) -> str:
@@ -424,17 +430,16 @@ def service_frontier_summary(found: ServiceFrontier) -> str:
 def _point_row(one: ServicePoint) -> list[str]:
     """Return a point: limit, dollars, how far it is proven, replicas, machines."""
     proof = proven_in_short(one.gap)
-    mark = "*" if one.asked else " "
-    limit = f"{seconds_text(one.tpot_seconds)}{mark}"
+    limit = f"{'> ' if one.asked else ''}{seconds_text(one.tpot_seconds)}"
     replicas = span(one.least_replicas, one.most_replicas)
-    left = f"{limit:>11} {words.usd(one.usd_per_month):>11}  {proof:>7}  {replicas:>8}  "
+    left = f"{limit:>10}  {words.usd(one.usd_per_month):>11}  {proof:>7}  {replicas:>8}  "
     return words.hang(left, machine_lines(one.machines, words.width() - len(left), MOST_FRONTIER_KINDS))
 
 
 def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
     """Return the kinds of a fleet one below the other, those that do not fit as a count."""
     shown = machines if len(machines) <= most else machines[: most - 1]
-    lines = [line for machine in shown for line in words.wrap_lines(words.sanitise(machine), room, 2)]
+    lines = [line for machine in shown for line in words.wrap_lines(words.sanitise(machine), room, 3)]
     more = len(machines) - len(shown)
     return [*lines, f"and {more} more kinds (--json)"] if more else lines
 
@@ -443,7 +448,7 @@ def _notes(found: ServiceFrontier) -> list[str]:
     """Return what the rows rest on."""
     notes = []
     if any(point.asked for point in found.points):
-        notes.append("* the limit of the scenario")
+        notes.append("> the limit of the scenario: the plan of planner solve")
     held = tuple(dict.fromkeys(name for point in found.points for name in point.binds))
     if held and "TPOT" not in found.points[-1].binds:
         last = ", ".join(BINDING_WORDS[name] for name in found.points[-1].binds)

@@ -584,8 +584,10 @@ def build_relaxations(plan: timetable.ReportedPlan, changes: Sequence[LimitChang
     most = "at most " if timetable.may_cost_less_in_turn(plan) else ""
     limits = plan.prepared.scenario.limits
     then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"
-    if limits.budget_usd is not None:  # all dollars of such an answer are those that a budget limits
-        then = f"{plan.description}, {most}${plan.late_usd:,.2f} at {limits.budget_confidence * 100:.3g} %"
+    if limits.budget_usd is not None:
+        likely = f"likely {most}${plan.cost_usd:,.2f}{_scarce(plan)}, "
+        likely = likely if f"{plan.cost_usd:,.2f}" != f"{plan.late_usd:,.2f}" else ""
+        then = f"{plan.description}, {likely}{most}${plan.late_usd:,.2f} at {limits.budget_confidence * 100:.3g} %"
     return [
         Relaxation(
             limit=change.limit,
@@ -599,3 +601,9 @@ def build_relaxations(plan: timetable.ReportedPlan, changes: Sequence[LimitChang
         )
         for change in changes
     ]
+
+
+def _scarce(plan: timetable.ReportedPlan) -> str:
+    """Return what a plan on spot costs where little capacity appears, where that is much more."""
+    usd = plan.scarce_usd if isinstance(plan, ResolvedPlan) else None
+    return "" if usd is None else f" (up to ${usd:,.2f} if little spot capacity appears)"

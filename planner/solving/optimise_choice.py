@@ -781,6 +781,15 @@ class ResolvedPlan:
         return float(np.max(table.late_hours(shares)))
 
     @property
+    def scarce_usd(self) -> float | None:
+        """Dollars of one job on spot where little capacity appears; None where they are not much more than expected."""
+        if len(self.rows) > 1 or not any(self.shares):
+            return None
+        rooms = waiting_rooms(self.prepared.scenario, self.solved) if self.prepared.scenario.waits_less else None
+        (job,) = _assignments(self.prepared, runs_of(self.prepared, self.solved, rooms))
+        return job.scarce_usd
+
+    @property
     def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; of several jobs one after the other."""
         jobs = zip(self.prepared.candidates, self.rows, self.as_run[1].tolist(), strict=True)

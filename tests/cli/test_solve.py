@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from planner.cli import main
 from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH, by
+from planner.results.plan import Inputs
 from tests.helpers.plans import make_assignment, make_plan
 from tests.helpers.services import SERVICE_FILE
 
@@ -142,3 +143,6 @@ def test_the_files_of_each_of_several_jobs_are_named() -> None:
     plan = make_plan(*(make_assignment(name=name) for name in ("a", "b")))
     first, rest, *_ = next_commands(("solve", "s.yaml"), None, plan)
     assert "export plan.json --job a --all" in first and rest == "each job: --job NAME"
+    assert not any("frontier" in line for line in next_commands(("solve", "s.yaml"), None, plan))
+    hurried = plan.model_copy(update={"inputs": Inputs(scenario={"objective": "time"}, offers=(), versions={})})
+    assert "planner frontier s.yaml" in next_commands(("solve", "s.yaml", "--details"), None, hurried)

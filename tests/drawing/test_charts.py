@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.drawing.charts import (
+    DOT_RADIUS,
     Breakpoint,
     Lane,
     Moment,
@@ -30,6 +31,7 @@ from planner.drawing.scene import (
     SERIES,
     Axis,
     Caption,
+    Dot,
     Line,
     Rect,
     Scene,
@@ -110,6 +112,23 @@ def test_names_are_text_in_every_chart(width: float) -> None:
         assert f"{SPACE}script" not in tags[0] and f"{SPACE}b" not in tags[0]
         assert tags[0] == tags[1]
         assert trees[0][0].text == HOSTILE
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_of_a_curve_are_clear_of_the_deadline_and_of_the_markers(width: float) -> None:
+    """Wherever the plan and the deadline are next to the point of best value, whose name is long."""
+    for step in range(60):
+        plan, deadline = (2.0 + 0.05 * step, 20.0 + 0.3 * step), 2.0 + 0.11 * step
+        points = [Breakpoint(1.0, 50.0, "first"), Breakpoint(2.0, 20.0, "best value: 8 x B200 at aws", "", False, True)]
+        points += [Breakpoint(*plan, "your plan", is_plan=True), Breakpoint(9.0, 15.0, "last")]
+        scene = curve(points, [], deadline, Caption("a", "b", "c"), width)
+        names = [one for one in scene.shapes if isinstance(one, Text) and one.text in {each.label for each in points}]
+        (line,) = (one for one in scene.shapes if isinstance(one, Line) and one.dashed and one.stroke == "accent")
+        markers = [one for one in scene.shapes if isinstance(one, Dot) and one.radius > DOT_RADIUS]
+        for left, top, right, bottom in (name.box for name in names):
+            assert not left < line.points[0][0] < right
+            for dot in markers:
+                assert right < dot.x - 5 or left > dot.x + 5 or bottom < dot.y - 5 or top > dot.y + 5
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -14,6 +14,7 @@ from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
+from planner.exports.field_map import plan_with
 from planner.exports.script_parts import image_of
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, texts, unsloth_plan
@@ -84,7 +85,7 @@ def test_a_job_of_hugging_face_has_flavor_time_image_and_bucket(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("machines", "said"),
     [
-        ({"gpu": "A100-80GB", "count": 2}, "no job on 1 x 2 A100-80GB; plan with limits.max_gpus of 1, 4, 8"),
+        ({"gpu": "A100-80GB", "count": 2}, "1 x 2 A100-80GB; plan with --set limits.max_gpus=1 (it has 1, 4, 8)"),
         ({"gpu": "H200", "count": 8, "instances": 2}, "no job on 2 x 8 H200"),
         ({"gpu": "B200", "count": 1}, "has no name for B200"),
     ],
@@ -153,3 +154,11 @@ def test_a_run_of_unsloth_goes_on_from_the_checkpoint_of_the_script() -> None:
     )
     (line,) = (line for line in files["run.sh"].splitlines() if line.startswith("run_to_its_end "))
     assert line.endswith(' env python train_unsloth.py ${LATEST:+"$LATEST"}')
+
+
+def test_what_to_plan_with_can_be_pasted() -> None:
+    """Also where the shell would read brackets as a pattern."""
+    assert plan_with("limits.gpus.forbid", ["TPU-v6e"]) == "plan with --set 'limits.gpus.forbid=[TPU-v6e]'"
+    assert plan_with("limits.spot", "false") == "plan with --set limits.spot=false"
+    with pytest.raises(InputError, match=r"plan with --set 'limits\.gpus\.forbid=\[TPU-v6e\]'"):
+        image_of("TPU-v6e")

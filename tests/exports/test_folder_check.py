@@ -16,6 +16,7 @@ from planner.cli import main
 from planner.cli.plan_commands import TARGETS
 from planner.documents.tables import json_text
 from planner.exports.export import _parsed, _scripts
+from planner.report.words import wrap_with_commands
 from planner.results.plan import Plan
 from tests.helpers import exported_services
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, unsloth_plan
@@ -128,6 +129,20 @@ def test_a_script_inside_of_a_task_is_read(tmp_path: Path) -> None:
         assert f"{name}: {place}: bash: " in run("--check", str(folder)).stderr
 
 
+def unwrapped(text: str) -> list[str]:
+    """Return the lines of an export before they were broken."""
+    return text.replace("\n  ", " ").splitlines()
+
+
+def test_long_lines_of_an_export_end_where_a_clause_does_and_keep_commands_whole() -> None:
+    """A loop is one command, whatever signs it has."""
+    loop = "for one in kubernetes-*.yaml; do kubectl delete -f $one; done"
+    text = f"$2.27 to 3.60 per hour from the first minute on; stop: sky serve down -y a-1 a-2, or {loop}, or another"
+    lines = wrap_with_commands(text, 66)
+    assert max(map(len, lines)) <= 71 and any(loop in line for line in lines) and len(lines) > 2
+    assert unwrapped("\n".join(lines)) == [text]
+
+
 def test_what_a_task_starts_must_be_there(tmp_path: Path) -> None:
     """A launcher alone, the script that it starts, and data that lie here: each is named with what to do."""
     plan, folder = plan_file(solved("secure"), tmp_path), tmp_path / "run"
@@ -165,7 +180,7 @@ def test_an_export_ends_with_what_each_launcher_needs_first(
     """Without it pods wait until their deadline, with the bill of their nodes; the README and --check say it, too."""
     plan, folder = exported
     result = run(plan, "--all", "--dataset", "my/data", "-o", str(tmp_path / "run"))
-    assert any(line.startswith(f"fill in {file}: first: {needs}") for line in result.stderr.splitlines())
+    assert any(line.startswith(f"fill in {file}: first: {needs}") for line in unwrapped(result.stderr))
     assert f"see to {file}: first: {needs}" in run("--check", str(folder)).stdout
     assert f"needs {needs}" in (folder / "README.md").read_text()
 
@@ -175,7 +190,7 @@ def test_the_script_of_a_person_is_left_to_the_person(target: str, file: str, tm
     """A file for a script of one's own comes without it, and the export ends with that."""
     plan, folder = plan_file(solved("zero2"), tmp_path), str(tmp_path / "run")
     said = f"training script: train.py is yours, and sets what the head of {file} lists"
-    assert f"fill in {said}" in run(plan, "--to", target, "-o", folder).stderr.splitlines()
+    assert f"fill in {said}" in unwrapped(run(plan, "--to", target, "-o", folder).stderr)
     assert f"see to {said}" in run("--check", folder).stdout.splitlines()
 
 
@@ -262,7 +277,7 @@ def test_every_export_ends_with_its_cost_and_what_stops_it(kind: str, target: st
         assert target in TARGETS, "a refusal names a tool, and the whole folder is always there"
         return
     assert result.exit_code == 0, result.output
-    last = result.stderr.splitlines()[-1]
+    last = unwrapped(result.stderr)[-1]
     cost, _, stops = last.partition("; stop: ")
     priced = r"(at most )?\$[\d.,]+( to [\d.,]+)? per hour from the first minute on"
     assert re.fullmatch(priced if kind != "training elsewhere" else "the plan has no price of an hour", cost), last
@@ -292,7 +307,7 @@ def test_jobs_and_services_in_folders_of_their_own_have_their_lines_each(tmp_pat
     both = plan.model_copy(update={"services": service.services, "inputs": inputs})
     result = run(plan_file(both, tmp_path), "--all", "-o", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
-    lines = result.stderr.splitlines()
+    lines = unwrapped(result.stderr)
     assert "fill in quickstart/sft.yaml: dataset_name: --dataset" in lines
     assert any(line.startswith("fill in answers: meta-llama/Llama-3.1-8B is gated") for line in lines)
     costs = [line.partition(" per hour from the first minute on; stop: ")[0] for line in lines[-2:]]

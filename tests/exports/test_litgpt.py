@@ -121,7 +121,7 @@ def test_full_training_goes_on_from_its_checkpoint_and_adapters_cannot() -> None
     given = choose_job(full, scenario_of(full, "plan.json"), "plan.json", None)
     script = export_all(given, FILE)[0]["run.sh"]
     assert "'step-*' lit_model.pth" in script and '${LATEST:+--resume "$LATEST/lit_model.pth"}' in script
-    with pytest.raises(InputError, match=r"cannot go on when a spot machine is lost; plan with limits\.spot=false"):
+    with pytest.raises(InputError, match=r"when a spot machine is lost; plan with --set limits\.spot=false"):
         texts(litgpt_plan(spot_share=0.5), "litgpt")
 
 

@@ -526,7 +526,7 @@ def test_each_job_of_a_chain_starts_from_the_result_of_the_one_before(tmp_path: 
     model = "Qwen/Qwen2.5-1.5B"
     for name, before in (("math", "sft"), ("dpo", "math")):
         line = f"the result of {before}, which trains the same model, goes in: its folder or repository is --model-id"
-        assert f"fill in {name}: {line}" in said.stderr
+        assert f"fill in {name}: {line}" in said.stderr.replace("\n  ", " ")
         assert line in (folder / name / "README.md").read_text()
         settings = (path.read_text() for path in (folder / name).glob("*.yaml") if path.stem in ("verl", "grpo", "dpo"))
         assert all(model not in text and "required: --model-id" in text for text in settings)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.report import words
 from planner.report.explanation_text import render
 from planner.report.words import WIDTH
 from planner.results.explanation import Explanation
@@ -156,9 +157,23 @@ def test_the_way_out_of_several_limits_is_one_entry() -> None:
         "setting": "limits.budget_usd=86.57",
     }
     lines = told(status="infeasible", relax=[first, *both]).splitlines()
-    assert lines[0] == "small: no plan keeps the budget of $10.00 (least: $86.57)"
+    assert lines[0] == "small: no plan keeps the budget of $10.00 and the deadline of 2 h"
+    assert lines[1] == "  least within 2 h: $86.57"
     assert "  2  deadline 8.08 h and gpus: allow also H200: 8 x H200, $34.12" in lines
     assert "     --set jobs.small.deadline=8.08h --set 'limits.gpus.allow=[T4,H200]'" in lines
+
+
+def test_a_limit_alone_is_named_alone_and_the_least_budget_with_its_likely_dollars() -> None:
+    """What no further change moves is no part of the reason; a budget is least at its confidence."""
+    budget = {
+        "limit": "limits.budget_usd", "from": 10.0, "to": 78.54, "then": "8 x B200, likely $63.05, $78.54 at 90 %",
+        "cost_usd": 63.05,
+    }  # fmt: skip
+    deadline = {"limit": "jobs.small.deadline", "from": 2.0, "to": 15.87, "way": 2}
+    assert told(status="infeasible", relax=[budget]).startswith("small: no plan keeps the budget of $10.00 (least: ")
+    with words.unwrapped():
+        first = told(status="infeasible", relax=[budget, deadline]).splitlines()[0]
+    assert first.endswith(" and the deadline of 2 h (least within 2 h: $78.54 at 90 %, likely $63.05)")
 
 
 def test_time_comes_first_where_it_counts() -> None:

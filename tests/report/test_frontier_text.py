@@ -233,7 +233,8 @@ def test_without_a_way_the_reasons_are_told() -> None:
     """The same explanation as of solve."""
     explained = make_infeasible()
     found = make_frontier(status="infeasible", points=(), segments=(), knee=None, infeasible=explained.infeasible)
-    assert render_frontier(found).startswith("tokens: no plan keeps the deadline of too-tight, 2 h (least: 2.63 h)\n")
+    first = "tokens: no plan keeps the deadline of too-tight, 2 h and the budget of $10.00\n"
+    assert render_frontier(found).startswith(f"{first}  least within $10.00: 2.63 h\n")
 
 
 def test_one_point_is_fastest_and_cheapest() -> None:

@@ -116,7 +116,7 @@ def test_a_plan_on_spot_alone_says_that_a_deadline_holds_with_a_probability() ->
 
 def test_of_an_infeasible_question_the_answer_is_its_whole_text() -> None:
     """There is nothing to shorten."""
-    assert render_answer(make_infeasible()).startswith("too-tight: no plan keeps the deadline of 2 h (")
+    assert render_answer(make_infeasible()).startswith("too-tight: no plan keeps the deadline of 2 h and ")
 
 
 @pytest.mark.parametrize("memory", ["measured", "fitted", "prior"])

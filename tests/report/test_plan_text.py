@@ -46,7 +46,8 @@ quickstart: 1 x RTX3090 at vast (Quebec), likely 21.4 h, by 28.0 h, $2.82
   Prices   12 days old (2026-08-20); vast listing"""
 
 INFEASIBLE = """\
-too-tight: no plan keeps the deadline of 2 h (least: 2.63 h)
+too-tight: no plan keeps the deadline of 2 h and the budget of $10.00
+  least within $10.00: 2.63 h
   1  deadline 2.63 h: 8 x H100-80GB at lambda, $71.30
   2  budget $1,044.80
   near: RTX4090: does not fit in 23.6 GiB (1.3 GiB short)

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report import words
-from planner.report.plan_sections import bill_line, rounding
+from planner.report.plan_figures import bill_figure
+from planner.report.plan_sections import added_up, bill, bill_line, bill_text, rounding
 from planner.results.plan_parts import BillItem
+from tests.helpers.plans import make_assignment, make_plan
 from tests.helpers.shown_arithmetic import agrees, number
 
 UNITS = ("h", "machine hours", "GB-month", "M tokens")
@@ -26,6 +28,27 @@ def test_rounding_makes_any_amounts_add_up(amounts: list[float]) -> None:
     total = math.fsum(amounts)
     shown = [number(words.usd(one).replace("$", "")) for one in (*amounts, total)]
     assert math.fsum(shown[:-1]) + rounding(amounts, total) == pytest.approx(shown[-1], abs=1e-6)
+
+
+@settings(derandomize=True, max_examples=200)
+@given(amounts=st.lists(st.floats(0.01, 900), min_size=1, max_size=9))
+def test_cents_of_rounding_are_in_the_largest_amount_and_no_line_of_their_own(amounts: list[float]) -> None:
+    """Below $10,000 all is in whole cents, and the amounts as shown are the total as shown."""
+    total = math.fsum(amounts)
+    made, rest = added_up(amounts, total)
+    shown = [number(words.usd(one).replace("$", "")) for one in (*made, total)]
+    assert rest == 0 and math.fsum(shown[:-1]) == pytest.approx(shown[-1], abs=1e-6)
+    assert max(abs(new - old) for new, old in zip(made, amounts, strict=True)) < 0.06
+
+
+def test_a_bill_has_no_line_of_rounding() -> None:
+    """Thirds of a dollar are a cent short of it."""
+    bills = [BillItem(item=name, usd=1 / 3) for name in ("gpu on demand", "storage", "transfer out")]
+    job = make_assignment(bill=bills, cost={"expected": 1.0, "low": 1.0, "high": 1.0}, cost_usd=1.0)
+    table = bill_figure(make_plan(job, cost={"expected": 1.0, "low": 1.0, "high": 1.0})).table
+    assert table is not None
+    for text in (" ".join(bill(job)), bill_text([job], job.cost), repr(table.rows)):
+        assert ("rounding" in text, text.count("0.34"), text.count("0.33")) == (False, 1, 2), text
 
 
 @settings(derandomize=True, max_examples=100)

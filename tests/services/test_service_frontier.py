@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
+from planner.report import words
 from planner.report.any_result import draw_file
+from planner.results.explanation import Alternative, Explanation
 from planner.results.service_results import ServiceFrontier
 from planner.services.service_changes import service_frontier
-from planner.services.service_texts import render_service_frontier
+from planner.services.service_texts import _alternative_row, render_service_frontier
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 
@@ -48,7 +50,8 @@ def test_the_frontier_is_text_and_picture(found: ServiceFrontier, tmp_path: Path
     """Every point is a line within the width, with its proof."""
     text = render_service_frontier(found)
     assert all(len(line) <= 80 for line in text.split("\n"))
-    assert text.count(" ms") >= len(found.points) and "* the limit of the scenario" in text
+    assert text.count(" ms") >= len(found.points) and "> the limit of the scenario" in text and "*" not in text
+    assert f"--set {found.points[-1].setting}" in text or found.points[-1].asked
     draw_file(found, tmp_path / "f.svg", text.split("\n"))
     assert "limit on the time per token" in (tmp_path / "f.svg").read_text()
 
@@ -75,3 +78,13 @@ def test_answers_of_one_token_have_no_time_per_token() -> None:
     """There is nothing to draw for them."""
     with pytest.raises(ScenarioError, match="answers of one token"):
         service_frontier(desk("jobs.desk.load.output_tokens=1"), points=4)
+
+
+def test_machines_of_a_fleet_on_spot_alone_are_all_named_those_on_demand_as_its_reserve() -> None:
+    """Spot carries the load; what is on demand replaces what is lost, and says so."""
+    plan = "1 x L4 at gcp, on demand; 0 to 2 x L4 at gcp, spot"
+    row = Alternative(by="market", name="spot", plan=plan, cost_usd=100.0, difference=0.1, job="s")
+    explanation = Explanation(scenario="s", status="optimal", objective="cost", seconds=0.0)
+    with words.unwrapped():
+        told = [line.strip() for line in _alternative_row(row, explanation)]
+    assert told[0].endswith("0 to 2 x L4 at gcp, spot") and told[1] == "reserve: 1 x L4 at gcp, on demand"

@@ -147,7 +147,7 @@ def test_an_infeasible_scenario_says_what_would_help() -> None:
     """The page has the smallest changes with their settings, and no figures."""
     plan = make_infeasible()
     page = Page(render_page(Overview(plan=plan)))
-    assert "No plan keeps the deadline of 2 h (least: 2.63 h)." in page.words
+    assert "No plan keeps the deadline of 2 h and the budget of $10.00 (least within $10.00: 2.63 h)." in page.words
     assert plan.infeasible is not None and plan.infeasible.relax
     for change in plan.infeasible.relax:
         assert change.setting in page.words
@@ -155,7 +155,7 @@ def test_an_infeasible_scenario_says_what_would_help() -> None:
 
 
 def test_the_rows_of_bill_and_memory_add_up_to_their_totals() -> None:
-    """Parts and margin are what is needed, with what is free what is usable; items and rounding are the total."""
+    """Parts and margin are what is needed, with what is free what is usable; items are the total."""
     vram = {"peak": 18.53, "allocated": 14.37, "usable": 23.6, "fit_probability": 0.99, "phase": "forward"}
     parts = {"weights": 4.633, "adapters": 0.156, "optimizer": 0.3125, "gradients": 0.3125, "activations": 8.956}
     job = make_assignment(vram_gib={**vram, "parts": parts})

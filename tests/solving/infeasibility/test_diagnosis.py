@@ -277,6 +277,8 @@ def test_a_relaxation_asks_for_no_more_budget_than_its_plan_needs() -> None:
     for one in budgets:
         needed = float(one.then.rpartition("$")[2].split()[0])
         assert one.then.endswith(" at 90 %") and " expected" not in one.then
+        assert f"likely ${one.cost_usd:,.2f}" in one.then
+        assert (", spot" in one.then) == (" if little spot capacity appears" in one.then)
         assert isinstance(one.change_to, float) and needed - 1e-9 <= one.change_to <= needed + 0.011
 
 
