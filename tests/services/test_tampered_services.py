@@ -46,7 +46,6 @@ NOT_RECOMPUTED = {
     ("candidates", "made"), ("candidates", "offers"), ("candidates", "outdated_offers"),
     # other fleets than that of the plan
     ("jobs", "fleet", "baselines", "usd_per_month"), ("jobs", "fleet", "any_mix", "usd_per_month"),
-    ("jobs", "fleet", "secure", "usd_per_month"),
     ("jobs", "looser", "cost_usd"), ("jobs", "looser", "hours"), ("jobs", "looser", "way"),
     # found by solving for other loads: tests/solving/test_break_even.py solves on both sides of it
     ("jobs", "fleet", "api", "pays_from_requests"), ("jobs", "fleet", "api", "pays_on", "spot_share"),
