@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def printable(text: str) -> str:
@@ -145,3 +146,9 @@ SHOWN_OF_KEY = 20
 def short_key(key: str) -> str:
     """Return a key as a fault shows it: no more than its start, because the file may be one of passwords."""
     return key if len(key) <= SHOWN_OF_KEY else f"{key[:SHOWN_OF_KEY]}..."
+
+
+def plan_with(path: str, values: Iterable[object] | str) -> str:
+    """Return what to plan with, as it is typed: `plan with --set 'limits.gpus.forbid=[T4]'`; a text is one value."""
+    value = values if isinstance(values, str) else f"[{', '.join(map(str, values))}]"
+    return f"plan with --set {shlex.quote(f'{path}={value}')}"

@@ -22,7 +22,7 @@ from planner import generation
 from planner.documents.files import Document, data_folder, file_name, parse_document, read_text, yaml_text
 from planner.documents.tables import json_text, read_json
 from planner.documents.validation import MOST_NAMES, meant_name
-from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
+from planner.errors import Fault, InputError, LibraryError, collect_faults, plan_with, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import (
@@ -33,7 +33,6 @@ from planner.exports.field_map import (
     field_maps,
     first_able,
     launch_maps,
-    plan_with,
     rl_maps,
 )
 from planner.exports.launchers import (

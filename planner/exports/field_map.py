@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -20,19 +19,13 @@ from pydantic import Field, ValidationError
 from planner.documents.files import Document, data_folder, read_document
 from planner.documents.tables import json_text
 from planner.documents.validation import Row, Source, validation_complaints
-from planner.errors import LibraryError
+from planner.errors import LibraryError, plan_with
 from planner.library.technique_tables import Condition, holds, read_techniques
 from planner.results.plan import Assignment
 from planner.scenario.job_stages import PromptImages
 from planner.scenario.offer import Offer
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
-
-
-def plan_with(path: str, values: Iterable[object] | str) -> str:
-    """Return what to plan with, as it is typed: `plan with --set 'limits.gpus.forbid=[T4]'`; a text is one value."""
-    value = values if isinstance(values, str) else f"[{', '.join(map(str, values))}]"
-    return f"plan with --set {shlex.quote(f'{path}={value}')}"
 
 
 Facts = Mapping[str, Any]

@@ -10,9 +10,9 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import yaml_text
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, plan_with
 from planner.exports.facts import CHECKPOINT_FOLDER, Given
-from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps, plan_with
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, launch_maps
 from planner.exports.machine_names import (
     PRICE_MARGIN,
     Machines,

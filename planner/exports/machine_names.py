@@ -9,8 +9,8 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 
 from planner.documents.files import yaml_text
-from planner.errors import Fault, InputError
-from planner.exports.field_map import Facts, FieldMap, LaunchMap, fill_in, plan_with
+from planner.errors import Fault, InputError, plan_with
+from planner.exports.field_map import Facts, FieldMap, LaunchMap, fill_in
 from planner.exports.script_parts import (
     clearing_lines,
     commented,

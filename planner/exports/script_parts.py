@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from planner.documents.files import data_folder, read_shipped
 from planner.documents.validation import Row
-from planner.errors import Fault, InputError, printable
-from planner.exports.field_map import Facts, FieldMap, Tool, field_maps, plan_with
+from planner.errors import Fault, InputError, plan_with, printable
+from planner.exports.field_map import Facts, FieldMap, Tool, field_maps
 from planner.library.reading import read_library
 from planner.library.schema import GpuSpec
 from planner.library.technique_tables import read_techniques

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import yaml_text
-from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.errors import Fault, InputError, collect_faults, plan_with, raise_faults
 from planner.exports.facts import Wishes
-from planner.exports.field_map import LaunchMap, Tool, field_maps, launch_maps, plan_with
+from planner.exports.field_map import LaunchMap, Tool, field_maps, launch_maps
 from planner.exports.launchers import Checklist, hourly_text
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines
 from planner.exports.script_parts import (

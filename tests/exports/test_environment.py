@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from planner.cli.options import scenario_of
-from planner.errors import InputError
+from planner.errors import InputError, plan_with
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
-from planner.exports.field_map import plan_with
 from planner.exports.script_parts import image_of
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, texts, unsloth_plan
