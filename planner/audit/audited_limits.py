@@ -469,10 +469,10 @@ def _refused_by_tools(context: RunContext) -> Iterator[Broken]:
 
 def _places(context: RunContext) -> Iterator[Broken]:
     """Yield stages at a place that may not or cannot do them, and stages that have no place."""
-    wanted, there = context.job.stages, {named.stage for named in context.named.beside}
-    for named in context.named.beside:
-        offer, place = context.offers.get(named.offer), f"beside: {named.stage} at {named.offer}"
-        if offer is None or named.stage not in STAGES or len(there) < len(context.named.beside):
+    wanted, there = context.job.stages, {named.stage for named in context.named.separate_machines}
+    for named in context.named.separate_machines:
+        offer, place = context.offers.get(named.offer), f"separate machine: {named.stage} at {named.offer}"
+        if offer is None or named.stage not in STAGES or len(there) < len(context.named.separate_machines):
             yield place, "one offer of the scenario for each stage", named.offer
         else:
             yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))

@@ -143,7 +143,7 @@ class SearchTarget:
     shared: bool = False  # there is a budget or another job: the program may need more than the cheapest candidate
     quota: frozenset[str] = frozenset()  # providers with a quota
     has_budget: bool = False  # dollars at its confidence are quantiles over speeds and markets
-    peaks: tuple[PeakLimit, ...] = ()  # what several jobs may use at one time, beside dollars
+    peaks: tuple[PeakLimit, ...] = ()  # what several jobs may use at one time, next to dollars
     at_one_time: bool = False  # several jobs have some limit at one time, be it of dollars
     only_budget_usd: float = -math.inf  # the budget where nothing else may bar the cheapest candidate of the only job
 

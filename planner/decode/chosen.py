@@ -400,7 +400,7 @@ def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
         gpus_per_instance=machine.gpus_per_instance if machine else 0,
         techniques=techniques_of(recipe, chosen.job, *candidates.batch(row)),
         spot_share=chosen.share,
-        beside=tuple(
+        separate_machines=tuple(
             NamedStage(separate_stage.stage, separate_stage.label)
             for separate_stage in candidates.placement_of(row).separate_stages
         ),

@@ -120,7 +120,7 @@ class NamedRun:
     gpus_per_instance: int
     techniques: Techniques
     spot_share: float
-    beside: tuple[NamedStage, ...] = ()
+    separate_machines: tuple[NamedStage, ...] = ()
     policy: NamedPolicy | None = None
     kv_bits: int | None = None  # of the cache of generation
     fallback: str | None = None  # the change for a run out of memory, of changes that cost equally little time
@@ -140,7 +140,7 @@ class NamedRun:
             gpus_per_instance=stated.gpus_per_instance,
             techniques=stated.techniques,
             spot_share=stated.spot_share,
-            beside=tuple(NamedStage(machine.stage, machine.offer) for machine in stated.separate_machines),
+            separate_machines=tuple(NamedStage(machine.stage, machine.offer) for machine in stated.separate_machines),
             policy=NamedPolicy.of(stated.spot) if stated.spot else None,
             kv_bits=stated.inference.kv_bits if stated.inference else None,
             fallback=given.change if given else None,

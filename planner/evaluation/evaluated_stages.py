@@ -373,7 +373,7 @@ def _checkpoint_bytes(context: RunContext, physics: EvaluatedPhysics) -> float:
 def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage, ...]:
     """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
     made: dict[str, SeparateStage] = {}
-    for named in context.named.beside:
+    for named in context.named.separate_machines:
         offer = context.offers.get(named.offer)
         if offer is not None and named.stage in STAGES and named.stage not in made:
             figures = {"ingest": _ingest, "evaluation": _evaluation, "export": _export}[named.stage]
@@ -484,7 +484,7 @@ def _exported(context: RunContext) -> ExportedResult | None:
     wanted = context.job.stages.export
     if wanted is None:
         return None
-    named = next((machine for machine in context.named.beside if machine.stage == "export"), None)
+    named = next((machine for machine in context.named.separate_machines if machine.stage == "export"), None)
     offer = context.offer if named is None else context.offers[named.offer]
     is_plain = wanted.format is None
     form = wanted.format or ("merged" if wanted.merged and is_plain else "adapters")

@@ -158,7 +158,7 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
 
 @dataclass(frozen=True)
 class Step:
-    """A rung that a program chose; None stands for a job whose work is given."""
+    """A rung that a program chose; None: a job whose work is given."""
 
     ladder: Ladder | None
     place: int

@@ -29,6 +29,7 @@ from planner.errors import AuditError, Fault, ScenarioError
 from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
 from planner.reinforcement.rl_reasons import matches
+from planner.reinforcement.rl_search import undominated
 from planner.reinforcement.rl_solve import (
     NOT_FOR_RL,
     SAME_OBJECTIVE,
@@ -399,16 +400,6 @@ def paid_at_confidence(plan: Plan) -> float:
 def sum_of(columns: Iterable[Floats]) -> Floats:
     """Return the sum (n,) of columns."""
     return np.asarray(np.sum(list(columns), axis=0), dtype=float)
-
-
-def undominated(*columns: Floats) -> Integers:
-    """Return the rows (k,) of columns (n,) that no other row beats or equals in all of them, less being better."""
-    left, found = np.lexsort(columns[::-1]), list[int]()
-    while len(left):
-        first = left[0]
-        found.append(int(first))
-        left = left[np.logical_or.reduce([column[left] < column[first] for column in columns])]
-    return np.asarray(found, dtype=np.int64)
 
 
 def combined_ways(

@@ -45,6 +45,7 @@ from planner.estimates.memory_fit import estimate_memory, with_paging
 from planner.estimates.memory_terms import MemoryCoefficients, held_parameters
 from planner.estimates.step_time import step_seconds
 from planner.estimates.work import PACKED_FILL
+from planner.formulation.constraints import undominated_columns
 from planner.library.names import typical_ram_gb
 from planner.library.reading import teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -627,13 +628,15 @@ def step_sigmas(
     return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
 
 
+def undominated(*columns: Floats) -> Integers:
+    """Return the rows (k,) of columns (n,) that no other row beats or equals in all of them, less being better."""
+    values = np.stack(columns)
+    order = np.lexsort(columns[::-1])
+    return order[undominated_columns(values[:, order])]
+
+
 def undominated_rows(rows: Sequence[int], columns: Iterable[Floats]) -> list[int]:
-    """Return the rows that no other is as good as in all columns, where less is better; of equal ones the first."""
+    """Return those of some rows that no other of them is as good as in all columns; of equal ones the first."""
     if len(rows) < 2:
         return list(rows)
-    points = np.stack([np.asarray(column)[rows] for column in columns], axis=1)
-    kept: list[int] = []
-    for place in np.lexsort(points.T[::-1]).tolist():
-        if not kept or not (points[kept] <= points[place]).all(axis=1).any():
-            kept.append(place)
-    return [rows[place] for place in kept]
+    return [rows[place] for place in undominated(*(np.asarray(column)[rows] for column in columns)).tolist()]

@@ -589,7 +589,7 @@ class PaidJob(Protocol):
 
 
 def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> list[float]:
-    """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid beside them.
+    """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid next to them.
 
     `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two markets are equally
     likely; a sum of many is kept as the means of as many groups. Jobs without luck vary within a speed, too, by the
@@ -611,7 +611,7 @@ def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0
 
 
 def joint_late_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> float:
-    """Return the dollars that all jobs together stay within with this probability; `fixed_usd` is paid beside them.
+    """Return the dollars that all jobs together stay within with this probability; `fixed_usd` is paid next to them.
 
     Where all luck is that of one market, what the jobs need each by itself is enough for all: they need it in the same
     runs. It was found among more runs than the cases tell, so that the lesser of the two counts.

@@ -218,7 +218,7 @@ FLAT = [service(usd_per_run=3)]
 THREE = {"trials": {"count": 3, "at_once": 3}}
 WITH_CPU = [RENTED, {"provider": "c", "cpu_cores": 16, "ram_gb": 32, "usd_per_hour": 0.6}]
 BESIDE = {"stages": {"ingest": {"raw_gb": 50, "tokens": 1e9, "on": ["cpu"]}}}
-ON_CPU = "beside: ingest at c/any/16-cores"
+ON_CPU = "separate machine: ingest at c/any/16-cores"
 
 
 @pytest.mark.slow

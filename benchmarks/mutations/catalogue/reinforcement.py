@@ -24,7 +24,12 @@ AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by
 AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
 AREA.add("the reference takes no memory", "+ reference + critic", "+ critic")
 AREA.add("a reward model takes no memory", "np.maximum(need + held, scoring)", "need", RL_REWARDS)
-AREA.add("the fastest pools alone are kept", "points[place]).all(axis=1).any()", "points[place]).any()", RL_FRONTIER)
+AREA.add(
+    "the fastest pools alone are kept",
+    "undominated_columns(values[:, order])",
+    "undominated_columns(values[:1, order])",
+    RL_FRONTIER,
+)
 AREA.add("a trainer may be too large", "better = possible & (need <= usable) &", "better = (need >= 0.0) &")
 
 AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
