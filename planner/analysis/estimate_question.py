@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
+from planner.candidates.training_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import (
     AVERAGED_IMAGES,
     DEFAULT_NETWORK_BYTES_PER_SECOND,

@@ -18,7 +18,7 @@ from planner.candidates.job_candidates import (
     undominated_on_machine,
 )
 from planner.candidates.market import Market, disk_gb, spot_markets, tie_steps
-from planner.candidates.run_hours import Placement, RowHours, RunHours, compute_run_hours, node_group_ratios
+from planner.candidates.run_hours import Placement, RowHours, RunHours, node_group_ratios
 from planner.candidates.stage_hours import (
     enumerate_placements,
     export_columns,
@@ -27,6 +27,7 @@ from planner.candidates.stage_hours import (
     place_exports,
     prepared_gb,
 )
+from planner.candidates.training_hours import compute_run_hours
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
 from planner.configurations.grid import (
     Configurations,
