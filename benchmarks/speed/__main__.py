@@ -159,7 +159,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.candidates.screening import screen
     from planner.formulation.constraints import find_undominated
     from planner.formulation.program import SharedLimits
-    from planner.solvers.registry import run
+    from planner.formulation.solvers import run
     from planner.solving.optimise_choice import solve_lexicographic
     from planner.solving.prepare import shared_peaks
 

@@ -26,6 +26,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import build_inputs
 from planner.decode.notes import budget_probability
 from planner.errors import AuditError, Fault, ScenarioError
+from planner.formulation.solvers import solver_versions
 from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
 from planner.reinforcement.rl_reasons import matches
@@ -51,7 +52,6 @@ from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, setting_path, without_jobs
 from planner.scenario.schedule import After
-from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
 from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
 from planner.solving.prepare import PreparedScenario, prepare

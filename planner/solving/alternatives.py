@@ -27,6 +27,7 @@ from planner.decode.chosen import (
     why_excluded,
 )
 from planner.errors import ScenarioError
+from planner.formulation.solvers import solver_versions
 from planner.library.schema import Library
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
@@ -40,7 +41,6 @@ from planner.results.plan_parts import (
 )
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
-from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import COST, LAST, ResolvedPlan, with_settings
 from planner.solving.prepare import (
     BOUND_ROUNDING,

@@ -45,6 +45,7 @@ from planner.formulation.program import (
     single_row,
     sparse_rows,
 )
+from planner.formulation.solvers import run
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import InferenceTechniques
@@ -52,7 +53,6 @@ from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, SpotShare, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import Techniques
-from planner.solvers.registry import run
 from planner.solving.prepare import PreparedScenario, limits_of_offers, shared_peaks
 
 if TYPE_CHECKING:

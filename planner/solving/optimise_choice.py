@@ -52,13 +52,19 @@ from planner.formulation.program import (
     single_row,
     time_objective,
 )
+from planner.formulation.solvers import (
+    DEFAULT_GAP,
+    DEFAULT_SOLVER,
+    SolveResult,
+    check_numbers,
+    run,
+    solve_single_choice,
+)
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Assignment, TieStep
 from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
-from planner.solvers.base import SolveResult, solve_single_choice
-from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare, starts_at_once, typical_stock
 
 if TYPE_CHECKING:

@@ -27,13 +27,12 @@ from planner.decode.notes import (
 )
 from planner.errors import SolverError
 from planner.formulation.program import TypicalPeak, TypicalPeaks
+from planner.formulation.solvers import Termination, solver_versions
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import SAME_MOMENT_HOURS, Assignment, Plan, TieStep, outlay_of, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
-from planner.solvers.base import Termination
-from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import (
     RESOLVE_TIME_LIMIT_SECONDS,
     ResolvedPlan,
