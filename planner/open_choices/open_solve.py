@@ -24,12 +24,12 @@ from planner.open_choices.choice_alternatives import (
     Alternative,
     best_of,
     known_range,
-    law_of,
     list_alternatives,
     tokens_at,
     tokens_for_loss,
 )
 from planner.open_choices.decision import SPREAD_NOTE, Decision, decide_alone, given_tokens, without_waste
+from planner.open_choices.loss_laws import law_of
 from planner.open_choices.model_choice_text import chosen_text, money_text
 from planner.open_choices.open_jobs_together import (
     Together,
