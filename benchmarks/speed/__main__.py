@@ -93,8 +93,7 @@ def candidates_lines(repeat: int) -> list[Line]:
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     """Return the recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
-    from planner.configurations.grid import Machine
-    from planner.configurations.recipe import GpuClass, enumerate_recipes, with_parallel_degrees
+    from planner.configurations.recipe import GpuClass, Machine, enumerate_recipes, with_parallel_degrees
 
     scenario, library = question_of("quickstart-any")
     job = scenario.jobs[0]

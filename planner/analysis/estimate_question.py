@@ -23,10 +23,11 @@ from planner.configurations.coefficients import (
     tower_faults,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
-from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
+from planner.configurations.grid import JobShape, shape_of, stand_ins
 from planner.configurations.recipe import (
     UNSHARDED,
     GpuClass,
+    Machine,
     Recipe,
     best_attention,
     find_incompatibility,

@@ -14,8 +14,15 @@ import numpy as np
 from planner.analysis.estimate_question import memory_saving_changes
 from planner.arrays import Flags
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
-from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
-from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
+from planner.configurations.grid import HostShortfall, MemoryShortfall
+from planner.configurations.recipe import (
+    GpuClass,
+    Machine,
+    Recipe,
+    enumerate_recipes,
+    find_incompatibility,
+    frameworks_of,
+)
 from planner.decode.chosen import MemoryEvaluator, describe_method
 from planner.documents.quantities import MAX_INTEGER, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names

@@ -31,13 +31,12 @@ from planner.candidates.training_hours import compute_run_hours
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
 from planner.configurations.grid import (
     Configurations,
-    Machine,
     concatenate_configurations,
     shape_of,
     technique_penalties,
     technique_uses,
 )
-from planner.configurations.recipe import allows_full, is_allowed
+from planner.configurations.recipe import Machine, allows_full, is_allowed
 from planner.estimates.billing import count_terms, round_up_hours
 from planner.estimates.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, median
-from planner.configurations.grid import Machine
+from planner.configurations.recipe import Machine
 from planner.estimates.inputs import Numbers
-from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.estimates.stage_seconds import transfer_seconds
+from planner.estimates.stage_seconds import NodeGroupCoefficients, node_group_market, transfer_seconds
 from planner.library.names import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.fees import Count, fee_rate

@@ -11,8 +11,14 @@ import numpy as np
 
 from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers
 from planner.estimates.inputs import Numbers
-from planner.estimates.preemption import InterruptedRun, NodeGroupCoefficients, interrupted_run, node_group_market
-from planner.estimates.stage_seconds import StageCoefficients, checkpoint_seconds
+from planner.estimates.stage_seconds import (
+    InterruptedRun,
+    NodeGroupCoefficients,
+    StageCoefficients,
+    checkpoint_seconds,
+    interrupted_run,
+    node_group_market,
+)
 from planner.estimates.work import node_group_shares
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer

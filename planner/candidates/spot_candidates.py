@@ -19,7 +19,7 @@ from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
 from planner.candidates.run_hours import RowHours, policy_guarantee_hours, policy_late_hours
 from planner.estimates.billing import round_up_hours
-from planner.estimates.preemption import node_group_market
+from planner.estimates.stage_seconds import node_group_market
 from planner.library.schema import Library
 from planner.scenario.limits import PeakLimit
 from planner.spot.drawn_runs import PolicyCosts, late_dollars, least_wait

@@ -21,10 +21,10 @@ from planner.configurations.coefficients import (
     latent_seconds,
     recipe_coefficients,
 )
-from planner.configurations.grid import Machine, evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
-from planner.configurations.recipe import Recipe, framework_of, has_unmeasured_loops
-from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
+from planner.configurations.grid import evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
+from planner.configurations.recipe import Machine, Recipe, framework_of, has_unmeasured_loops
 from planner.estimates.stage_seconds import (
+    NodeGroupCoefficients,
     StageCoefficients,
     asynchronous_stall_seconds,
     checkpoint_bytes,
@@ -35,6 +35,7 @@ from planner.estimates.stage_seconds import (
     fed_step_seconds,
     goodput_factor,
     load_seconds,
+    wall_quantile_factor,
 )
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, efficiency_sigma, time_sigmas
 from planner.estimates.work import trial_work

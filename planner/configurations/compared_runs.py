@@ -14,17 +14,10 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, first_least
 from planner.configurations.coefficients import fastest_precision, peaks_of, recipe_spread
-from planner.configurations.grid import (
-    Configurations,
-    JobShape,
-    Machine,
-    grid_inputs,
-    possible_cells,
-    proper_divisors,
-    shape_of,
-)
+from planner.configurations.grid import Configurations, JobShape, grid_inputs, possible_cells, proper_divisors, shape_of
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     enumerate_recipes,
     expand_parallel_degrees,

@@ -22,7 +22,6 @@ from planner.configurations.grid import (
     Configurations,
     HostShortfall,
     JobShape,
-    Machine,
     MemoryShortfall,
     choose_batches,
     choose_fastest_batches,
@@ -35,6 +34,7 @@ from planner.configurations.grid import (
 )
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     enumerate_recipes,
     expand_paged,

@@ -242,6 +242,24 @@ class GpuClass:
         return cls(gpu.generation, gpu.vendor, gpu.bf16, frozenset(gpu.peaks), gpu.compute_capability)
 
 
+@dataclass(frozen=True)  # a key that is looked up thousands of times
+class Machine:
+    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
+
+    gpu: str
+    gpus_per_instance: int
+    instances: int
+    link: str
+    network_gbps: float | None
+    ram_gb: float | None = None  # of one instance; None: no limit, as of observed runs
+    assumes_ram: bool = False  # that of its class, as the offer does not state it
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in total."""
+        return self.gpus_per_instance * self.instances
+
+
 def framework_of(library: Library, name: str) -> FrameworkProfile:
     """Return a framework's profile, its name in any case and spelling; KeyError names the nearest ones."""
     known = library.techniques.frameworks

@@ -16,8 +16,8 @@ from planner.candidates.market import Market
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
-from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.recipe import Recipe, excluding_techniques, length_spread, mean_tokens
+from planner.configurations.grid import JobShape, grid_inputs
+from planner.configurations.recipe import Machine, Recipe, excluding_techniques, length_spread, mean_tokens
 from planner.estimates.billing import break_even_hours
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory_fit import (

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
+from planner.estimates.inputs import Attended
+
 Matrices = dict[str, tuple[int, int]]
 """Name of a matrix -> width of its input and of its output."""
 
@@ -527,14 +529,6 @@ def cache_of(parts: tuple[Part, ...]) -> Cache:
         sum(part.layers * part.state for part in mixers),
         sum(part.layers * part.score_width for part in mixers),
     )
-
-
-class Attended(NamedTuple):
-    """Layers whose mixing of tokens costs `share` of what full attention in every layer would."""
-
-    share: float
-    window: float  # tokens; 0: all that precede
-    masked: bool = True  # a window that kernels other than flash attention compute in full
 
 
 def attended_of(parts: tuple[Part, ...], layers: int, query_width: int) -> tuple[Attended, ...]:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner import generation
-from planner.estimates.preemption import (
+from planner.estimates.stage_seconds import (
     NodeGroupCoefficients,
     SpotAvailability,
+    checkpoint_bytes,
+    checkpoint_seconds,
     interrupted_run,
     node_group_market,
     wall_quantile_factor,
 )
-from planner.estimates.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import RANGE_TOP, confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, is_same
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds

@@ -24,9 +24,10 @@ from planner.configurations.compared_runs import (
     learn_correction,
     memory_setting,
 )
-from planner.configurations.grid import Machine, network_of, with_tower
+from planner.configurations.grid import network_of, with_tower
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     find_incompatibility,
     framework_of,

@@ -34,7 +34,7 @@ from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
 from planner.decode.chosen import build_inputs
 from planner.errors import AuditError, Fault, ScenarioError, raise_faults
 from planner.estimates.billing import round_up_hours
-from planner.estimates.preemption import NodeGroupCoefficients
+from planner.estimates.stage_seconds import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
 from planner.formulation.solvers import solver_versions
 from planner.hazards import SPEED_RANK_BOUNDS
