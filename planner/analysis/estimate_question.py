@@ -36,7 +36,6 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.decode.chosen import TIGHT_FIT_PROBABILITY, MemoryEvaluator, as_scalar, cut_samples, on_host_memory
 from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import TimeCoefficients
@@ -55,6 +54,7 @@ from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.job import Job
 from planner.scenario.job_stages import ImageInput, Work
 from planner.scenario.techniques import WHERE, Configuration, LoraSettings
+from planner.solving.chosen import TIGHT_FIT_PROBABILITY, MemoryEvaluator, as_scalar, cut_samples, on_host_memory
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner import timetable
-from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
 from planner.errors import Fault, InputError, PlannerError, ScenarioError, raise_faults
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario

@@ -27,7 +27,6 @@ from planner.configurations.recipe import (
     incompatibilities,
     is_allowed,
 )
-from planner.decode.chosen import MemoryEvaluator, describe_candidate
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
 from planner.library.schema import Library
@@ -44,6 +43,7 @@ from planner.scenario.limits import (
     peak_limit_at,
 )
 from planner.scenario.scenario import Scenario, setting_path
+from planner.solving.chosen import MemoryEvaluator, describe_candidate
 from planner.solving.elastic_program import (
     HEADROOM,
     MAX_PRICE_AGE,

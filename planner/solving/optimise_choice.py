@@ -32,8 +32,6 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from planner.arrays import CandidateTable, Floats, Integers, concatenate
-from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
-from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
 from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import (
@@ -65,6 +63,8 @@ from planner.results.plan import Assignment, TieStep
 from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.solving.chosen import ChosenCandidate, describe_candidate, describe_jobs
+from planner.solving.notes import build_assignment
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare, starts_at_once, typical_stock
 
 if TYPE_CHECKING:

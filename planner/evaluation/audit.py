@@ -16,7 +16,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner import open_choices
-from planner.audit.audited_limits import (
+from planner.configurations.recipe import length_spread, mean_tokens
+from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
+from planner.evaluation.audited_limits import (
     choices_of_job,
     figures_of_job,
     lateness_usd,
@@ -24,8 +26,6 @@ from planner.audit.audited_limits import (
     totals,
     waited_hours,
 )
-from planner.configurations.recipe import length_spread, mean_tokens
-from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import NamedRun, evaluate_work, hourly_price, resolve_names

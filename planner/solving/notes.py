@@ -19,14 +19,6 @@ from planner.configurations.coefficients import (
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import parts_of_card, prompt_notes, stand_ins
 from planner.configurations.recipe import framework_of, mean_tokens, technique_notes
-from planner.decode.chosen import (
-    TIGHT_FIT_PROBABILITY,
-    ChosenCandidate,
-    MemoryEvaluator,
-    compare_with_row,
-    name_run,
-    on_host_memory,
-)
 from planner.errors import AuditError
 from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
@@ -55,6 +47,14 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.scenario import Scenario
+from planner.solving.chosen import (
+    TIGHT_FIT_PROBABILITY,
+    ChosenCandidate,
+    MemoryEvaluator,
+    compare_with_row,
+    name_run,
+    on_host_memory,
+)
 from planner.spot.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, GIB, HOUR, MINUTE, figure_text
 
