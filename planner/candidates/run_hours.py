@@ -214,15 +214,15 @@ class RowHours:
     ) -> list[tuple[Floats, Floats]]:
         """Return per node group the hours (n,) on demand and on spot at a spot share, before rounding."""
         share = np.asarray(share, dtype=float)
-        found = []
+        hours = []
         for ratio in self.node_group_ratios:
             run, paid = (
                 duration * stretch * ratio / self.node_groups for duration in (self.group_run, self.spot_group_paid)
             )
             on_demand = (1.0 - share) * (self.once + run) + share * self.switch
             spot = np.where(share > 0, share * (self.once + paid), 0.0)
-            found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
-        return found
+            hours.append((np.asarray(on_demand * late), np.asarray(spot * late)))
+        return hours
 
     def joined(self, other: RowHours) -> RowHours:
         """Return the rows of both, these first."""

@@ -169,17 +169,17 @@ def spread_of(
     tokens = ways.micro_batch * job.answers * ways.sequence
     recipes = [ways.recipes[index] for index in ways.recipe]
     unmeasured = _unmeasured_sigmas(physics, library)
-    found = configuration_sigmas(recipes, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
+    estimated = configuration_sigmas(recipes, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
     cards = [m.gpu for m in ways.machines]
     several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
     methods = [r.method for r in ways.recipes]
-    found = physics.learned.spread(
-        found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
+    estimated = physics.learned.spread(
+        estimated, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
     )
     again = class_sigmas(library.calibrations["uncertainty"].values, "observed")
     observed = ~np.isnan(ways.observed_hours)
     work = token_sigma(job)
-    display, tail = np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
+    display, tail = np.where(observed, again.display, estimated.display), np.where(observed, again.tail, estimated.tail)
     return (np.hypot(display, work), np.hypot(tail, work)) if work else (display, tail)
 
 
@@ -317,18 +317,18 @@ def training_evidence(job: Job, physics: JobConfigurations, library: Library) ->
     ways, speeds = physics.ways, library.calibrations["gpu_efficiency"]
     timed = {seen.run.gpu for seen in physics.learned.timed}
     methods, method = distinct_names([recipe.method for recipe in ways.recipes])
-    found = np.full((len(ways.machines), len(methods)), int(Evidence.PUBLISHED_RUNS))
+    evidence = np.full((len(ways.machines), len(methods)), int(Evidence.PUBLISHED_RUNS))
     for place, machine in enumerate(ways.machines):
         card = library.gpu(machine.gpu)
         if machine.gpu in timed:
-            found[place] = Evidence.OWN_RUN
+            evidence[place] = Evidence.OWN_RUN
         elif efficiency_of(card, speeds)[1] not in MEASURED:
-            found[place] = Evidence.PRIOR
+            evidence[place] = Evidence.PRIOR
         elif card.chip is not None:
             unknown = [card.chip.unmeasured(method, machine.gpus) is not None for method in methods]
-            found[place, unknown] = Evidence.PRIOR
+            evidence[place, unknown] = Evidence.PRIOR
     guessed = [technique_sigma(recipe, physics.shape.network.experts, library) > 0.0 for recipe in ways.recipes]
-    estimated = found[ways.machine, method[ways.recipe]]
+    estimated = evidence[ways.machine, method[ways.recipe]]
     guess = np.asarray(guessed, dtype=bool)[ways.recipe] | (job.tuning != "sft")
     is_guess = guess & (estimated != Evidence.OWN_RUN)
     estimated = np.where(is_guess, int(Evidence.PRIOR), estimated)

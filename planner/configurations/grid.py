@@ -480,8 +480,8 @@ def _hardware(
         if key not in shared:
             gpu = library.gpu(machine.gpu)
             shared[key] = hardware_numbers(gpu, machine.link, machine.network_gbps, precision, library)
-        found: Hardware = shared[key]
-        return found
+        hardware: Hardware = shared[key]
+        return hardware
 
     kinds = [values[recipe.precision].compute for recipe in recipes]
     precisions = dict(zip(kinds, (recipe.precision for recipe in recipes), strict=True))

@@ -444,8 +444,8 @@ def fixed_share_figures(
 
 def finish_chance(cases: Cases, limit: float, late: float, confidence: float) -> float:
     """Return the chance of ending within a limit: at least the confidence where the hours at it are."""
-    found = _share_below(sorted(itertools.chain.from_iterable(cases)), limit)
-    return min(MAX_CONFIDENCE, max(found, confidence if late <= limit else 0.0))
+    drawn_share = _share_below(sorted(itertools.chain.from_iterable(cases)), limit)
+    return min(MAX_CONFIDENCE, max(drawn_share, confidence if late <= limit else 0.0))
 
 
 def _quantile(figures: Sequence[float], probability: float) -> float:

@@ -402,9 +402,9 @@ class MathOptSolver:
         if termination not in (Termination.OPTIMAL, Termination.FEASIBLE):
             known = bound if termination is Termination.NO_SOLUTION and np.isfinite(bound) else None
             return SolveResult(termination, self.name, seconds, limit, bound=known)
-        found = answer.solutions[0].primal_solution.variable_values  # the best one comes first
+        variables = answer.solutions[0].primal_solution.variable_values  # the best one comes first
         values = np.zeros(program.size)
-        values[list(found.ids)] = list(found.values)
+        values[list(variables.ids)] = list(variables.values)
         result = build_result(program, values, termination, self.name, seconds, limit=limit, bound=bound)
         dual = answer.solutions[0].dual_solution.reduced_costs
         if termination is not Termination.OPTIMAL or program.integer.any() or not dual.ids:
@@ -541,10 +541,10 @@ def _cbc_result(
 
 def _cbc_bound(log: str, offset: float) -> float | None:
     """Return the last proven bound in the log, None where it holds none (as after a complete search)."""
-    found = re.findall(r"^Lower bound:\s+(\S+)", log, flags=re.MULTILINE)
-    if not found:
+    bounds = re.findall(r"^Lower bound:\s+(\S+)", log, flags=re.MULTILINE)
+    if not bounds:
         return None
-    bound = float(found[-1])
+    bound = float(bounds[-1])
     return bound + offset - LOG_ROUNDING if abs(bound) < 1e49 else None
 
 

@@ -91,9 +91,9 @@ class ChosenCandidate:
             return self
         policies, before = self.candidates.policies, self.spot
         most_usd = before.point.usd + room_usd
-        if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
+        if (calmer := before.with_less_waiting(policies, most_usd, low_share)) is None:
             return self
-        spot, price = found
+        spot, price = calmer
         more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
         (late,) = late_dollars([self.policy_costs(spot)], self.candidates.run_hours.budget_confidence)
         if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:
