@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
-from planner.estimates.loss_laws import LAWS, LEVEL_SPREAD, known_tokens, loss_range
+from planner.open_choices.loss_laws import LAWS, LEVEL_SPREAD, known_tokens, loss_range
 
 TABLE = Path(__file__).with_suffix(".csv")
 """Parameters count the input embedding where it is the output head, too; losses are nats per token of held-out text."""

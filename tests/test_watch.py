@@ -12,12 +12,12 @@ import pytest
 import planner
 from planner import watch
 from planner.errors import CancelledError, TimeIsUpError
+from planner.formulation.solvers import run
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
-from planner.solvers.registry import run
 from planner.timetable.cp_sat_timetable import solve_timetable
 from planner.timetable.timetable_problem import Mode, Resource, Task, Timetable
-from tests.solvers.test_contract import market_split
+from tests.formulation.test_solver_contract import market_split
 
 MOST_READ_LATE = 12
 """Times that the clock is read after the limit: once for each thing that is left out, and where a solver begins."""

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.serving.hours import Hour, Stream
 from benchmarks.serving.melange import GAP, SECONDS, useful_kinds
 from planner.formulation.program import INFINITY, Program, sparse_rows
-from planner.solvers.registry import run
+from planner.formulation.solvers import run
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers

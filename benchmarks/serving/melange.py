@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.serving.hours import Hour, Stream
 from planner.formulation.program import INFINITY, Program, sparse_rows
-from planner.solvers.registry import run
+from planner.formulation.solvers import run
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats

@@ -93,8 +93,7 @@ def candidates_lines(repeat: int) -> list[Line]:
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     """Return the recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
-    from planner.configurations.grid import Machine
-    from planner.configurations.recipe import GpuClass, enumerate_recipes, with_parallel_degrees
+    from planner.configurations.recipe import GpuClass, Machine, enumerate_recipes, with_parallel_degrees
 
     scenario, library = question_of("quickstart-any")
     job = scenario.jobs[0]
@@ -159,7 +158,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.candidates.screening import screen
     from planner.formulation.constraints import find_undominated
     from planner.formulation.program import SharedLimits
-    from planner.solvers.registry import run
+    from planner.formulation.solvers import run
     from planner.solving.optimise_choice import solve_lexicographic
     from planner.solving.prepare import shared_peaks
 

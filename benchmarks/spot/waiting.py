@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.spot.judge import SLACKS, Windows, deadline_of, job
 from benchmarks.spot.zones import SEED, TICK_HOURS, WORK_HOURS, zone
 from planner.arrays import Flags, Floats, Integers
-from planner.decode.chosen import ChosenCandidate
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
+from planner.solving.chosen import ChosenCandidate
 from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import prepare
 from planner.spot.drawn_runs import least_wait

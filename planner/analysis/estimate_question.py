@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
+from planner.candidates.training_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import (
     AVERAGED_IMAGES,
     DEFAULT_NETWORK_BYTES_PER_SECOND,
@@ -23,10 +23,11 @@ from planner.configurations.coefficients import (
     tower_faults,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
-from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
+from planner.configurations.grid import JobShape, shape_of, stand_ins
 from planner.configurations.recipe import (
     UNSHARDED,
     GpuClass,
+    Machine,
     Recipe,
     best_attention,
     find_incompatibility,
@@ -35,7 +36,6 @@ from planner.configurations.recipe import (
     quantisations,
     technique_notes,
 )
-from planner.decode.chosen import TIGHT_FIT_PROBABILITY, MemoryEvaluator, as_scalar, cut_samples, on_host_memory
 from planner.documents.validation import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.device import TimeCoefficients
@@ -54,6 +54,7 @@ from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.job import Job
 from planner.scenario.job_stages import ImageInput, Work
 from planner.scenario.techniques import WHERE, Configuration, LoraSettings
+from planner.solving.chosen import TIGHT_FIT_PROBABILITY, MemoryEvaluator, as_scalar, cut_samples, on_host_memory
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from planner.analysis.estimate_question import (
     usual_accumulation,
 )
 from planner.arrays import Floats, Integers
-from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
+from planner.candidates.training_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import real_units
 from planner.configurations.grid import network_of, row_inputs

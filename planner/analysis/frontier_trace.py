@@ -30,13 +30,13 @@ from planner.analysis.lower_envelope import (
 )
 from planner.arrays import CandidateTable
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import budget_probability, build_assignment
 from planner.results.explanation import describe_job_differences
 from planner.results.frontier import DOLLARS_PAID, MINIMISES_END, Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
 from planner.results.plan_parts import BEYOND_TYPICAL_STOCK
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.chosen import ChosenCandidate
+from planner.solving.notes import budget_probability, build_assignment
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits, typical_stock
 from planner.spot.drawn_runs import draw_dollars

@@ -12,8 +12,8 @@ import numpy as np
 from planner import open_choices, timetable
 from planner.analysis.market_paths import choose_tick_hours
 from planner.arrays import Floats
-from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
+from planner.candidates.run_hours import policy_late_hours
 from planner.candidates.screening import CandidateObjective
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.errors import Fault, ScenarioError

@@ -32,8 +32,8 @@ from planner.analysis.lower_envelope import (
 from planner.arrays import CandidateTable, Flags, Floats, Integers, concatenate
 from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits, TypicalPeaks
+from planner.formulation.solvers import DEFAULT_GAP, run
 from planner.scenario.scenario import SolveOptions
-from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.optimise_choice import NEGLIGIBLE_SHARE, solve_lexicographic
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from planner.analysis.why_not import answer_query
 from planner.analysis.why_not_query import parse_query
 from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
-from planner.decode.notes import NO_FALLBACK
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.program import cost_objective
@@ -39,6 +38,7 @@ from planner.solving.elastic_program import (
     relax_candidates,
 )
 from planner.solving.limit_changes import HOURS_STEP, SPOT_CAP, UNITS, build_changes, limit_key, round_up
+from planner.solving.notes import NO_FALLBACK
 from planner.solving.optimise_choice import ResolvedPlan, takes_turns, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve

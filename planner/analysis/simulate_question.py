@@ -37,16 +37,16 @@ from planner.analysis.market_paths import (
     rarely_available,
 )
 from planner.arrays import Floats
-from planner.audit.audit import audit
-from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
+from planner.evaluation.audit import audit
 from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.results.plan import Plan, require_plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.notes import SPOT_ONLY_NOTE
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.subjects import subject_of

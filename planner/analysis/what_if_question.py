@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
-from planner.audit.audited_limits import amount_of, held_by, peak
 from planner.configurations.recipe import Recipe
 from planner.documents.overrides import Settings, as_settings
+from planner.evaluation.audited_limits import amount_of, held_by, peak
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario

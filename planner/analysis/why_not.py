@@ -23,13 +23,13 @@ from planner.candidates.candidate_enumeration import Margins, enumerate_candidat
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_candidates import ScreenedCandidates
-from planner.decode.chosen import describe_break_even, recipe_of, rent_usd_per_hour
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan
 from planner.scenario.limits import PEAK_LIMITS, AllowForbid
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import COST_WORDS, describe_difference, difference_sigma
 from planner.solving.binding_limits import with_job
+from planner.solving.chosen import describe_break_even, recipe_of, rent_usd_per_hour
 from planner.solving.diagnosis import build_relaxations, verified_relaxations
 from planner.solving.elastic_program import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.limit_changes import LimitChange, limit_key

@@ -14,9 +14,15 @@ import numpy as np
 from planner.analysis.estimate_question import memory_saving_changes
 from planner.arrays import Flags
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
-from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
-from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
-from planner.decode.chosen import MemoryEvaluator, describe_method
+from planner.configurations.grid import HostShortfall, MemoryShortfall
+from planner.configurations.recipe import (
+    GpuClass,
+    Machine,
+    Recipe,
+    enumerate_recipes,
+    find_incompatibility,
+    frameworks_of,
+)
 from planner.documents.quantities import MAX_INTEGER, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
 from planner.errors import Fault, ScenarioError, format_value, raise_faults
@@ -32,6 +38,7 @@ from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
 from planner.scenario.rl_job import REWARD_PLACEMENTS, RL_FRAMEWORKS, TRAINER_DEGREES
 from planner.scenario.scenario import Scenario
+from planner.solving.chosen import MemoryEvaluator, describe_method
 from planner.solving.elastic_program import unrestricted_techniques
 from planner.solving.limit_changes import describe_small_host, longest_fitting_sequence
 from planner.solving.optimise_choice import ResolvedPlan, with_settings

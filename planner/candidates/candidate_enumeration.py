@@ -18,7 +18,7 @@ from planner.candidates.job_candidates import (
     undominated_on_machine,
 )
 from planner.candidates.market import Market, disk_gb, spot_markets, tie_steps
-from planner.candidates.run_hours import Placement, RowHours, RunHours, compute_run_hours, node_group_ratios
+from planner.candidates.run_hours import Placement, RowHours, RunHours, node_group_ratios
 from planner.candidates.stage_hours import (
     enumerate_placements,
     export_columns,
@@ -27,16 +27,16 @@ from planner.candidates.stage_hours import (
     place_exports,
     prepared_gb,
 )
+from planner.candidates.training_hours import compute_run_hours
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
 from planner.configurations.grid import (
     Configurations,
-    Machine,
     concatenate_configurations,
     shape_of,
     technique_penalties,
     technique_uses,
 )
-from planner.configurations.recipe import allows_full, is_allowed
+from planner.configurations.recipe import Machine, allows_full, is_allowed
 from planner.estimates.billing import count_terms, round_up_hours
 from planner.estimates.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work

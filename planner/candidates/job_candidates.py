@@ -356,10 +356,10 @@ class JobCandidates:
     @cached_property
     def observed(self) -> Flags:
         """Return the rows (n,) whose hours are those of an observed run."""
-        found = np.zeros(len(self.table), dtype=bool)
+        is_observed = np.zeros(len(self.table), dtype=bool)
         machines = ~self.is_managed_service
-        found[machines] = self.run_hours.observed[self.configuration[machines]]
-        return found
+        is_observed[machines] = self.run_hours.observed[self.configuration[machines]]
+        return is_observed
 
     def moved(self, row: int) -> tuple[float, float, float]:
         """Return what a move to another region copies: GB of the checkpoint and of the data, and bytes per second."""

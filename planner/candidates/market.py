@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, median
-from planner.configurations.grid import Machine
+from planner.configurations.recipe import Machine
 from planner.estimates.inputs import Numbers
-from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.estimates.stage_seconds import transfer_seconds
+from planner.estimates.stage_seconds import NodeGroupCoefficients, node_group_market, transfer_seconds
 from planner.library.names import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.fees import Count, fee_rate
@@ -103,12 +102,12 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
         group = node_group_market(up, share, hosts, coefficients)
         return SpotMarket(float(group.availability), float(group.mean_up), float(group.mean_outage), basis)
 
-    found = []
+    statistics = []
     for offer in offers:
         one = prior(hosts_of(offer, library)) if offer.spot is None else _single_machine_statistics(offer.spot, library)
         count = len(offer.zones)
-        found.append(replace(one, basis=_basis_of_zones(one, count), zones=count) if count > 1 else one)
-    return tuple(found)
+        statistics.append(replace(one, basis=_basis_of_zones(one, count), zones=count) if count > 1 else one)
+    return tuple(statistics)
 
 
 def hosts_of(offer: Offer, library: Library) -> int:
@@ -272,11 +271,11 @@ class Market:
         kinds: dict[int, list[int]] = {}
         for index, several in enumerate(self.machines):
             kinds.setdefault(id(several), []).append(index)
-        found: dict[Machine, list[int]] = {}
+        places_of: dict[Machine, list[int]] = {}
         for alike in kinds.values():
             for machine in self.machines[alike[0]]:
-                found.setdefault(machine, []).extend(alike)
-        return {machine: np.sort(np.asarray(places, dtype=np.int64)) for machine, places in found.items()}
+                places_of.setdefault(machine, []).extend(alike)
+        return {machine: np.sort(np.asarray(places, dtype=np.int64)) for machine, places in places_of.items()}
 
     def permitted(self, limits: Limits) -> Flags:
         """Return the offers (offers,) that the lists of the limits allow: a plan screens by the same ones often."""
@@ -294,9 +293,9 @@ class Market:
         if use is None:
             raise ValueError(f"{limit.key} depends on the run")
         if limit.key not in self._use_of:
-            found = np.asarray([use(*rented) for rented in zip(self.offers, self.cards, strict=True)], dtype=float)
-            found.flags.writeable = False
-            self._use_of[limit.key] = found
+            uses = np.asarray([use(*rented) for rented in zip(self.offers, self.cards, strict=True)], dtype=float)
+            uses.flags.writeable = False
+            self._use_of[limit.key] = uses
         return self._use_of[limit.key]
 
     def is_known(self, limits: Limits) -> Flags:
@@ -400,10 +399,10 @@ def build_market(scenario: Scenario, library: Library) -> Market:
 
 def with_separate_offers(market: Market, scenario: Scenario, library: Library) -> Market:
     """Return the market with what stages on separate machines may rent in a scenario; itself where that is the same."""
-    found = _separate_offers(scenario, library)
-    if found == (market.separate_offers, market.separate_labels):
+    separate = _separate_offers(scenario, library)
+    if separate == (market.separate_offers, market.separate_labels):
         return market
-    return replace(market, separate_offers=found[0], separate_labels=found[1])
+    return replace(market, separate_offers=separate[0], separate_labels=separate[1])
 
 
 def places_that_matter(scenario: Scenario) -> tuple[str, ...]:
@@ -486,7 +485,7 @@ def _separate_offers(scenario: Scenario, library: Library) -> tuple[tuple[Offer,
     if not any(needs_separate_machines(job) for job in scenario.jobs):
         return (), ()
     limits = scenario.limits
-    found = [
+    labelled = [
         (offer, label)
         for label, offer in scenario.labelled_offers()
         if (offer.is_cpu or (offer.gpus == 1 and not offer.zones))
@@ -497,7 +496,7 @@ def _separate_offers(scenario: Scenario, library: Library) -> tuple[tuple[Offer,
         and limits.permits(offer)
         and keeps_peaks(offer, limits, library.gpu(offer.card) if offer.rents_gpus else None)
     ]
-    return tuple(offer for offer, _ in found), tuple(label for _, label in found)
+    return tuple(offer for offer, _ in labelled), tuple(label for _, label in labelled)
 
 
 def offer_steps(offers: Sequence[Offer]) -> Integers:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate, distinct_names
-from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market
-from planner.candidates.run_hours import RowHours
+from planner.candidates.run_hours import RowHours, least_late_hours, max_spot_share
 from planner.candidates.spot_candidates import (
     ScreenedCandidates,
     SearchTarget,

@@ -1,7 +1,7 @@
 """Candidates on spot: their runs and bounds, whole billing steps, and the best switching policies that they follow.
 
 A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
-path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).
+path of the market, and at the confidence within the deadline (`planner.candidates.run_hours`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.arrays import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
-from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.job_candidates import JobCandidates, OfferColumns
 from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
-from planner.candidates.run_hours import RowHours
+from planner.candidates.run_hours import RowHours, policy_guarantee_hours, policy_late_hours
 from planner.estimates.billing import round_up_hours
-from planner.estimates.preemption import node_group_market
+from planner.estimates.stage_seconds import node_group_market
 from planner.library.schema import Library
 from planner.scenario.limits import PeakLimit
 from planner.spot.drawn_runs import PolicyCosts, late_dollars, least_wait

@@ -30,9 +30,9 @@ from planner.arrays import (
     distinct,
     distinct_names,
 )
-from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
+from planner.candidates.run_hours import policy_guarantee_hours, policy_late_hours
 from planner.candidates.spot_candidates import (
     MIN_HOURS,
     FoundPolicies,

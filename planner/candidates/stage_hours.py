@@ -332,18 +332,20 @@ def place_exports(
     wanted = job.stages.export
     if wanted is None or set(wanted.places) == {"machine"}:
         return tuple(earlier)
-    found = list[Placement]()
+    placements = list[Placement]()
     for adapts in sorted({bool(adapt) for adapt in run_hours.adapts}):
         work = ExportWork.of(job, architecture, library, adapts)
         options: list[SeparateStage | None] = [None] if work is None or "machine" in wanted.places else []
         if work is not None:
             options += undominated(_machine_options(job, work, market, library))
-        found += [replace(placement, export=export, adapts=adapts) for placement in earlier for export in options]
+        placements += [replace(placement, export=export, adapts=adapts) for placement in earlier for export in options]
     methods = ("full",) if job.kind == "pretrain" else job.techniques.method or library.techniques.tried("method")
-    allowed = [placement for placement in found if any((method == "lora") == placement.adapts for method in methods)]
+    allowed = [
+        placement for placement in placements if any((method == "lora") == placement.adapts for method in methods)
+    ]
     if earlier and not allowed and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([export_fault(job, architecture, library)])
-    return tuple(found)
+    return tuple(placements)
 
 
 def find_fitting(placements: Sequence[Placement], run_hours: RunHours, recipe: Integers, placement: Integers) -> Flags:

@@ -80,8 +80,8 @@ def _lacks_machine(candidates: JobCandidates, market: Market, tool: LaunchMap) -
     lacks = []
     for offer_number, instances in pairs.T.tolist():
         offer = market.offers[int(offer_number)]
-        found = tool.machine(offer.card, offer.gpus, offer.instance, int(instances)) if offer.rents_gpus else None
-        lacks.append(found is None)
+        machine = tool.machine(offer.card, offer.gpus, offer.instance, int(instances)) if offer.rents_gpus else None
+        lacks.append(machine is None)
     return np.asarray(lacks, dtype=bool)[which.reshape(-1)]
 
 

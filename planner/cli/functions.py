@@ -111,7 +111,7 @@ def check(plan: Plan | str | Path, scenario: Asked | None = None) -> tuple[Viola
     >>> check(planner.solve("quickstart"))
     ()
     """
-    from planner.audit.audit import audit
+    from planner.evaluation.audit import audit
 
     plan, file = _plan_of(plan)
     asked = scenario_of(plan, file) if scenario is None else as_scenario(scenario)

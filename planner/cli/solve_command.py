@@ -214,8 +214,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     Recomputes every figure of the plan. Excludes its notes and its
     alternatives (methods, next best, limits that bind).
     """
-    from planner.audit.audit import describe_unstated
     from planner.cli.functions import check as violations_of
+    from planner.evaluation.audit import describe_unstated
     from planner.loading.scenario_file import read_scenario
 
     plan = read_plan(plan_file)

@@ -14,17 +14,10 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, first_least
 from planner.configurations.coefficients import fastest_precision, peaks_of, recipe_spread
-from planner.configurations.grid import (
-    Configurations,
-    JobShape,
-    Machine,
-    grid_inputs,
-    possible_cells,
-    proper_divisors,
-    shape_of,
-)
+from planner.configurations.grid import Configurations, JobShape, grid_inputs, possible_cells, proper_divisors, shape_of
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     enumerate_recipes,
     expand_parallel_degrees,
@@ -264,16 +257,16 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
         names = " or ".join(frameworks_of(own, library))
         return f"framework {names} and the job's techniques allow no such run"
     shape = shape_of(own, architecture)
-    found, kind = _fastest_fit(own, run, shape, recipes, machine, library), GpuClass.of(card)
-    if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, kind, library)):
-        found = _faster_fit(found, _fastest_fit(own, run, shape, opened, machine, library))
-    if found is None:
+    fitting, kind = _fastest_fit(own, run, shape, recipes, machine, library), GpuClass.of(card)
+    if (fitting is None or not fitting.fits) and (opened := expand_parallel_degrees(own, recipes, kind, library)):
+        fitting = _faster_fit(fitting, _fastest_fit(own, run, shape, opened, machine, library))
+    if fitting is None:
         return "its global batch does not divide over the GPUs: give micro_batch and accumulation_steps"
     peak = None
     if run.peak_vram_gib is not None:
-        one = grid_inputs(own, shape, [found.recipe], [machine], library)
-        peak = ObservedPeak(machine.gpu, one, found.batch, run.peak_vram_gib, run.peak_kind or "allocated")
-    return ComparedRun(run, machine, found.recipe, *found.batch, shape.sequence, found.rate, peak)
+        one = grid_inputs(own, shape, [fitting.recipe], [machine], library)
+        peak = ObservedPeak(machine.gpu, one, fitting.batch, run.peak_vram_gib, run.peak_kind or "allocated")
+    return ComparedRun(run, machine, fitting.recipe, *fitting.batch, shape.sequence, fitting.rate, peak)
 
 
 def impossibility_reason(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
@@ -568,8 +561,8 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
     for seen in runs:
         if seen.peak is not None:
             peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
-    found = {}
+    corrections = {}
     for setting, several in peaks.items():
         spread = recipe_spread(setting[0], library)
-        found[setting] = learn_memory_correction(several, spread, job.memory_confidence, library)
-    return found
+        corrections[setting] = learn_memory_correction(several, spread, job.memory_confidence, library)
+    return corrections

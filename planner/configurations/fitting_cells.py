@@ -22,7 +22,6 @@ from planner.configurations.grid import (
     Configurations,
     HostShortfall,
     JobShape,
-    Machine,
     MemoryShortfall,
     choose_batches,
     choose_fastest_batches,
@@ -35,6 +34,7 @@ from planner.configurations.grid import (
 )
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     enumerate_recipes,
     expand_paged,
@@ -121,7 +121,7 @@ class Grid:
             need, fits = np.maximum(need, floors), fits & (floors <= usable)
         self.rejected["the global batch does not divide over the GPUs"] += int(np.sum(without_room))
         r, h = np.nonzero(fits)
-        found = Configurations(
+        fitting = Configurations(
             tuple(recipes),
             tuple(machines),
             r,
@@ -134,7 +134,7 @@ class Grid:
             usable[r, h] / GIB,
             np.full(len(r), np.nan),
         )
-        return found, misses
+        return fitting, misses
 
     def evaluate_where_missing(
         self,
@@ -294,15 +294,15 @@ def _memory_shortfalls(
     """Return the nearest recipe at a micro-batch of one, for each machine and rung of the ladder that does not fit."""
     short = np.where(missing, np.broadcast_to(short_gib, missing.shape), np.inf)
     labels = np.asarray([recipe.method_label for recipe in recipes])
-    found = []
+    shortfalls = []
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero(labels == label)
         nearest = rows[first_least(short[rows], axis=0)]
-        found += [
+        shortfalls += [
             MemoryShortfall(recipes[int(nearest[h])], machines[h], float(short[nearest[h], h]))
             for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0)))
         ]
-    return found
+    return shortfalls
 
 
 def _placed(found: Configurations) -> Iterator[Machine]:
@@ -361,10 +361,10 @@ def enumerate_configurations(
     for recipes, classes in _grids_of(job, machines, library, rejected):
         if only_allowed and not any(is_allowed(recipe, job) for recipe in recipes):
             continue
-        found, missing = grid.evaluate(recipes, list(chain.from_iterable(classes)))
-        pieces.append(found)
+        fitting, missing = grid.evaluate(recipes, list(chain.from_iterable(classes)))
+        pieces.append(fitting)
         for group in classes:
-            more, missing = grid.evaluate_where_missing(recipes, group, found, missing)
+            more, missing = grid.evaluate_where_missing(recipes, group, fitting, missing)
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)

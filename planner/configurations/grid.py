@@ -17,6 +17,7 @@ from planner.arrays import Flags, Floats, Integers, distinct, first_least
 from planner.configurations.coefficients import RecipeCoefficients, hardware_numbers, recipe_coefficients
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
+    Machine,
     Recipe,
     image_view,
     length_spread,
@@ -29,6 +30,7 @@ from planner.estimates.inputs import (
     TOWER_FROZEN,
     TOWER_TRAINED,
     Activations,
+    Attended,
     Hardware,
     Kernels,
     Layout,
@@ -41,14 +43,7 @@ from planner.estimates.inputs import (
 )
 from planner.estimates.memory_fit import MemoryLines
 from planner.estimates.memory_terms import MemoryCoefficients, with_host_room
-from planner.estimates.parts import (
-    DELTA_CHUNK_TOKENS,
-    Attended,
-    Part,
-    activation_stand_ins,
-    attended_of,
-    attention_stand_ins,
-)
+from planner.estimates.parts import DELTA_CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
 from planner.estimates.stage_seconds import (
     ExportCoefficients,
     StageCoefficients,
@@ -290,24 +285,6 @@ def _window(architecture: Architecture) -> tuple[int, float]:
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
 
-@dataclass(frozen=True)  # a key that is looked up thousands of times
-class Machine:
-    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
-
-    gpu: str
-    gpus_per_instance: int
-    instances: int
-    link: str
-    network_gbps: float | None
-    ram_gb: float | None = None  # of one instance; None: no limit, as of observed runs
-    assumes_ram: bool = False  # that of its class, as the offer does not state it
-
-    @property
-    def gpus(self) -> int:
-        """GPUs in total."""
-        return self.gpus_per_instance * self.instances
-
-
 @dataclass(frozen=True)
 class JobShape:
     """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
@@ -503,8 +480,8 @@ def _hardware(
         if key not in shared:
             gpu = library.gpu(machine.gpu)
             shared[key] = hardware_numbers(gpu, machine.link, machine.network_gbps, precision, library)
-        found: Hardware = shared[key]
-        return found
+        hardware: Hardware = shared[key]
+        return hardware
 
     kinds = [values[recipe.precision].compute for recipe in recipes]
     precisions = dict(zip(kinds, (recipe.precision for recipe in recipes), strict=True))

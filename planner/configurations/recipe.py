@@ -242,6 +242,24 @@ class GpuClass:
         return cls(gpu.generation, gpu.vendor, gpu.bf16, frozenset(gpu.peaks), gpu.compute_capability)
 
 
+@dataclass(frozen=True)  # a key that is looked up thousands of times
+class Machine:
+    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
+
+    gpu: str
+    gpus_per_instance: int
+    instances: int
+    link: str
+    network_gbps: float | None
+    ram_gb: float | None = None  # of one instance; None: no limit, as of observed runs
+    assumes_ram: bool = False  # that of its class, as the offer does not state it
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in total."""
+        return self.gpus_per_instance * self.instances
+
+
 def framework_of(library: Library, name: str) -> FrameworkProfile:
     """Return a framework's profile, its name in any case and spelling; KeyError names the nearest ones."""
     known = library.techniques.frameworks
@@ -281,7 +299,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     held = held_quant(library.architecture(job.architecture))
     named = asked.quant or ((held,) if held in table.values.quant.values else None)
     methods = ("full",) if job.kind == "pretrain" else table.tried("method")
-    found = []
+    recipes = []
     frameworks = frameworks_of(job, library)
     if job.framework is None:  # one that the job names is refused by a rule instead, with its reason
         frameworks = tuple(
@@ -306,7 +324,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             _references(job, method, library),
         )
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, *last in options:
-            found += [
+            recipes += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
                     *(tp, pp, framework, offload, rank, cp, ep),
@@ -319,7 +337,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                 for quant in quantisations(bits, named, framework, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
             ]
-    return found
+    return recipes
 
 
 def _references(job: Job, method: str, library: Library) -> tuple[str | None, ...]:
@@ -420,14 +438,14 @@ def is_allowed(recipe: Recipe, job: Job) -> bool:
 
 def excluding_techniques(recipe: Recipe, job: Job) -> tuple[str, ...]:
     """Return which keys of the job's `techniques` exclude a recipe: `method`, `weight_bits`, both or none."""
-    asked, found = job.techniques, []
+    asked, keys = job.techniques, []
     if asked.method is not None and recipe.method not in asked.method:
-        found.append("method")
+        keys.append("method")
     # Full training keeps 16-bit weights whatever was said of a LoRA base.
     counts_bits = recipe.method != "full" or asked.method is None
     if counts_bits and asked.weight_bits is not None and recipe.weight_bits not in asked.weight_bits:
-        found.append("weight_bits")
-    return tuple(found)
+        keys.append("weight_bits")
+    return tuple(keys)
 
 
 def allows_full(job: Job) -> bool:
@@ -446,17 +464,17 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
 
     None where the job asks or the framework has none.
     """
-    found = list[Recipe]()
+    expanded = list[Recipe]()
     if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= _sequence(job, library) < LONG_SEQUENCE:
         spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
-        found += [recipe for recipe in spread if find_incompatibility(recipe, card, library) is None]
+        expanded += [recipe for recipe in spread if find_incompatibility(recipe, card, library) is None]
     architecture = library.architecture(job.architecture)
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
-        return found
+        return expanded
     parallel = [
         recipe for recipe in recipes if framework_of(library, recipe.framework).parallel and not recipe.is_hybrid
     ]
-    return found + [
+    return expanded + [
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in parallel
         for tensor in TENSOR_DEGREES

@@ -25,6 +25,7 @@ from planner.estimates.inputs import (
     Numbers,
     States,
     TimedSetup,
+    recompute_shares,
 )
 
 # The fitted and assumed numbers that the time estimate shares over all cards and profiles.
@@ -66,10 +67,6 @@ class TimeCoefficients(Coefficients):
     fixed_seconds: float  # per optimizer step: loader, logging, zeroing
 
 
-# By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
-# Megatron selective, all but attention, none with all in host memory, groups of layers.
-_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
-_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0])
 # Python modules of a decoder layer beside its linears: the layer, attention, feed-forward, two norms, the activation.
 _OTHER_MODULES = 6
 _NORMS = 2  # of a decoder layer
@@ -100,19 +97,6 @@ class DeviceTime(NamedTuple):
     def total(self) -> Any:
         """Seconds of all of the device's work."""
         return self.matmul + self.head + self.elementwise + self.attention + self.dequantisation + self.gradients
-
-
-class Recompute(NamedTuple):
-    """Shares of layers whose forward pass runs twice, in matrix products and in attention."""
-
-    matmul: Any
-    attention: Any
-
-
-def recompute_shares(checkpointing: Numbers) -> Recompute:
-    """Return the recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
-    code = np.asarray(checkpointing, dtype=np.intp)
-    return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
 
 
 def forward_share(frozen: Numbers, recomputed: Numbers) -> Any:

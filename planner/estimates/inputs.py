@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.estimates.parts import Attended
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,10 +40,27 @@ CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused atte
 CHECKPOINT_ALL_OFFLOADED = 7  # none: all that the backward pass needs goes to host memory and comes back
 CHECKPOINT_SEGMENTS = 8  # groups of two layers that run again together
 SEGMENT_LAYERS = 2
+# Recomputed shares by CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
+# Megatron selective, all but attention, none with all in host memory, groups of layers.
+_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0])
 # Codes of `Tower.state`: its weights are frozen, have adapters, or are trained.
 TOWER_FROZEN, TOWER_ADAPTED, TOWER_TRAINED = range(3)
 # Codes of `Activations.attention`.
 ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER, ATTENTION_SPARSE = range(4)
+
+
+class Recompute(NamedTuple):
+    """Shares of layers whose forward pass runs twice, in matrix products and in attention."""
+
+    matmul: Any
+    attention: Any
+
+
+def recompute_shares(checkpointing: Numbers) -> Recompute:
+    """Return the recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
+    code = np.asarray(checkpointing, dtype=np.intp)
+    return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
 
 
 class Linear(NamedTuple):
@@ -57,6 +72,14 @@ class Linear(NamedTuple):
     outputs: int
     copies: int  # in the whole network
     met: int  # of those, by one token
+
+
+class Attended(NamedTuple):
+    """Layers whose mixing of tokens costs `share` of what full attention in every layer would."""
+
+    share: float
+    window: float  # tokens; 0: all that precede
+    masked: bool = True  # a window that kernels other than flash attention compute in full
 
 
 @dataclass(frozen=True)

@@ -193,11 +193,11 @@ def on_lattice(mix: PromptMix, width: Floats) -> Floats:
     """Return the shares (n, LATTICE) of prompts by their work; one between two points is shared so that means stay."""
     place = np.minimum(mix.seconds / width[:, None], LATTICE - 1.0)
     below = np.minimum(place.astype(int), LATTICE - 2)
-    found = np.zeros((len(width), LATTICE))
+    shares = np.zeros((len(width), LATTICE))
     row = np.arange(len(width))[:, None]
-    np.add.at(found, (row, below), (1.0 - (place - below)) * mix.share)
-    np.add.at(found, (row, below + 1), (place - below) * mix.share)
-    return found
+    np.add.at(shares, (row, below), (1.0 - (place - below)) * mix.share)
+    np.add.at(shares, (row, below + 1), (place - below) * mix.share)
+    return shares
 
 
 def compound_poisson(mean: Floats, sizes: Floats) -> Floats:
@@ -208,12 +208,12 @@ def compound_poisson(mean: Floats, sizes: Floats) -> Floats:
     Example: mean 1 of size 1: 0.37, 0.37, 0.18...
     """
     weighted = sizes * np.arange(LATTICE)
-    found = np.zeros((*mean.shape, LATTICE))
-    found[..., 0] = np.exp(-mean * (1.0 - sizes[:, :1]))
+    shares = np.zeros((*mean.shape, LATTICE))
+    shares[..., 0] = np.exp(-mean * (1.0 - sizes[:, :1]))
     for k in range(1, LATTICE):
-        found[..., k] = mean / k * np.einsum("nj,nmj->nm", weighted[:, 1 : k + 1], found[..., k - 1 :: -1][..., :k])
-    found[..., -1] += np.maximum(1.0 - np.sum(found, axis=-1), 0.0)
-    return np.asarray(found / np.sum(found, axis=-1, keepdims=True))
+        shares[..., k] = mean / k * np.einsum("nj,nmj->nm", weighted[:, 1 : k + 1], shares[..., k - 1 :: -1][..., :k])
+    shares[..., -1] += np.maximum(1.0 - np.sum(shares, axis=-1), 0.0)
+    return np.asarray(shares / np.sum(shares, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
+from planner.estimates.inputs import Attended
+
 Matrices = dict[str, tuple[int, int]]
 """Name of a matrix -> width of its input and of its output."""
 
@@ -55,14 +57,14 @@ class Attention:
     def matrices(self, hidden: int) -> Matrices:
         """Return the matrices of one layer."""
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        found = {"q": (hidden, queries * (2 if self.gate == "query" else 1))}
+        shapes = {"q": (hidden, queries * (2 if self.gate == "query" else 1))}
         if self.keys != "shared":
-            found["k"] = (hidden, keys)
+            shapes["k"] = (hidden, keys)
         if self.keys == "own":
-            found["v"] = (hidden, self.kv_heads * self.values)
+            shapes["v"] = (hidden, self.kv_heads * self.values)
         if self.gate in ("width", "head"):
-            found["attention_gate"] = (hidden, self.heads * self.values if self.gate == "width" else self.heads)
-        return found | {"o": (self.heads * self.values, hidden)}
+            shapes["attention_gate"] = (hidden, self.heads * self.values if self.gate == "width" else self.heads)
+        return shapes | {"o": (self.heads * self.values, hidden)}
 
     def other(self, hidden: int) -> int:
         """Return the weights of one layer that are in no matrix."""
@@ -127,19 +129,19 @@ class LatentAttention:
     def matrices(self, hidden: int) -> Matrices:
         """Return the matrices of one layer."""
         queries = self.heads * (self.plain_dim + self.rope_dim)
-        found = {"q": (hidden, queries)}
+        shapes = {"q": (hidden, queries)}
         if self.q_rank:
-            found = {"q_a": (hidden, self.q_rank), "q_b": (self.q_rank, queries)}
-        found["kv_a"] = (hidden, self.kv_rank + self.rope_dim)
-        found["kv_b"] = (self.kv_rank, self.heads * (self.plain_dim + self.value_dim))
-        found["o"] = (self.heads * self.value_dim, hidden)
+            shapes = {"q_a": (hidden, self.q_rank), "q_b": (self.q_rank, queries)}
+        shapes["kv_a"] = (hidden, self.kv_rank + self.rope_dim)
+        shapes["kv_b"] = (self.kv_rank, self.heads * (self.plain_dim + self.value_dim))
+        shapes["o"] = (self.heads * self.value_dim, hidden)
         if self.gate:
-            found["attention_gate"] = (hidden, self.heads * self.value_dim if self.gate == "width" else self.heads)
+            shapes["attention_gate"] = (hidden, self.heads * self.value_dim if self.gate == "width" else self.heads)
         if self.index_heads:
-            found["index_q"] = (self.q_rank or hidden, self.index_heads * self.index_dim)
-            found["index_k"] = (hidden, self.index_dim)
-            found["index_weights"] = (hidden, self.index_heads)
-        return found
+            shapes["index_q"] = (self.q_rank or hidden, self.index_heads * self.index_dim)
+            shapes["index_k"] = (hidden, self.index_dim)
+            shapes["index_weights"] = (hidden, self.index_heads)
+        return shapes
 
     def other(self, hidden: int) -> int:
         """Return the weights of one layer that are in no matrix."""
@@ -201,15 +203,15 @@ class DeltaNet:
 
     def matrices(self, hidden: int) -> Matrices:
         """Return the matrices of one layer: those of Kimi Linear one by one, as the release has them."""
-        found = {"linear_qkv": (hidden, 2 * self.keys + self.values), "linear_b": (hidden, self.value_heads)}
+        shapes = {"linear_qkv": (hidden, 2 * self.keys + self.values), "linear_b": (hidden, self.value_heads)}
         if self.full_gates:
-            found |= {"linear_f": (hidden, self.values), "linear_z": (hidden, self.values)}
+            shapes |= {"linear_f": (hidden, self.values), "linear_z": (hidden, self.values)}
         elif self.gate_rank:
             for name in ("linear_f", "linear_g"):
-                found |= {f"{name}_a": (hidden, self.gate_rank), f"{name}_b": (self.gate_rank, self.values)}
+                shapes |= {f"{name}_a": (hidden, self.gate_rank), f"{name}_b": (self.gate_rank, self.values)}
         else:
-            found |= {"linear_a": (hidden, self.value_heads), "linear_z": (hidden, self.values)}
-        return found | {"linear_o": (self.values, hidden)}
+            shapes |= {"linear_a": (hidden, self.value_heads), "linear_z": (hidden, self.values)}
+        return shapes | {"linear_o": (self.values, hidden)}
 
     def fused(self, hidden: int) -> Matrices:
         """Return the same matrices as releases fuse or split them: `qkvz` and `ba` of Qwen3-Next, q, k and v alone."""
@@ -451,15 +453,15 @@ class Experts:
 
     def matrices(self, hidden: int) -> Matrices:
         """Return the matrices of one layer that every token meets."""
-        found: Matrices = {"router": (hidden, self.experts)}
+        shapes: Matrices = {"router": (hidden, self.experts)}
         if self.shared_gate:
-            found["router_shared"] = (hidden, 1)
+            shapes["router_shared"] = (hidden, 1)
         if self.shared_width:
             gate = {"shared.gate": (hidden, self.shared_width)} if self.gated else {}
-            found |= {**gate, "shared.up": (hidden, self.shared_width), "shared.down": (self.shared_width, hidden)}
+            shapes |= {**gate, "shared.up": (hidden, self.shared_width), "shared.down": (self.shared_width, hidden)}
         if self.latent:
-            found |= {"latent_in": (hidden, self.latent), "latent_out": (self.latent, hidden)}
-        return found
+            shapes |= {"latent_in": (hidden, self.latent), "latent_out": (self.latent, hidden)}
+        return shapes
 
     def each(self, hidden: int) -> Matrices:
         """Return the matrices of one expert."""
@@ -529,21 +531,13 @@ def cache_of(parts: tuple[Part, ...]) -> Cache:
     )
 
 
-class Attended(NamedTuple):
-    """Layers whose mixing of tokens costs `share` of what full attention in every layer would."""
-
-    share: float
-    window: float  # tokens; 0: all that precede
-    masked: bool = True  # a window that kernels other than flash attention compute in full
-
-
 def attended_of(parts: tuple[Part, ...], layers: int, query_width: int) -> tuple[Attended, ...]:
     """Return the mixers of a decoder at their cost over that of attention of `query_width` in each of `layers` layers.
 
     A mixer without scores costs the same for every token: as much as attention to a window of `token_flop` / (4 width).
     An indexer scores every token before it: its width counts with those scores, in the mean of scores and values.
     """
-    whole, found = layers * query_width, []
+    whole, mixers = layers * query_width, []
     for part in parts:
         if isinstance(part, (FeedForward, Experts)):
             continue
@@ -551,10 +545,10 @@ def attended_of(parts: tuple[Part, ...], layers: int, query_width: int) -> tuple
             width = part.score_width
             if isinstance(part, LatentAttention):
                 width += part.index_heads * part.index_dim / 2
-            found.append(Attended(part.layers * width / whole, float(part.window)))
+            mixers.append(Attended(part.layers * width / whole, float(part.window)))
         elif part.token_flop:
-            found.append(Attended(part.layers / layers, part.token_flop / (4.0 * query_width), masked=False))
-    return tuple(found)
+            mixers.append(Attended(part.layers / layers, part.token_flop / (4.0 * query_width), masked=False))
+    return tuple(mixers)
 
 
 _ACTIVATION_NAMES = {

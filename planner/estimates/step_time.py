@@ -23,7 +23,6 @@ from planner.estimates.device import (
     hook_seconds,
     launch_seconds,
     micro_batch_tokens,
-    recompute_shares,
 )
 from planner.estimates.inputs import (
     CHECKPOINT_NONE,
@@ -35,6 +34,7 @@ from planner.estimates.inputs import (
     Network,
     States,
     TimedSetup,
+    recompute_shares,
     tower_backward,
     tower_states,
 )

@@ -111,11 +111,11 @@ def parts_of(d: Dimensions) -> tuple[Part, ...]:
     before, after = d.norms_per_layer - d.norms_per_layer // 2, d.norms_per_layer // 2
     attending, plain = d.layers - d.linear_layers, d.dense_layers if d.experts else d.layers
     width = d.dense_ffn if d.experts else d.ffn
-    found: list[Part] = [_mixer(d, attending, before)]
+    decoder: list[Part] = [_mixer(d, attending, before)]
     if d.linear_layers:
         heads, dims = (d.linear_key_heads, d.linear_value_heads), (d.linear_key_dim, d.linear_value_dim)
-        found.append(DeltaNet("delta", d.linear_layers, *heads, *dims, d.linear_kernel, norms=before))
-    found.append(FeedForward("feed_forward", plain, width, gated=d.gated, bias=d.ffn_bias, norms=after))
+        decoder.append(DeltaNet("delta", d.linear_layers, *heads, *dims, d.linear_kernel, norms=before))
+    decoder.append(FeedForward("feed_forward", plain, width, gated=d.gated, bias=d.ffn_bias, norms=after))
     if d.experts:
         experts = Experts(
             "experts",
@@ -131,8 +131,8 @@ def parts_of(d: Dimensions) -> tuple[Part, ...]:
             router_bias=d.router_bias,
             norms=after,
         )
-        found.append(experts)
-    return tuple(part for part in found if part.layers)
+        decoder.append(experts)
+    return tuple(part for part in decoder if part.layers)
 
 
 def _mixer(d: Dimensions, layers: int, norms: int) -> Part:
@@ -201,14 +201,14 @@ class LoraCount(NamedTuple):
 
 def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
     """Return the modules that exist in a network of these dimensions; a fused one has all parts' outputs."""
-    found = []
+    linears = []
     for shapes in _shapes(dimensions):
         for path, parts in modules.items():
             held = [shapes[part] for part in parts if part in shapes]
             if held and held[0][2]:
                 inputs, _, copies, met = held[0]
-                found.append(Linear(path, letters_of(parts), inputs, sum(shape[1] for shape in held), copies, met))
-    return tuple(found)
+                linears.append(Linear(path, letters_of(parts), inputs, sum(shape[1] for shape in held), copies, met))
+    return tuple(linears)
 
 
 def letters_of(parts: tuple[str, ...]) -> frozenset[str]:

@@ -412,8 +412,8 @@ class _Run:
     def paid(self) -> EvaluatedHours:
         """Hours at the confidence of the budget."""
         context = self.context
-        found = evaluate_hours(context, self.stages, self.physics, context.scenario.limits.budget_confidence)
-        return self.policy.hours(found, self.stages.stretch) if self.policy else found
+        hours = evaluate_hours(context, self.stages, self.physics, context.scenario.limits.budget_confidence)
+        return self.policy.hours(hours, self.stages.stretch) if self.policy else hours
 
     @property
     def share(self) -> float:

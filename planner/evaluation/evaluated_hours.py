@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner import generation
-from planner.estimates.preemption import (
+from planner.estimates.stage_seconds import (
     NodeGroupCoefficients,
     SpotAvailability,
+    checkpoint_bytes,
+    checkpoint_seconds,
     interrupted_run,
     node_group_market,
     wall_quantile_factor,
 )
-from planner.estimates.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import RANGE_TOP, confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, is_same
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
@@ -443,8 +444,8 @@ def fixed_share_figures(
 
 def finish_chance(cases: Cases, limit: float, late: float, confidence: float) -> float:
     """Return the chance of ending within a limit: at least the confidence where the hours at it are."""
-    found = _share_below(sorted(itertools.chain.from_iterable(cases)), limit)
-    return min(MAX_CONFIDENCE, max(found, confidence if late <= limit else 0.0))
+    drawn_share = _share_below(sorted(itertools.chain.from_iterable(cases)), limit)
+    return min(MAX_CONFIDENCE, max(drawn_share, confidence if late <= limit else 0.0))
 
 
 def _quantile(figures: Sequence[float], probability: float) -> float:

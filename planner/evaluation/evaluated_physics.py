@@ -24,9 +24,10 @@ from planner.configurations.compared_runs import (
     learn_correction,
     memory_setting,
 )
-from planner.configurations.grid import Machine, network_of, with_tower
+from planner.configurations.grid import network_of, with_tower
 from planner.configurations.recipe import (
     GpuClass,
+    Machine,
     Recipe,
     find_incompatibility,
     framework_of,
@@ -482,8 +483,8 @@ def evaluate_physics(context: RunContext) -> EvaluatedPhysics:
     key = ("physics", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
     if key not in context.kept:  # most plans of a frontier differ in their hours alone
         context.kept[key] = _physics(context)
-    found: EvaluatedPhysics = context.kept[key]
-    return found
+    physics: EvaluatedPhysics = context.kept[key]
+    return physics
 
 
 def _physics(context: RunContext) -> EvaluatedPhysics:
@@ -630,8 +631,8 @@ def evaluate_smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> lis
     key = ("smaller", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
     if key not in context.kept:
         context.kept[key] = _smaller_runs(context, physics)
-    found: list[SmallerRun] = context.kept[key]
-    return found
+    changes: list[SmallerRun] = context.kept[key]
+    return changes
 
 
 def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[SmallerRun]:
@@ -647,13 +648,13 @@ def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[Smalle
             changes.append((f"{more} checkpointing", other, (asked.micro_batch, asked.accumulation_steps)))
     learned = learn_correction(context.job, context.architecture, context.library)
     now, seconds = _fit(context, recipe, physics.setup, learned)[0], physics.setup.step_seconds()
-    found = []
+    runs = []
     for change, other, batch in changes:
         setup = build_setup(context, context.job, other, context.machine, batch)
         estimate, chance = _fit(context, other, setup, learned)
         if estimate.need < now.need * (1 - MIN_MEMORY_SAVING):
-            found.append(SmallerRun(change, other, batch, setup.step_seconds() / seconds, chance))
-    return found
+            runs.append(SmallerRun(change, other, batch, setup.step_seconds() / seconds, chance))
+    return runs
 
 
 def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread) -> float:

@@ -21,11 +21,11 @@ from planner.configurations.fitting_cells import DOES_NOT_FIT, JobConfigurations
 from planner.configurations.grid import (
     Configurations,
     JobShape,
-    Machine,
     MemoryShortfall,
     concatenate_configurations,
     network_of,
 )
+from planner.configurations.recipe import Machine
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
@@ -49,8 +49,7 @@ from planner.estimates.latency import (
     seconds_per_token,
 )
 from planner.estimates.memory_fit import fit_probability
-from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
-from planner.estimates.stage_seconds import StageCoefficients, load_seconds
+from planner.estimates.stage_seconds import NodeGroupCoefficients, StageCoefficients, load_seconds, wall_quantile_factor
 from planner.estimates.uncertainty import (
     UNKNOWN_FRAMEWORK,
     Sigmas,

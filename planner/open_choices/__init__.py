@@ -12,6 +12,7 @@ from planner import on_first_use
 
 if TYPE_CHECKING:
     from planner.open_choices.decision import decided_scenario as decided_scenario
+    from planner.open_choices.loss_laws import calibrate_losses as calibrate_losses
     from planner.open_choices.model_choice_text import answer_lines as answer_lines
     from planner.open_choices.model_choice_text import batch_lines as batch_lines
     from planner.open_choices.model_choice_text import loss_picture as loss_picture
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from planner.open_choices.open_solve import fix_choice as fix_choice
     from planner.open_choices.open_solve import loss_frontier as loss_frontier
     from planner.open_choices.open_solve import scenario_as_chosen as scenario_as_chosen
-    from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
     "planner.open_choices.open_questions": ("OPEN_CHOICES",),
@@ -36,7 +36,7 @@ _NAMES_BY_MODULE = {
         "render_loss_calibration",
         "render_loss_frontier",
     ),
-    "planner.open_choices.own_law": ("calibrate_losses",),
+    "planner.open_choices.loss_laws": ("calibrate_losses",),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

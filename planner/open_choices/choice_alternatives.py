@@ -24,12 +24,13 @@ from planner.candidates.spot_search import SearchScope
 from planner.configurations.grid import shape_of
 from planner.configurations.recipe import sequence_of
 from planner.errors import Fault, ScenarioError
-from planner.estimates import loss_laws
 from planner.library.schema import Architecture, Library
+from planner.open_choices import loss_laws
+from planner.open_choices.loss_laws import law_of, law_parameters
 from planner.results.subject_runs import ServingCost
 from planner.scenario.inference_job import InferenceJob, InferenceRequest
 from planner.scenario.job import Job
-from planner.scenario.open_job import OpenJob, OwnLaw
+from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario
 from planner.solving.optimise_choice import optimise, try_solve
 from planner.solving.prepare import PreparedScenario, prepare
@@ -174,26 +175,6 @@ TOKEN_STEP = 1.002
 """Ratio of neighbouring numbers of tokens that are compared."""
 TOKEN_FIGURES = 4
 """Significant figures of a number of tokens."""
-
-
-def law_of(job: OpenJob) -> loss_laws.LossLaw:
-    """Return the law of an open job."""
-    given = job.loss_law
-    if isinstance(given, OwnLaw):
-        return loss_laws.LossLaw(given.e, given.a, given.b, given.alpha, given.beta)
-    return loss_laws.LAWS[given]
-
-
-def level_spread(job: OpenJob) -> float:
-    """Return the nats by which the level of a loss may be off: as stated with an own law, else that of other data."""
-    stated = job.loss_law.spread if isinstance(job.loss_law, OwnLaw) else None
-    return loss_laws.LEVEL_SPREAD if stated is None else stated
-
-
-def law_parameters(architecture: Architecture) -> int:
-    """Return the parameters that the laws count: without the input embedding, unless it is the output head too."""
-    embedding = 0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden
-    return architecture.parameters - embedding
 
 
 def tokens_at(index: int) -> int:

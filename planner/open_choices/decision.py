@@ -7,20 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
-from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Violation
 from planner.library.schema import Architecture, Library
+from planner.open_choices import loss_laws
 from planner.open_choices.choice_alternatives import (
     Alternative,
     Found,
     best_of,
     given_price,
     known_range,
-    law_of,
-    level_spread,
     tokens_at,
     tokens_for_loss,
 )
+from planner.open_choices.loss_laws import law_of, level_spread
 from planner.results.plan import Assignment, Plan
 from planner.results.subject_runs import (
     END_OF_SIZES,

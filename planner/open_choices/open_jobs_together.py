@@ -31,6 +31,7 @@ from planner.candidates.candidate_enumeration import Margins, enumerate_candidat
 from planner.candidates.screening import CandidateObjective, screen
 from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
+from planner.formulation.solvers import run
 from planner.library.schema import Library
 from planner.open_choices.choice_alternatives import (
     EQUAL_LOSS,
@@ -46,7 +47,6 @@ from planner.open_choices.choice_alternatives import (
 from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
 from planner.results.subject_runs import ModelOption, MoreMoney
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
-from planner.solvers.registry import run
 from planner.solving.optimise_choice import Run
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 

@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner import timetable
-from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
 from planner.errors import Fault, InputError, PlannerError, ScenarioError, raise_faults
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
@@ -24,12 +24,12 @@ from planner.open_choices.choice_alternatives import (
     Alternative,
     best_of,
     known_range,
-    law_of,
     list_alternatives,
     tokens_at,
     tokens_for_loss,
 )
 from planner.open_choices.decision import SPREAD_NOTE, Decision, decide_alone, given_tokens, without_waste
+from planner.open_choices.loss_laws import law_of
 from planner.open_choices.model_choice_text import chosen_text, money_text
 from planner.open_choices.open_jobs_together import (
     Together,

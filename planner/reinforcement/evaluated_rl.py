@@ -14,8 +14,13 @@ from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
 from planner.documents.validation import Source
 from planner.errors import ScenarioError
 from planner.estimates.billing import round_up_hours
-from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.stage_seconds import (
+    NodeGroupCoefficients,
+    StageCoefficients,
+    boot_seconds,
+    load_seconds,
+    transfer_seconds,
+)
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent, time_factors_of_68_percent
 from planner.evaluation.evaluate import bill_line, fee_lines
 from planner.library.names import typical_ram_gb

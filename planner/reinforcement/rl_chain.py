@@ -23,9 +23,8 @@ from planner import timetable
 from planner.analysis.frontier_trace import NOTICEABLE_USD
 from planner.analysis.why_not import solve_pinned
 from planner.arrays import Flags, Floats, Integers
-from planner.decode.chosen import build_inputs
-from planner.decode.notes import budget_probability
 from planner.errors import AuditError, Fault, ScenarioError
+from planner.formulation.solvers import solver_versions
 from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
 from planner.reinforcement.rl_questions import diagnose_rl
 from planner.reinforcement.rl_reasons import matches
@@ -51,9 +50,10 @@ from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, setting_path, without_jobs
 from planner.scenario.schedule import After
-from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import SOLVED
+from planner.solving.chosen import build_inputs
 from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up
+from planner.solving.notes import budget_probability
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 

@@ -16,13 +16,14 @@ import numpy as np
 from planner import generation
 from planner.analysis.estimate_question import possible_runs
 from planner.arrays import Flags, Floats, Integers
-from planner.candidates.run_hours import configuration_sigmas, unmeasured_sigma
-from planner.configurations.grid import Machine, grid_inputs, network_of
+from planner.candidates.training_hours import configuration_sigmas, unmeasured_sigma
+from planner.configurations.grid import grid_inputs, network_of
 from planner.configurations.recipe import (
     PIPELINE_DEGREES,
     SPREAD_DEGREES,
     TENSOR_DEGREES,
     GpuClass,
+    Machine,
     Recipe,
     find_incompatibility,
     framework_of,

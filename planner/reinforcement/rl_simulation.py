@@ -37,7 +37,7 @@ from planner.candidates.market import market_of_nodes, spot_markets
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.generation import decode_step_seconds, prompt_seconds, seen_tokens
-from planner.estimates.preemption import NodeGroupCoefficients
+from planner.estimates.stage_seconds import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, student_2_deviations, tail_of_68_percent
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedRl, evaluate_rl
 from planner.reinforcement.rl_chain import jobs_of_chain, runs_of

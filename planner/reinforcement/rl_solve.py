@@ -31,11 +31,11 @@ from planner.candidates.market import (
     spot_markets,
 )
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
-from planner.decode.chosen import build_inputs
 from planner.errors import AuditError, Fault, ScenarioError, raise_faults
 from planner.estimates.billing import round_up_hours
-from planner.estimates.preemption import NodeGroupCoefficients
+from planner.estimates.stage_seconds import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
+from planner.formulation.solvers import solver_versions
 from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
@@ -92,7 +92,7 @@ from planner.results.subject_runs import (
 from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
 from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
-from planner.solvers.registry import solver_versions
+from planner.solving.chosen import build_inputs
 from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 

@@ -360,7 +360,7 @@ class PeakLimit:
     it spends per hour. Its limit is a resource of a timetable, and one of jobs side by side is a row of the program,
     but for dollars per hour, which always make a timetable.
 
-    What a plan uses is computed a second time, from the plan's own figures, in `planner.audit.audited_limits`.
+    What a plan uses is computed a second time, from the plan's own figures, in `planner.evaluation.audited_limits`.
     """
 
     key: str  # under `limits`

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner import generation
-from planner.audit.audited_limits import Held, amount_of
+from planner.evaluation.audited_limits import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.schema import Library
 from planner.results.fleet import Fleet, FleetKind, Service

@@ -34,8 +34,13 @@ from planner.estimates.latency import (
     wait_moments,
     wait_points,
 )
-from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.estimates.stage_seconds import (
+    NodeGroupCoefficients,
+    StageCoefficients,
+    boot_seconds,
+    load_seconds,
+    transfer_seconds,
+)
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.evaluation.evaluate import usd_of_terms
 from planner.library.schema import Architecture, Library

@@ -13,7 +13,6 @@ from planner.arrays import Floats, Integers
 from planner.candidates.market import Market
 from planner.configurations.grid import prompt_notes
 from planner.configurations.recipe import weights_to_make
-from planner.decode.chosen import SEARCH_TOLERANCE
 from planner.errors import AuditError
 from planner.evaluation.comparison import Violation, compare, unit_of
 from planner.formulation.program import Peak
@@ -29,6 +28,7 @@ from planner.services.fleet_kinds import ReplicaKind, ServedKinds, Traffic
 from planner.services.fleet_optimise import FLEET_GAP, SimpleFleet, SolvedFleet, optimise_fleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of
 from planner.solving.binding_limits import bracket
+from planner.solving.chosen import SEARCH_TOLERANCE
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
+from planner.formulation.solvers import run
 from planner.scenario.scenario import SolveOptions
 from planner.services.fleet_problem import (
     LOAD_TOLERANCE,
@@ -26,7 +27,6 @@ from planner.services.fleet_problem import (
     tightest_row,
     undominated_kinds,
 )
-from planner.solvers.registry import run
 from planner.watch import seconds_left
 
 if TYPE_CHECKING:

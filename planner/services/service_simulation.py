@@ -14,10 +14,9 @@ import numpy as np
 from planner import generation
 from planner.analysis.market_paths import SimulationArguments, SimulationSettings
 from planner.arrays import Floats, Integers
-from planner.audit.audit import audit
 from planner.candidates.market import spot_markets
-from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
@@ -38,6 +37,7 @@ from planner.services.fleet_kinds import Capacities, Traffic, expected_factor, r
 from planner.services.fleet_problem import services_of
 from planner.services.service_reasons import require_service
 from planner.services.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
+from planner.solving.notes import age_in_days
 from planner.solving.solve import solve
 from planner.units import GIB, HOUR
 

@@ -23,8 +23,8 @@ import numpy as np
 from planner import generation
 from planner.arrays import Floats
 from planner.candidates.market import Market, build_market
-from planner.decode.chosen import build_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.formulation.solvers import solver_versions
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.fleet import Service
@@ -51,7 +51,7 @@ from planner.services.fleet_problem import (
 )
 from planner.services.fleet_program import has_passed, joint_hours, latest_moment
 from planner.services.service_reasons import ServiceTrial, explain_none, looser_latency
-from planner.solvers.registry import solver_versions
+from planner.solving.chosen import build_inputs
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
 from planner.watch import WHY_NONE, finishing, if_time

@@ -14,19 +14,8 @@ from planner.candidates.market import MANAGED
 from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_search import BEST_OF_NAMES, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.decode.chosen import (
-    _keeps_and_rent,
-    build_inputs,
-    describe_break_even,
-    describe_candidate,
-    describe_method,
-    figures_of,
-    nothing_there,
-    option_at,
-    recipe_of,
-    why_excluded,
-)
 from planner.errors import ScenarioError
+from planner.formulation.solvers import solver_versions
 from planner.library.schema import Library
 from planner.results.explanation import Alternative
 from planner.results.plan import Assignment, Plan
@@ -40,7 +29,18 @@ from planner.results.plan_parts import (
 )
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
-from planner.solvers.registry import solver_versions
+from planner.solving.chosen import (
+    _keeps_and_rent,
+    build_inputs,
+    describe_break_even,
+    describe_candidate,
+    describe_method,
+    figures_of,
+    nothing_there,
+    option_at,
+    recipe_of,
+    why_excluded,
+)
 from planner.solving.optimise_choice import COST, LAST, ResolvedPlan, with_settings
 from planner.solving.prepare import (
     BOUND_ROUNDING,

@@ -22,7 +22,6 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import CandidateObjective, promising_rows, screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import Recipe, excluding_techniques, is_allowed
-from planner.decode.chosen import figures_of, recipe_of
 from planner.errors import ScenarioError
 from planner.evaluation.evaluated_physics import hourly_price
 from planner.results.explanation import Binding
@@ -36,6 +35,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.chosen import figures_of, recipe_of
 from planner.solving.elastic_program import unrestricted_techniques
 from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
 from planner.solving.prepare import PreparedScenario, are_compared, prepare

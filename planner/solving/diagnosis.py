@@ -12,11 +12,11 @@ from planner import timetable
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
-from planner.decode.chosen import recipe_of
 from planner.errors import InputError, ScenarioError
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.limits import peak_limit_at
 from planner.scenario.scenario import Scenario, setting_path
+from planner.solving.chosen import recipe_of
 from planner.solving.elastic_program import (
     HEADROOM,
     ElasticProgram,

@@ -33,7 +33,6 @@ from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.coefficients import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of, quantisations
-from planner.decode.chosen import describe_candidate, describe_jobs
 from planner.formulation.constraints import assignment_rows, find_undominated, spot_cap_rows, spot_floor_rows
 from planner.formulation.program import (
     INFINITY,
@@ -45,6 +44,7 @@ from planner.formulation.program import (
     single_row,
     sparse_rows,
 )
+from planner.formulation.solvers import run
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.inference_job import InferenceTechniques
@@ -52,7 +52,7 @@ from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, SpotShare, max_run_hours
 from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import Techniques
-from planner.solvers.registry import run
+from planner.solving.chosen import describe_candidate, describe_jobs
 from planner.solving.prepare import PreparedScenario, limits_of_offers, shared_peaks
 
 if TYPE_CHECKING:

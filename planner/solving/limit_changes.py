@@ -17,9 +17,16 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES, fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
-from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
-from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
-from planner.decode.chosen import MemoryEvaluator, describe_candidate
+from planner.configurations.grid import HostShortfall, MemoryShortfall
+from planner.configurations.recipe import (
+    UNSHARDED,
+    GpuClass,
+    Machine,
+    Recipe,
+    enumerate_recipes,
+    incompatibilities,
+    is_allowed,
+)
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
 from planner.library.schema import Library
@@ -36,6 +43,7 @@ from planner.scenario.limits import (
     peak_limit_at,
 )
 from planner.scenario.scenario import Scenario, setting_path
+from planner.solving.chosen import MemoryEvaluator, describe_candidate
 from planner.solving.elastic_program import (
     HEADROOM,
     MAX_PRICE_AGE,

@@ -32,8 +32,6 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from planner.arrays import CandidateTable, Floats, Integers, concatenate
-from planner.decode.chosen import ChosenCandidate, describe_candidate, describe_jobs
-from planner.decode.notes import build_assignment
 from planner.errors import NoPlanError
 from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import (
@@ -52,13 +50,21 @@ from planner.formulation.program import (
     single_row,
     time_objective,
 )
+from planner.formulation.solvers import (
+    DEFAULT_GAP,
+    DEFAULT_SOLVER,
+    SolveResult,
+    check_numbers,
+    run,
+    solve_single_choice,
+)
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Assignment, TieStep
 from planner.results.plan_parts import joint_late_usd
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
-from planner.solvers.base import SolveResult, solve_single_choice
-from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
+from planner.solving.chosen import ChosenCandidate, describe_candidate, describe_jobs
+from planner.solving.notes import build_assignment
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare, starts_at_once, typical_stock
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.coefficients import efficiency_of
 from planner.configurations.compared_runs import find_observed_run, memory_setting
 from planner.configurations.recipe import Recipe, framework_of, frameworks_of, unnamed_frameworks
-from planner.decode.chosen import ChosenCandidate, MemoryEvaluator, nothing_there, option_at
 from planner.estimates.uncertainty import efficiency_sigma
 from planner.library.engines import read_engines
 from planner.library.reading import held_quant
@@ -40,6 +39,7 @@ from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.scenario.limits import Limits, SpotShare
 from planner.scenario.scenario import SolveOptions, setting_path
+from planner.solving.chosen import ChosenCandidate, MemoryEvaluator, nothing_there, option_at
 from planner.solving.optimise_choice import optimise, waiting_rooms
 from planner.solving.prepare import PreparedScenario, screen_up_to, with_excluded_methods
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import timetable
-from planner.audit.audit import audit
 from planner.candidates.screening import CandidateObjective
 from planner.configurations.recipe import Recipe
-from planner.decode.chosen import build_inputs, cut_samples
-from planner.decode.notes import budget_probability, budget_warnings, build_assignment, typical_stock_note
 from planner.errors import AuditError, TimeIsUpError
+from planner.evaluation.audit import audit
+from planner.formulation.solvers import solver_versions
 from planner.library.engines import facts_on
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
@@ -27,7 +26,6 @@ from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Option, QualityNote
 from planner.scenario.limits import unknown_notes
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
     best_by_method,
@@ -42,6 +40,8 @@ from planner.solving.binding_limits import (
     describe_outdated_prices,
     describe_spot_outlier,
 )
+from planner.solving.chosen import build_inputs, cut_samples
+from planner.solving.notes import budget_probability, budget_warnings, build_assignment, typical_stock_note
 from planner.solving.optimise_choice import (
     OptimisedChoice,
     best_side_by_side,

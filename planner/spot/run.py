@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.estimates.inputs import Numbers
-from planner.estimates.preemption import young_interval
+from planner.estimates.stage_seconds import young_interval
 from planner.spot.states import SpotStates
 
 if TYPE_CHECKING:

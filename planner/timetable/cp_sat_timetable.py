@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import SolverError
-from planner.solvers.base import Termination
+from planner.formulation.solvers import Termination
 from planner.timetable.time_index import consecutive_periods, energy_rows, periods_together, start_range
 from planner.timetable.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
 from planner.watch import keep_going, seconds_left, stopping

@@ -17,7 +17,7 @@ from planner.analysis.job_replay import JobOutcome
 from planner.analysis.joint_frontier import CommonDeadlines, SolverLimitError, proven_gap
 from planner.analysis.lower_envelope import Breakpoint, EnvelopePiece, evaluate_envelope
 from planner.arrays import Flags, Floats
-from planner.audit.audited_limits import amount_of, gpus_of, held_by, machines_of, peak
+from planner.evaluation.audited_limits import amount_of, gpus_of, held_by, machines_of, peak
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
 from planner.results.subject_runs import RlRun

@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from planner.arrays import Floats, concatenate
-from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
-from planner.decode.notes import (
+from planner.errors import SolverError
+from planner.formulation.program import TypicalPeak, TypicalPeaks
+from planner.formulation.solvers import Termination, solver_versions
+from planner.library.technique_tables import read_techniques
+from planner.results.plan import SAME_MOMENT_HOURS, Assignment, Plan, TieStep, outlay_of, plan_figures
+from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
+from planner.scenario.limits import limits_spending
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.solving.chosen import ChosenCandidate, build_inputs, pays_from_hours
+from planner.solving.notes import (
     added_budget_note,
     budget_probability,
     budget_warnings,
     build_assignment,
     typical_stock_note,
 )
-from planner.errors import SolverError
-from planner.formulation.program import TypicalPeak, TypicalPeaks
-from planner.library.technique_tables import read_techniques
-from planner.results.plan import SAME_MOMENT_HOURS, Assignment, Plan, TieStep, outlay_of, plan_figures
-from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
-from planner.scenario.limits import limits_spending
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
-from planner.solvers.base import Termination
-from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import (
     RESOLVE_TIME_LIMIT_SECONDS,
     ResolvedPlan,

@@ -18,10 +18,9 @@ import numpy as np
 
 from planner.arrays import CandidateTable, Floats
 from planner.candidates.spot_candidates import ScreenedCandidates
+from planner.formulation.solvers import Termination, run
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
-from planner.solvers.base import Termination
-from planner.solvers.registry import run
 from planner.solving.prepare import PreparedScenario
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.modes import (

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.candidates.deadline import max_spot_share, policy_guarantee_hours, policy_late_hours
-from planner.candidates.run_hours import RowHours
+from planner.candidates.run_hours import RowHours, max_spot_share, policy_guarantee_hours, policy_late_hours
 from tests.helpers.candidate_tables import random_table
 
 NAN = float("nan")

@@ -7,17 +7,17 @@ import random
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.market import build_market
 from planner.candidates.screening import screen
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import build_assignment
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import CandidateCounts
 from planner.scenario.scenario import Scenario
+from planner.solving.chosen import ChosenCandidate
+from planner.solving.notes import build_assignment
 
 AS_OF = datetime.date(2026, 1, 1)
 SAMPLE = 12

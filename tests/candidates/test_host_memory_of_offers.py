@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from planner.analysis.estimate_question import estimate
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from tests.helpers.stage_scenarios import RENTED, asked, library, solved

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.documents.tables import parse_csv
 from planner.errors import Fault
+from planner.evaluation.audit import audit
 from planner.loading.price_files import offer_table_text, read_offer_table
 from planner.results.plan import Assignment
 from planner.scenario.scenario import SolveOptions

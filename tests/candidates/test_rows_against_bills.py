@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from planner.candidates.screening import screen
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import build_assignment
+from planner.solving.chosen import ChosenCandidate
+from planner.solving.notes import build_assignment
 from planner.solving.prepare import prepare
 from tests.helpers.stage_scenarios import CPU, LORA, RENTED, asked, library
 

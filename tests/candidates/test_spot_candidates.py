@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
-from planner.audit.audit import audit
 from planner.candidates.screening import CandidateObjective, screen
 from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
+from planner.evaluation.audit import audit
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan

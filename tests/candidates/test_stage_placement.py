@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from tests.helpers.stage_scenarios import CPU, RENTED, asked, library, planned, solved
 
 SMALL = {**RENTED, "ram_gb": 16}

@@ -215,12 +215,12 @@ def test_all_faults_come_at_once_a_line_each(tmp_path: Path) -> None:
 
 def test_check_finds_what_was_edited(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No violation exits 0; one exits 3, as a line and as JSON."""
-    from planner.audit.audit import Violation
+    from planner.evaluation.audit import Violation
 
     path = tmp_path / "plan.json"
     path.write_text(make_plan().model_dump_json(by_alias=True))
     found: list[Violation] = []
-    monkeypatch.setattr("planner.audit.audit.audit", lambda plan, question, library: found)
+    monkeypatch.setattr("planner.evaluation.audit.audit", lambda plan, question, library: found)
     good = run("check", str(path), scenario)
     assert (good.exit_code, good.stdout) == (0, "quickstart: no violations (1 job checked)\n")
     found.append(Violation("quickstart", "cost", 2.82, 2.5))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.estimates.work import NEGLIGIBLE_CUT, cut_share, default_sequence, padded_length
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner.audit.audit import audit
 from planner.configurations.grid import network_of
 from planner.errors import ScenarioError
 from planner.estimates.device import forward_share
 from planner.estimates.inputs import Layout, States
 from planner.estimates.memory_terms import MemoryCoefficients, hosted_states, static_terms
+from planner.evaluation.audit import audit
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
 from planner.units import GIB

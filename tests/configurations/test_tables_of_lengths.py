@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.audit.audit import audit
 from planner.cli import main
 from planner.errors import ScenarioError
 from planner.estimates.work import cut_share, default_sequence, kept_length, padded_length
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan

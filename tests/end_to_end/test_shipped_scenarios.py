@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.cli.options import scenario_of
 from planner.documents.files import read_document
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 from planner.report import words

@@ -200,7 +200,7 @@ def test_options_of_faults_are_arguments_of_a_function() -> None:
 
 def test_notes_of_results_name_no_option() -> None:
     """A result says the same to whoever asked for it, by command or by function."""
-    for folder in ("audit", "decode", "evaluation", "solving", "spot", "timetable"):
+    for folder in ("evaluation", "solving", "spot", "timetable"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]

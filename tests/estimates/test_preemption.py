@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.preemption import (
+from planner.estimates.stage_seconds import (
     NodeGroupCoefficients,
     SpotAvailability,
     add_heavy_tail,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.audit.audit import audit
 from planner.cli.options import scenario_of
 from planner.cli.plan_commands import TARGETS
 from planner.errors import InputError
+from planner.evaluation.audit import audit
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps

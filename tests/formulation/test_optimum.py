@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from planner.arrays import CandidateTable
 from planner.formulation.constraints import build_program, find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
-from planner.solvers.base import Termination
-from planner.solvers.registry import run
+from planner.formulation.solvers import Termination, run
 from planner.solving.optimise_choice import solve_lexicographic
 from tests.helpers.candidate_tables import brute_force, small_cases
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import InputError
+from planner.evaluation.audit import audit
 from planner.generation.replica_enumeration import generating_on
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario

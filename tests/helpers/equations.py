@@ -6,23 +6,22 @@ import importlib
 import inspect
 import re
 
-from planner.candidates import deadline
+from planner.candidates.run_hours import max_spot_share
 
 TABLE = "docs/equations.md"
 """The document that holds the table."""
 
 ROW = re.compile(r"^(\| [a-z ]+ \| `)([^`]+)(` \| `([\w./]+)` \|)$", re.MULTILINE)
-DEADLINE = "planner/candidates/deadline.py"
-"""The module whose first line is the equation of the deadline: a filter of candidates, and no row."""
+DEADLINE = "planner/candidates/run_hours.py"
+"""The module of the equation of the deadline, at `max_spot_share`: a filter of candidates, and no row."""
 
 
 def known_equations() -> dict[str, str]:
     """Return the equation of the deadline, by file, and of every constraint family and objective, by function.
 
-    The equation is the second paragraph of the docstring of a function; that of the deadline is the first line of its
-    module.
+    The equation is the second paragraph of the docstring of a function.
     """
-    found = {DEADLINE: (deadline.__doc__ or "").splitlines()[0].removesuffix(".")}
+    found = {DEADLINE: (inspect.getdoc(max_spot_share) or "").splitlines()[2]}
     for file, ending in (("constraints", "_rows"), ("program", "_objective")):
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():

@@ -36,9 +36,9 @@ OLDEST, NEWER = "3.11", ("3.12", "3.13")
 FLEET_PROGRAMS = tuple(f"tests/services/test_fleet_{what}.py" for what in ("dominance", "losses", "prices"))
 TESTS = {
     "numpy": ("tests/test_arrays.py", "tests/estimates", "tests/spot", "tests/laws/test_last_bit.py"),
-    "ortools": ("tests/formulation", "tests/solvers", *FLEET_PROGRAMS, "tests/end_to_end/test_shipped_scenarios.py"),
-    "highspy": ("tests/formulation", "tests/solvers", "tests/end_to_end/test_shipped_scenarios.py"),
-    "pulp": ("tests/solvers/test_contract.py",),
+    "ortools": ("tests/formulation", *FLEET_PROGRAMS, "tests/end_to_end/test_shipped_scenarios.py"),
+    "highspy": ("tests/formulation", "tests/end_to_end/test_shipped_scenarios.py"),
+    "pulp": ("tests/formulation/test_solver_contract.py",),
     "pydantic": ("tests/loading", "tests/scenario", "tests/results"),
     "PyYAML": ("tests/documents", "tests/exports/test_trainer_files.py", "tests/exports/test_skypilot.py"),
     "click": ("tests/cli/test_exit_codes.py", "tests/cli/test_solve.py"),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from planner.audit import audit as auditing
+from planner.evaluation import audit as auditing
 from planner.evaluation.evaluate import Evaluation, evaluate
 from planner.evaluation.evaluated_physics import RunContext
 from planner.results.plan import Plan

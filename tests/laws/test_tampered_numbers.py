@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from tests.helpers.bare_plans import plan_if_any

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import planner
-from planner.candidates.run_hours import chip_sigma
+from planner.candidates.training_hours import chip_sigma
 from planner.configurations.coefficients import chip_notes, linear_share
 from planner.errors import LibraryError, ScenarioError
 from planner.library.names import refused_chip

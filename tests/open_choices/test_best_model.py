@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
-from planner.estimates.loss_laws import LAWS
+from planner.evaluation.audit import audit
 from planner.library.reading import members, read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.open_choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
+from planner.open_choices.loss_laws import LAWS
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import architectures_of, open_job

@@ -18,8 +18,8 @@ from planner.analysis.what_if_question import what_if
 from planner.analysis.what_if_sweep import sweep, tornado
 from planner.cli.functions import export
 from planner.errors import ScenarioError
-from planner.estimates.loss_laws import batch_tokens
 from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.open_choices.loss_laws import batch_tokens
 from planner.open_choices.open_solve import loss_frontier
 from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_text import render_frontier

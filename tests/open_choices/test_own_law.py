@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from benchmarks.published_losses import judged
 from planner.cli.run_commands import calibrate
 from planner.errors import InputError
-from planner.estimates.loss_laws import LAWS, LossLaw
 from planner.loading.scenario_file import read_scenario
-from planner.open_choices.own_law import FEW_SPREAD, PretrainedRun, calibrate_losses, fit_law, read_runs
+from planner.open_choices.loss_laws import (
+    FEW_SPREAD,
+    LAWS,
+    LossLaw,
+    PretrainedRun,
+    calibrate_losses,
+    fit_law,
+    read_runs,
+)
 
 START = LAWS["besiroglu"]
 SIZES = (1.2e8, 4e8, 1.3e9, 2.7e9)

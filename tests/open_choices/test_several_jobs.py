@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.open_choices.choice_alternatives import Alternative, best_of, known_range, tokens_at

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.candidates.market import group_states, spot_markets
 from planner.errors import InputError
-from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
+from planner.estimates.stage_seconds import NodeGroupCoefficients, node_group_market
 from planner.hazards import mean_hours
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario

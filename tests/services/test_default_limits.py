@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions

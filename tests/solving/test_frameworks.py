@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.technique_tables import LEAST_RUNS, read_techniques
 from planner.results.plan import Plan

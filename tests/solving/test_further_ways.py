@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario

@@ -7,10 +7,10 @@ import math
 import pytest
 
 import planner
-from planner.decode.notes import added_budget_note
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
+from planner.solving.notes import added_budget_note
 from planner.solving.optimise_choice import AMOUNT_STEP, MOST_AMOUNT, amounts_between
 from tests.independent.joint_budgets import smallest_budget
 

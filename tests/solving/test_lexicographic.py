@@ -12,8 +12,7 @@ from hypothesis import given, settings
 
 from planner.arrays import CandidateTable
 from planner.formulation.program import Program, SharedLimits
-from planner.solvers.base import Limit, SolveResult, Termination
-from planner.solvers.registry import ADAPTERS, run
+from planner.formulation.solvers import ADAPTERS, Limit, SolveResult, Termination, run
 from planner.solving.optimise_choice import potentially_optimal_rows, solve_lexicographic
 from tests.helpers.candidate_tables import NAN, limits_hold, make_table, small_cases
 

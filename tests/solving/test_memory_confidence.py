@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.estimates.memory_fit import confidence_margin, fit_probability
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.results.plan import Plan
 from planner.scenario.job import Confidence, Job

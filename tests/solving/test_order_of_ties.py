@@ -16,12 +16,12 @@ from planner.candidates.market import offer_steps
 from planner.candidates.run_hours import Evidence
 from planner.formulation.constraints import find_undominated
 from planner.formulation.program import SharedLimits
+from planner.formulation.solvers import run
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_text import LEAST_COST_IS, near_tie
 from planner.results.plan import Plan
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solvers.registry import run
 from planner.solving.optimise_choice import solve_lexicographic
 from planner.solving.solve import solve
 from planner.timetable.modes import undominated_modes

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import PlanEvidence

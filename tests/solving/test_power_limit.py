@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.analysis.limit_sensitivity import explain
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario

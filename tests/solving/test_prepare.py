@@ -16,12 +16,12 @@ from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIEL
 from planner.configurations.fitting_cells import enumerate_configurations
 from planner.errors import ScenarioError
 from planner.formulation.constraints import find_undominated
+from planner.formulation.solvers import run
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solvers.registry import run
 from planner.solving.optimise_choice import potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import MAX_OFFERS, PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.analysis.frontier_question import frontier_of_jobs
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan

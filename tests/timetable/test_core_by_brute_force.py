@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.solvers.base import Termination
+from planner.formulation.solvers import Termination
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.timetable.time_index import periods_together
 from planner.timetable.timetable_problem import (

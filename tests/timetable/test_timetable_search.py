@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.solvers.base import Termination
+from planner.formulation.solvers import Termination
 from planner.timetable.cp_sat_timetable import solve_timetable
 from planner.timetable.time_index import reduce_by_columns, reduce_timetable
 from planner.timetable.timetable_problem import Mode, Resource, Schedule, Task, Timetable, objective_value, violations

@@ -53,7 +53,7 @@ AREA.add(
 AREA.add("hours of a plan are late ones", "Hours(expected=expected, low=low", "Hours(expected=late, low=low")
 AREA.add("training counts the start", "expected - self.start - math.fsum", "expected - math.fsum")
 
-AREA.of("planner/evaluation/evaluated_hours.py", "tests/decode/test_probability_by_hand.py")
+AREA.of("planner/evaluation/evaluated_hours.py", "tests/solving/test_probability_by_hand.py")
 AREA.add("chances are those of another tail", "math.sqrt(2 + t * t)", "math.sqrt(1 + t * t)")
 AREA.add("a chance counts the wrong way", "math.log(limit / expected) /", "math.log(expected / limit) /")
 

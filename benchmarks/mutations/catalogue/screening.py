@@ -18,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/deadline.py", SHARES, DEADLINES, LIMITS)
+AREA.of("planner/candidates/run_hours.py", SHARES, DEADLINES, LIMITS)
 AREA.add(
     "a deadline ignores the late start",
     "slack = latest_hours - table.late_start_h",

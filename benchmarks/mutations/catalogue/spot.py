@@ -118,7 +118,7 @@ AREA.add(
     "the age of an up-time is forgotten", "math.log(2) / (rate.scale_hours * powers)", "rate.scale_hours + 0 * powers"
 )
 
-AREA.of("planner/estimates/preemption.py", PREEMPTION)
+AREA.of("planner/estimates/stage_seconds.py", PREEMPTION)
 AREA.add(
     "a node group is interrupted like one instance",
     "np.exp(-coefficients.gang_rate_exponent * np.log(k))",

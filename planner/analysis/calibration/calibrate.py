@@ -13,7 +13,6 @@ from planner.analysis.calibration.rl_logs import is_rl_log
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, memory_setting, real_units
 from planner.configurations.grid import shape_of
-from planner.decode.notes import describe_observed_run
 from planner.documents.files import file_name, read_text
 from planner.documents.tables import parse_json
 from planner.documents.validation import MOST_NAMES, Source, meant_name
@@ -34,6 +33,7 @@ from planner.results.run_results import (
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job, Measured, ServedRun
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.notes import describe_observed_run
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
 from planner.subjects import SUBJECTS, check_supported

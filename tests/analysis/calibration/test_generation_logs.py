@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from planner.analysis.calibration.calibrate import calibrate, read_measurements
-from planner.audit.audit import audit
 from planner.errors import InputError, ScenarioError
+from planner.evaluation.audit import audit
 from planner.generation.replica_enumeration import predicted_run, speed_factors
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario

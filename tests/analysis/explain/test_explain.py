@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.analysis.limit_sensitivity import explain
-from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
@@ -21,6 +20,7 @@ from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import describe_difference
+from planner.solving.notes import SPOT_ONLY_NOTE
 from planner.solving.solve import solve
 from tests.helpers.bare_plans import bare_plan
 

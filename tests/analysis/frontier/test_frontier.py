@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from planner.analysis.frontier_question import frontier, frontier_of_jobs
-from planner.audit.audit import audit
 from planner.errors import NoPlanError
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario

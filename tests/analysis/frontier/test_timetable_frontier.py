@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.analysis.frontier_question import frontier_of_jobs
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions

@@ -11,10 +11,10 @@ import yaml
 
 from planner.analysis.run_progress import Projection, end_of, planned_step_seconds
 from planner.analysis.track_question import Stated, track
-from planner.audit.audit import audit
 from planner.cli.options import scenario_of
 from planner.errors import InputError
 from planner.estimates.uncertainty import Sigmas, time_factors
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan

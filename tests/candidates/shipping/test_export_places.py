@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.results.plan import Assignment
 from tests.helpers.stage_scenarios import CPU, LORA, RENTED, WEIGHTS_GB, asked, library, line, planned, solved
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from planner.analysis.estimate_question import estimate
-from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
 from planner.configurations.coefficients import memory_margin
 from planner.configurations.compared_runs import ComparedRun, compare_run
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Assignment, Plan

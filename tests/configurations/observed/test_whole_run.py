@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import ON_DEMAND, SPOT
-from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario

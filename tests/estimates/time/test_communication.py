@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.estimates.device import recompute_shares
+from planner.estimates.inputs import recompute_shares
 from planner.estimates.step_time import expert_seconds, hybrid_group, link_bandwidths, pipeline_seconds
 from tests.helpers.time_cases import Case, case_of, golden_cases
 

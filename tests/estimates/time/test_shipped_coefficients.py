@@ -9,8 +9,7 @@ import pytest
 
 from planner.estimates.device import TimeCoefficients
 from planner.estimates.inputs import Kernels
-from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.stage_seconds import StageCoefficients
+from planner.estimates.stage_seconds import NodeGroupCoefficients, StageCoefficients
 from planner.estimates.uncertainty import class_sigmas
 from planner.library.schema import Calibration
 from tests.helpers.time_cases import ROOT, calibration, document, kernels_of

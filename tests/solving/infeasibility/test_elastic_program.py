@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.formulation.solvers import run
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
-from planner.solvers.registry import run
 from planner.solving.elastic_program import (
     CandidateFilter,
     ElasticProgram,

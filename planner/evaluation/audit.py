@@ -16,7 +16,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner import open_choices
-from planner.audit.audited_limits import (
+from planner.configurations.recipe import length_spread, mean_tokens
+from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
+from planner.evaluation.audited_limits import (
     choices_of_job,
     figures_of_job,
     lateness_usd,
@@ -24,8 +26,6 @@ from planner.audit.audited_limits import (
     totals,
     waited_hours,
 )
-from planner.configurations.recipe import length_spread, mean_tokens
-from planner.estimates.work import NEGLIGIBLE_CUT, VARIABLE, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import NamedRun, evaluate_work, hourly_price, resolve_names
@@ -108,8 +108,8 @@ def _way(
     figures = plan_figures(jobs, way.reservations)
     update = {"baseline": None, "faster": (), "infeasible": None, "keeps_typical_stock": way.keeps_typical_stock}
     other = plan.model_copy(update={**figures, **update})
-    for found in audit_jobs(other, reduced):
-        yield Violation(found.job or job.name, f"{what}: {found.what}", found.expected, found.found)
+    for violation in audit_jobs(other, reduced):
+        yield Violation(violation.job or job.name, f"{what}: {violation.what}", violation.expected, violation.found)
     for name in ("provider", "gpu", "gpus", "runs_at_once"):
         if getattr(way, name) != getattr(mine, name):
             yield Violation(job.name, f"{what}.{name}", getattr(mine, name), getattr(way, name))
@@ -167,13 +167,13 @@ def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tol
         "price_back_hours": machines * buy.purchase_usd / saved if saved > 0 else None,
     }
     for name, value in told.items():
-        found = getattr(one, name)
-        if isinstance(value, float) and isinstance(found, float):
-            if abs(found - value) <= tolerance.hours * max(1.0, abs(value)):
+        stated = getattr(one, name)
+        if isinstance(value, float) and isinstance(stated, float):
+            if abs(stated - value) <= tolerance.hours * max(1.0, abs(value)):
                 continue
-        elif found == value:
+        elif stated == value:
             continue
-        yield f"purchase.{name}", value, found
+        yield f"purchase.{name}", value, stated
     ends = (one.pays_from_hours, one.pays_from_hours_low, one.pays_from_hours_high)
     for which, (name, pays) in enumerate(zip(("", "_low", "_high"), ends, strict=True)):
         if not _breaks_even(buy, pays, saved / machines, monthly, which, horizon.interest if horizon else 0.0):
@@ -244,27 +244,27 @@ def audit(
     tolerance = tolerance or Tolerance()
     with suppress(ValueError):  # a day that is none is told with the figures that rest on it
         scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
-    found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
-    found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
+    violations = compare("", "scenario", scenario.name, plan.scenario, tolerance)
+    violations += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if (subject := shown_by(plan)) is not None and plan.status not in _NO_PLAN:
-        found += subject.audit(plan, scenario, library, tolerance)
+        violations += subject.audit(plan, scenario, library, tolerance)
         plan, scenario = subject.rest(plan, scenario)
     if plan.status in _NO_PLAN or not plan.jobs:
-        return found
+        return violations
     decided: Scenario | None = scenario
     wrong: list[Violation] = []
     if open_jobs(scenario) or any(job.model is not None for job in plan.jobs):
         decided, wrong = open_choices.decided_scenario(plan, scenario, library)
-    found += wrong
+    violations += wrong
     if decided is None:
-        return found
+        return violations
     scenario = decided
-    found += _audit_jobs(plan, scenario, library, tolerance)
-    found += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
-    found += ways_of_plan(plan, scenario, tolerance, lambda way, less: _audit_jobs(way, less, library, tolerance))
+    violations += _audit_jobs(plan, scenario, library, tolerance)
+    violations += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
+    violations += ways_of_plan(plan, scenario, tolerance, lambda way, less: _audit_jobs(way, less, library, tolerance))
     for what, expected in totals(plan, scenario).items():
-        found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
-    return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
+        violations += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
+    return violations + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
 
 
 def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[Broken]:
@@ -324,20 +324,21 @@ def _audit_job(
     assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
 ) -> tuple[list[Violation], float]:
     """Return all violations of one job, and its machine hours at its confidence."""
-    context, found = resolve_names(NamedRun.of(assignment), scenario, library)
+    context, violations = resolve_names(NamedRun.of(assignment), scenario, library)
     if context is None:
-        return found, 0.0
+        return violations, 0.0
     name = assignment.name
     try:
-        found += [Violation(name, *broken) for broken in choices_of_job(context)]
+        violations += [Violation(name, *broken) for broken in choices_of_job(context)]
         with np.errstate(divide="ignore", invalid="ignore"):  # a plan of no GPUs or of no seconds per step
             evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
-        found += compare(name, "", evaluation.assignment, assignment, tolerance)
-        found += [Violation(name, *broken) for broken in figures_of_job(context, assignment, evaluation, tolerance)]
-        return found, evaluation.late_machine_hours
+        violations += compare(name, "", evaluation.assignment, assignment, tolerance)
+        figures = figures_of_job(context, assignment, evaluation, tolerance)
+        violations += [Violation(name, *broken) for broken in figures]
+        return violations, evaluation.late_machine_hours
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         # A plan of nonsense counts or degrees has no figures to compare.
-        return [*found, Violation(name, "figures", "something to compute", repr(error))], 0.0
+        return [*violations, Violation(name, "figures", "something to compute", repr(error))], 0.0
 
 
 def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:

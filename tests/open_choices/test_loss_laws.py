@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.loss_laws import (
+from planner.open_choices.loss_laws import (
     BATCH_SIGMA,
     LAWS,
     batch_sigma,

@@ -19,14 +19,6 @@ from planner.configurations.coefficients import (
 from planner.configurations.compared_runs import ComparedRun, Correction, memory_setting
 from planner.configurations.grid import parts_of_card, prompt_notes, stand_ins
 from planner.configurations.recipe import framework_of, mean_tokens, technique_notes
-from planner.decode.chosen import (
-    TIGHT_FIT_PROBABILITY,
-    ChosenCandidate,
-    MemoryEvaluator,
-    compare_with_row,
-    name_run,
-    on_host_memory,
-)
 from planner.errors import AuditError
 from planner.estimates.memory_fit import evaluation_logit_bytes
 from planner.estimates.parts import attention_stand_ins
@@ -55,6 +47,14 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.scenario import Scenario
+from planner.solving.chosen import (
+    TIGHT_FIT_PROBABILITY,
+    ChosenCandidate,
+    MemoryEvaluator,
+    compare_with_row,
+    name_run,
+    on_host_memory,
+)
 from planner.spot.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, GIB, HOUR, MINUTE, figure_text
 
@@ -159,20 +159,20 @@ def _planned_rate(chosen: ChosenCandidate) -> float:
 def _differences(seen: ComparedRun, chosen: ChosenCandidate) -> list[str]:
     """Return in words what the plan has other than an observed run."""
     machine, recipe, (micro_batch, accumulation) = chosen.machine, chosen.recipe, chosen.candidates.batch(chosen.row)
-    found = []
+    differences = []
     if (seen.machine.gpu, seen.machine.gpus) != (machine.gpu, machine.gpus):
-        found.append(f"{machine.gpus} x {machine.gpu}")
+        differences.append(f"{machine.gpus} x {machine.gpu}")
     for field in COMPARED:
         value = getattr(recipe, field)
         if getattr(seen.recipe, field) != value:
-            found.append(f"{field.removesuffix('_label').replace('_', ' ')} {value}")
+            differences.append(f"{field.removesuffix('_label').replace('_', ' ')} {value}")
     if seen.micro_batch != micro_batch:
-        found.append(f"micro-batch {micro_batch} instead of {seen.micro_batch}")
+        differences.append(f"micro-batch {micro_batch} instead of {seen.micro_batch}")
     elif seen.accumulation != accumulation:
-        found.append(f"{accumulation} accumulation steps instead of {seen.accumulation}")
+        differences.append(f"{accumulation} accumulation steps instead of {seen.accumulation}")
     if seen.sequence != chosen.candidates.physics.shape.sequence:
-        found.append(f"sequences of {chosen.candidates.physics.shape.sequence:,} tokens")
-    return found
+        differences.append(f"sequences of {chosen.candidates.physics.shape.sequence:,} tokens")
+    return differences
 
 
 def describe_observed_run(seen: ComparedRun, job: Job, library: Library) -> ObservedRun:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario

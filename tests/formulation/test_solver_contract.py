@@ -11,8 +11,7 @@ import pytest
 
 from planner.errors import NoPlanError, SolverError
 from planner.formulation.program import Program, Rows, sparse_rows
-from planner.solvers.base import Limit, SolveResult, Termination
-from planner.solvers.registry import ADAPTERS, get_solver, run
+from planner.formulation.solvers import ADAPTERS, Limit, SolveResult, Termination, get_solver, run
 
 INF = float("inf")
 
@@ -161,8 +160,8 @@ def test_a_time_limit_is_never_reported_as_an_optimum(solver: str) -> None:
 SOLVES = """
 import sys, threading
 import numpy as np
-from tests.solvers.test_contract import market_split
-from planner.solvers.registry import run
+from tests.formulation.test_solver_contract import market_split
+from planner.formulation.solvers import run
 
 def solve() -> None:
     for _ in range(3):
@@ -189,8 +188,8 @@ def test_threads_that_solve_leave_standard_output_to_the_others() -> None:
 
 FORKS = """
 import os, resource, sys
-from tests.solvers.test_contract import market_split
-from planner.solvers.registry import run
+from tests.formulation.test_solver_contract import market_split
+from planner.formulation.solvers import run
 
 def solve() -> float:
     return run(market_split(3, 12), sys.argv[1], relative_gap=1e-7).objective

@@ -16,8 +16,8 @@ from planner.candidates.market import Market
 from planner.candidates.spot_candidates import ScreenedCandidates, SpotChoice, policy_costs
 from planner.configurations.coefficients import recipe_spread
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
-from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.recipe import Recipe, excluding_techniques, length_spread, mean_tokens
+from planner.configurations.grid import JobShape, grid_inputs
+from planner.configurations.recipe import Machine, Recipe, excluding_techniques, length_spread, mean_tokens
 from planner.estimates.billing import break_even_hours
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory_fit import (
@@ -91,9 +91,9 @@ class ChosenCandidate:
             return self
         policies, before = self.candidates.policies, self.spot
         most_usd = before.point.usd + room_usd
-        if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
+        if (calmer := before.with_less_waiting(policies, most_usd, low_share)) is None:
             return self
-        spot, price = found
+        spot, price = calmer
         more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
         (late,) = late_dollars([self.policy_costs(spot)], self.candidates.run_hours.budget_confidence)
         if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:

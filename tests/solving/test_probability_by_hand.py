@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from planner.decode.notes import budget_probability
 from planner.evaluation.evaluated_hours import probability_within
+from planner.solving.notes import budget_probability
 
 
 def test_the_chance_at_the_late_hours_is_the_confidence() -> None:

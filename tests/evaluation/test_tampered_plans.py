@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.audit.audit import audit
 from planner.errors import ScenarioError
+from planner.evaluation.audit import audit
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from tests.helpers.stage_scenarios import AS_OF, JOB, LORA, RENTED, library, question, read, solved

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.formulation.program import Program, single_row
-from planner.solvers.base import Termination, solve_single_choice
-from planner.solvers.registry import run
+from planner.formulation.solvers import Termination, run, solve_single_choice
 
 WHOLE = st.integers(-8, 8).map(float)
 

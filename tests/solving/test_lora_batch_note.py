@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.decode.notes import LORA_BATCH_NOTE
 from planner.loading.scenario_file import parse_scenario
+from planner.solving.notes import LORA_BATCH_NOTE
 from planner.solving.solve import solve
 from tests.helpers.scenarios import GOOD
 

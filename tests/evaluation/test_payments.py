@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.spot.states import DurationShape, states_from_means

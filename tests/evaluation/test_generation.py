@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.audit.audit import audit
+from planner.evaluation.audit import audit
 from planner.results.plan import Plan
 from tests.helpers.generation import OFFER, library, plan, scenario
 

@@ -320,15 +320,15 @@ def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
     if not plan.is_timetable:
         return {}
     last = max(job.finish_hours for job in plan.jobs)
-    found = {}
+    hours_by_label = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if offer.own is None or offer.buy is not None or not scenario.limits.permits(offer):
             continue
         if offer.stock is not None:
             users = [job for job in plan.jobs if job.offer == label]
             busy = math.fsum(machines_of(job) * job.held_hours for job in users)
-            found[label] = max(0.0, offer.stock * _open_hours(offer, last) - busy)
-    return found
+            hours_by_label[label] = max(0.0, offer.stock * _open_hours(offer, last) - busy)
+    return hours_by_label
 
 
 def _open_hours(offer: Offer, last: float) -> float:
@@ -475,7 +475,7 @@ def _places(context: RunContext) -> Iterator[Broken]:
         if offer is None or named.stage not in STAGES or len(there) < len(context.named.separate_machines):
             yield place, "one offer of the scenario for each stage", named.offer
         else:
-            yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))
+            yield from ((place, wish, actual) for wish, actual in _unfit(context, named.stage, offer))
     if context.observed:
         return
     ram, least = context.offer.ram_gb, wanted.ingest.ram_gb if wanted.ingest else 0.0
@@ -486,7 +486,7 @@ def _places(context: RunContext) -> Iterator[Broken]:
         if on and "machine" not in on and stage not in there:
             yield f"place of {stage}", " or ".join(on), "machine"
     if "export" not in there:
-        yield from (("place of export", wish, found) for wish, found in lacking_memory(context, context.offer))
+        yield from (("place of export", wish, actual) for wish, actual in lacking_memory(context, context.offer))
 
 
 def _allowed_places(context: RunContext, stage: str) -> tuple[str, ...]:

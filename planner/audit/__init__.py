@@ -1,1 +1,0 @@
-"""An independent check of a plan against its scenario."""

@@ -1,1 +1,0 @@
-"""From chosen rows of the candidate table to a plan."""
