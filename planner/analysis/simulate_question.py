@@ -41,7 +41,6 @@ from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
-from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.results.plan import Plan, require_plan
@@ -50,6 +49,7 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.subjects import subject_of
+from planner.units import SPEED_RANK_BOUNDS
 from planner.watch import tell
 
 SPOT_ONLY_PATHS = 3.0

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import escaped
-from planner.hazards import LUCKS, SPEED_RANK_BOUNDS, SPEEDS
-from planner.units import MONTH_HOURS
+from planner.units import LUCKS, MONTH_HOURS, SPEED_RANK_BOUNDS, SPEEDS
 
 
 def jobs_text(count: int) -> str:

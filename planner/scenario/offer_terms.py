@@ -32,9 +32,8 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
-from planner.hazards import mean_hours
 from planner.library.names import disk_classes
-from planner.units import MONTH_HOURS
+from planner.units import MONTH_HOURS, mean_hours
 
 WATTS_PER_KILOWATT = 1000.0
 NAMEPLATE_PER_GPU_WATT = 1.8
