@@ -39,8 +39,7 @@ from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
-from planner.scenario.offer_terms import default_power_watts
-from planner.scenario.schedule import ClockChange
+from planner.scenario.offer_terms import ClockChange, Window, default_power_watts
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -621,8 +620,6 @@ def _by_clock(window: Any, now: datetime.datetime, zone: str, has_dates: bool) -
     """Return a window that returns by the day with the changes of its clock; the validation reports what is none."""
     if not zone or not isinstance(window, dict) or "every" not in window or window.get("clock_changes"):
         return window
-    from planner.scenario.schedule import Window
-
     try:
         read = Window.model_validate(window)
     except ValidationError:

@@ -21,8 +21,7 @@ from planner.errors import Fault, InputError, KeyPath, collect_faults, format_va
 from planner.library.names import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.fees import FEES, fees_that_count
-from planner.scenario.offer import Offer, Terms, offer_data
+from planner.scenario.offer import FEES, Offer, Terms, fees_that_count, offer_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
