@@ -19,19 +19,10 @@ from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value, raise_faults
 from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
-from planner.library.decoder_keys import (
-    KEY_NAMES,
-    MAX_DIMENSION,
-    MAX_PARAMETERS,
-    Config,
-    NotCovered,
-    NoWholeNumber,
-    formats_of_config,
-)
+from planner.library.decoder_keys import KEY_NAMES, MAX_DIMENSION, MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.decoder_parts import families, family, read_decoder, read_stated, stated_family
-from planner.library.diffusers_config import diffusion_card, evaluate_expression, is_diffusion
-from planner.library.engines import read_engines
-from planner.library.image_tower import ImageTower
+from planner.library.engines import formats_of_config, read_engines
+from planner.library.image_models import ImageTower, diffusion_card, evaluate_expression, is_diffusion
 from planner.library.schema import Architecture, describe_tower
 
 

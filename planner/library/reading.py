@@ -17,8 +17,16 @@ from planner.documents.files import Document, data_folder, read_document, read_s
 from planner.documents.tables import JsonDocument
 from planner.documents.validation import Source, find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
-from planner.library.decoder_keys import NotCovered, formats_of_config
-from planner.library.engines import Engine, formats_in_name, read_engines, release_name, split_release, unusable_format
+from planner.library.decoder_keys import NotCovered
+from planner.library.engines import (
+    Engine,
+    formats_in_name,
+    formats_of_config,
+    read_engines,
+    release_name,
+    split_release,
+    unusable_format,
+)
 from planner.library.names import find_architecture, find_gpu, gpu_group, gpu_with_memory, refused_chip, split_count
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 from planner.units import GIB

@@ -24,7 +24,7 @@ from pydantic import (
 from planner.documents.validation import Row, name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import formats_in_name, read_engines, release_name, unusable_format
-from planner.library.image_tower import ImageTower
+from planner.library.image_models import ImageTower
 from planner.library.names import find_architecture, find_gpu, gpu_with_memory
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, TechniqueTable, read_techniques
 

@@ -26,7 +26,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.errors import format_value
-from planner.library.image_tower import ImageLimits, ImageTower
+from planner.library.image_models import ImageLimits, ImageTower
 
 # How much is to be computed: samples, tokens, steps or images.
 

@@ -41,13 +41,14 @@ from planner.documents.quantities import (
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, KeyPath, ScenarioError, format_value
 from planner.library.reading import members
+from planner.scenario.inference_job import InferenceJob, ServeJob, job_form
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon, limits_spending
 from planner.scenario.naming import OfferedNames, labelled_offers, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.offer_terms import Horizon
-from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
+from planner.scenario.open_job import BEST_TOKENS, OPEN_FORM, Family, OpenJob, is_open
 from planner.scenario.rl_job import RlJob
 
 if TYPE_CHECKING:
@@ -157,6 +158,26 @@ class SolveSettings(StrictModel):
 
     ties: NotNegative | None = None
     """Dollars above the least cost within which other wishes decide; None: 1 % of it; 0: the strict optimum."""
+
+
+def _job_form(value: Any) -> str:
+    """Return the tag of the form in which a job is written."""
+    if isinstance(value, OpenJob) or (
+        isinstance(value, dict) and is_open(value) and value.get("kind") not in ("inference", "serve", "rl")
+    ):
+        return OPEN_FORM
+    return job_form(value)
+
+
+AnyJob = Annotated[
+    Annotated[Job, Tag("of training")]
+    | Annotated[InferenceJob, Tag("of inference")]
+    | Annotated[ServeJob, Tag("of serving")]
+    | Annotated[RlJob, Tag("of reinforcement learning")]
+    | Annotated[OpenJob, Tag(OPEN_FORM)],
+    Discriminator(_job_form),
+]
+"""A job of any form, by its `kind` and by what it leaves open."""
 
 
 class _ScenarioBase(StrictModel):
