@@ -241,8 +241,8 @@ def _is_number(value: Any) -> bool:
 
 def _are_texts(value: Any) -> bool:
     """Return whether a value is a text or a path, or several."""
-    each = [*value] if hasattr(value, "__iter__") and not hasattr(value, "keys") else [value]
-    return all(isinstance(part, (str, os.PathLike)) for part in each)
+    values = [*value] if hasattr(value, "__iter__") and not hasattr(value, "keys") else [value]
+    return all(isinstance(part, (str, os.PathLike)) for part in values)
 
 
 _IS: dict[str, Callable[[Any], bool]] = {

@@ -66,9 +66,9 @@ class Keys:
 
     def over(self, changed: Config) -> Keys:
         """Return the keys of one layer, of which some differ."""
-        found = Keys({**self.config, **changed}, self.defaults, self._names, self._complete)
-        found.asked = self.asked
-        return found
+        keys = Keys({**self.config, **changed}, self.defaults, self._names, self._complete)
+        keys.asked = self.asked
+        return keys
 
     def keys_of(self, name: str) -> tuple[str, ...]:
         """Return the keys that files have for a name of `KEY_NAMES`, or the key itself."""

@@ -134,8 +134,8 @@ class Engine(Row):
 
     def limits_on(self, gpu: NamedGpu) -> StepLimits:
         """Return what one step takes in on a GPU: the first entry of `steps` that holds for it."""
-        found = next((limits for limits in self.steps if limits.holds_for(gpu.name, gpu.usable_gib)), None)
-        return found or StepLimits(sequences=self.sequences, server=PROMPT_TOKENS, offline=PROMPT_TOKENS)
+        limited = next((limits for limits in self.steps if limits.holds_for(gpu.name, gpu.usable_gib)), None)
+        return limited or StepLimits(sequences=self.sequences, server=PROMPT_TOKENS, offline=PROMPT_TOKENS)
 
     def usable(self, memory: float, share: float, weights: float, others: float) -> float:
         """Return the bytes that weights, cache and what else is alive (`others`) may take of `memory` on one GPU.
@@ -302,11 +302,11 @@ def published_techniques() -> dict[str, Published]:
     """Return every technique of `published.yaml` by name, in the order of the file."""
     file = str(data_folder("models") / "techniques" / "published.yaml")
     rows: dict[str, dict[str, Any]] = parse_value(read_text(file), file)
-    found = {}
+    techniques = {}
     for name, row in rows.items():
         facts = tuple(QualityFact(against="", **fact) for fact in row["found"])
-        found[name] = Published(name, row["decides"], row["why"], row["where"], facts)
-    return found
+        techniques[name] = Published(name, row["decides"], row["why"], row["where"], facts)
+    return techniques
 
 
 def _format_words(name: str) -> set[str]:
@@ -326,8 +326,8 @@ def formats_in_name(name: str) -> tuple[str, ...]:
 def unusable_format(name: str) -> str | None:
     """Return the format of weights that a name says and nothing here loads: MLX of `mlx-community/...`; else None."""
     owner = name.casefold().rpartition("/")[0]
-    found = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
-    return "MLX" if "mlx" in owner.split("-") else found[0] if found else None
+    labels = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
+    return "MLX" if "mlx" in owner.split("-") else labels[0] if labels else None
 
 
 def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]) -> str:
@@ -373,13 +373,13 @@ def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
         return (read_engines().release,)
     if not isinstance(wanted, Mapping):
         raise NotCovered("quantization_config", f"{format_value(wanted)} is no mapping", "leave it out, or correct it")
-    found = _formats_of(wanted)
-    if len(found) != 1 or None in found:
+    formats = _formats_of(wanted)
+    if len(formats) != 1 or None in formats:
         what = f"weights of {_stated_format(wanted)} are loaded by no engine here"
-        if len(found) > 1:
+        if len(formats) > 1:
             what = f"layers of several formats ({_stated_format(wanted)}), where the estimates have one for all"
         raise NotCovered("quantization_config", what, "give the config.json of the release that they were made from")
-    return tuple(form for form in found if form is not None)
+    return tuple(form for form in formats if form is not None)
 
 
 def _formats_of(wanted: Mapping[str, Any]) -> list[str | None]:

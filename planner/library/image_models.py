@@ -154,13 +154,13 @@ class ImageTower(BaseModel):
         groups = math.ceil((limits.frames or 1) / max(self.frame_group, 1))
         if self.cuts == "fill":
             least = FILLED_TOKENS[0] * (self.patch * self.merge) ** 2
-            one = _filled(self, width, height, ImageLimits(max_pixels=limits.max_pixels or least))
-            return ImageView(groups * one.tokens, groups, one.patches)
+            frame = _filled(self, width, height, ImageLimits(max_pixels=limits.max_pixels or least))
+            return ImageView(groups * frame.tokens, groups, frame.patches)
         if self.cuts != "resize":
             return ImageView(groups * self.tile_tokens, groups, self.tile_patches)
         most = limits.max_pixels or MAX_FRAME_TOKENS * (self.patch * self.merge) ** 2
-        one = _resized(self, width, height, ImageLimits(max_pixels=most))
-        return ImageView(groups * one.tokens, groups, one.patches)
+        frame = _resized(self, width, height, ImageLimits(max_pixels=most))
+        return ImageView(groups * frame.tokens, groups, frame.patches)
 
     @property
     def edge(self) -> int:
@@ -397,12 +397,12 @@ def _adapters(
     """Return letter, sum of d_in and sum of d_out of the linear layers that adapters extend, of all blocks together."""
     table = _table()["linears"]
     blocks = [(stack["n"], table[name]) for stack in stacks for name in stack["stack"]["linears"]]
-    found: dict[str, list[float]] = {}
+    sums_by_letter: dict[str, list[float]] = {}
     for count, linears in [*blocks, (1, row.get("outside_linears", {}))]:
         for letter, widths in linears.items():
-            sums = found.setdefault(letter, [0.0, 0.0])
-            found[letter] = [total + count * value(width) for total, width in zip(sums, widths, strict=True)]
-    return [[letter, *map(round, sums)] for letter, sums in found.items()]
+            sums = sums_by_letter.setdefault(letter, [0.0, 0.0])
+            sums_by_letter[letter] = [total + count * value(width) for total, width in zip(sums, widths, strict=True)]
+    return [[letter, *map(round, sums)] for letter, sums in sums_by_letter.items()]
 
 
 def _plain_layer(words: Mapping[str, Any], gated: bool) -> float:
@@ -420,7 +420,7 @@ def _linears(stacks: list[dict[str, Any]], words: Mapping[str, Any]) -> float:
     Layers of modulation are left out: the classes of diffusers have 2 to 20 % more.
     """
     ones = dict.fromkeys(words, 1)
-    parts = [(each["n"], each["stack"].get(part, "0")) for each in stacks for part in ("image", "text")]
+    parts = [(stack["n"], stack["stack"].get(part, "0")) for stack in stacks for part in ("image", "text")]
     return float(sum(n * evaluate_expression(str(stated), ones) for n, stated in parts if stated != "same"))
 
 

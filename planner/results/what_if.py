@@ -135,9 +135,9 @@ class WhatIf(Result):
                 (f"{job.name}: {line.item}", dollars(line.before_usd), dollars(line.after_usd)) for line in job.bill
             ]
         rows += [
-            (f"{service.name}: {each.what}", each.before, each.after)
+            (f"{service.name}: {change.what}", change.before, change.after)
             for service in self.services
-            for each in service.changes
+            for change in service.changes
         ]
         return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
 

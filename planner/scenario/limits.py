@@ -105,12 +105,12 @@ def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
     """Return the lists with the tiers that their names mean; raise a fault for other names."""
     meant: dict[str, tuple[str, ...]] = {}
     for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
-        found = [(name, find_name(name, TIERS)) for name in names]
-        if unknown := [name for name, tier in found if tier is None]:
+        tiers_of = [(name, find_name(name, TIERS)) for name in names]
+        if unknown := [name for name, tier in tiers_of if tier is None]:
             raise validation_error(
                 f"{format_value(unknown[0])} is not a tier of offers", name_fix(unknown[0], TIERS), key
             )
-        meant[key] = tuple(dict.fromkeys(tier for _, tier in found if tier))
+        meant[key] = tuple(dict.fromkeys(tier for _, tier in tiers_of if tier))
     changed = {key: names for key, names in meant.items() if names and names != getattr(tiers, key)}
     return AllowForbid(allow=meant["allow"] or None, forbid=meant["forbid"]) if changed else tiers
 
@@ -122,11 +122,11 @@ def _split_tools(value: Any) -> Any:
 
 def _tools_exist(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tools that the names mean, each once; raise a fault for other names."""
-    found = [find_name(name, tool_names()) for name in names]
-    for name, tool in zip(names, found, strict=True):
+    tools = [find_name(name, tool_names()) for name in names]
+    for name, tool in zip(names, tools, strict=True):
         if tool is None:
             raise validation_error(f"no plan is exported to {format_value(name)}", name_fix(name, tool_names()))
-    return tuple(dict.fromkeys(tool for tool in found if tool))
+    return tuple(dict.fromkeys(tool for tool in tools if tool))
 
 
 class TypicalStock(StrictModel):
@@ -456,8 +456,8 @@ class PeakLimit:
 
     def value(self, limits: Limits) -> float | None:
         """Return what the limits of a scenario allow; None for any amount."""
-        found: float | None = getattr(limits, self.key)
-        return found
+        limit: float | None = getattr(limits, self.key)
+        return limit
 
     def rounded_up(self, value: float) -> float:
         """Return the least value that a user can type and that allows so much, up to the tolerance of solvers."""
@@ -548,13 +548,13 @@ def keeps_peaks(offer: Offer, limits: Limits, gpu: GpuSpec | None) -> bool:
 
 def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> tuple[str, ...]:
     """Return a note for each limit with the GPUs that are left out, because nobody states what their machines use."""
-    found, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
+    notes, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
     for limit, _ in given_peaks(limits):
         if (use := limit.of_machine) is not None:
             unknown = (offer.card for offer in rented if math.isnan(use(offer, library.gpu(offer.card))))
             if names := ", ".join(dict.fromkeys(unknown)):
-                found.append(f"left out for {limit.path}: {names} ({limit.unknown})")
-    return tuple(found)
+                notes.append(f"left out for {limit.path}: {names} ({limit.unknown})")
+    return tuple(notes)
 
 
 def limits_spending(limits: Limits) -> bool:

@@ -671,13 +671,13 @@ class Match(StrictModel):
 
     def find_matches(self, offers: Sequence[Offer]) -> list[int]:
         """Return the positions of the selected offers."""
-        found = list(range(len(offers)))
+        places = list(range(len(offers)))
         for key in ("gpu", "provider", "region", "instance"):
             wanted = getattr(self, key)
             if wanted is not None:
                 wanted = (wanted,) if isinstance(wanted, str) else wanted
-                found = [index for index in found if getattr(offers[index], key) in wanted]
-        return found
+                places = [index for index in places if getattr(offers[index], key) in wanted]
+        return places
 
 
 MAX_PRICE_FACTOR = 1000.0

@@ -609,9 +609,9 @@ class Window(StrictModel):
         Where the first turn is two durations, it is so long by the clock: 22:00 to 06:00 has an hour less on the night
         on which the clock goes forward. Two dates are such times already.
         """
-        found = self.model_copy(update={"clock_changes": tuple(changes)})
+        window = self.model_copy(update={"clock_changes": tuple(changes)})
         end = elapsed_at(changes, clock_after(changes, self.from_hours) + self.to_hours - self.from_hours)
-        return found if has_dates or end <= self.from_hours else found.model_copy(update={"to_hours": end})
+        return window if has_dates or end <= self.from_hours else window.model_copy(update={"to_hours": end})
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -73,10 +73,10 @@ class BatchRange(StrictModel):
     @property
     def batches(self) -> tuple[int, ...]:
         """The batches that are compared."""
-        found = [self.least]
-        while found[-1] * 2 <= self.most:
-            found.append(found[-1] * 2)
-        return tuple(found)
+        batches = [self.least]
+        while batches[-1] * 2 <= self.most:
+            batches.append(batches[-1] * 2)
+        return tuple(batches)
 
     @model_validator(mode="after")
     def _has_batches(self) -> Self:
