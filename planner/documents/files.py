@@ -321,14 +321,14 @@ def find_marks(text: str) -> Marks:
             known, key = anchors[event.anchor]
             return Marks(marks.line, known.children), key
         if isinstance(event, yaml.MappingStartEvent):
-            while not isinstance(one := event_after(), yaml.MappingEndEvent):
-                line, (_, name) = line_of(one), read(one)
+            while not isinstance(key_event := event_after(), yaml.MappingEndEvent):
+                line, (_, name) = line_of(key_event), read(key_event)
                 inside, _ = read(event_after())
                 inside.line = line  # that of the key, not of its value
                 marks.children[name] = inside
         elif isinstance(event, yaml.SequenceStartEvent):
-            while not isinstance(one := event_after(), yaml.SequenceEndEvent):
-                marks.children[len(marks.children)], _ = read(one)
+            while not isinstance(item_event := event_after(), yaml.SequenceEndEvent):
+                marks.children[len(marks.children)], _ = read(item_event)
         if event.anchor:
             anchors[event.anchor] = marks, key
         return marks, key

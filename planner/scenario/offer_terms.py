@@ -220,7 +220,7 @@ class Resale(StrictModel):
         if (half := half_life_months or self.half_life_months) is not None:
             return float(self.used_share * 0.5 ** (age_months / half))
         points = [(0.0, self.used_share), *zip(self.months, self.shares, strict=True)]
-        inside = ((one, other) for one, other in pairwise(points) if age_months <= other[0])
+        inside = ((younger, older) for younger, older in pairwise(points) if age_months <= older[0])
         (first, before), (last, after) = next(inside, (points[-2], points[-1]))
         return float(before * (after / before) ** ((age_months - first) / (last - first)))
 
