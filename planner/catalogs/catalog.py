@@ -291,10 +291,10 @@ def price_files_in(path: str, providers: Sequence[str] = ()) -> list[str]:
     if (folder / VMS).is_file():
         return [str(folder / VMS)]
     newest: dict[str, tuple[int, str]] = {}
-    for path in (path for pattern in _VMS_PATTERNS for path in folder.glob(pattern)):
-        state = max((int(match[1][:9]) for part in path.parts if (match := _STATE.fullmatch(part))), default=0)
-        owner = provider_name(path.parent.name)
-        newest[owner] = max(newest.get(owner, (-1, "")), (state, str(path)))
+    for vms in (vms for pattern in _VMS_PATTERNS for vms in folder.glob(pattern)):
+        state = max((int(match[1][:9]) for part in vms.parts if (match := _STATE.fullmatch(part))), default=0)
+        owner = provider_name(vms.parent.name)
+        newest[owner] = max(newest.get(owner, (-1, "")), (state, str(vms)))
     files = sorted(
         str(path) for path in folder.iterdir() if path.suffix.casefold() in (".csv", ".json") and path.is_file()
     )

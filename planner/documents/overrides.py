@@ -214,7 +214,7 @@ def suggest_for_unknown_keys(
     complaints: list[Complaint], origins: Mapping[KeyPath, str], schema: dict[str, Any], data: Any
 ) -> list[Complaint]:
     """Return the complaints, those of unknown keys from a setting with the nearest valid paths as fix."""
-    complaints: list[Complaint] = []
+    suggested: list[Complaint] = []
     known: list[str] = []
     for path, what, fix in complaints:
         setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
@@ -225,8 +225,8 @@ def suggest_for_unknown_keys(
             often = [name for name in known if name.endswith(OFTEN_SET)]
             examples = ", ".join(name for name in often if not _has_shorter(name, often))
             fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {examples}"
-        complaints.append((path, what, fix))
-    return complaints
+        suggested.append((path, what, fix))
+    return suggested
 
 
 def suggest_paths(path: str, known: list[str]) -> list[str]:

@@ -201,10 +201,10 @@ class JsonDocument:
 
         What lies inside a record, or deeper than `MAX_WRAPPERS`, is not looked at. One pass over the text.
         """
-        records: list[tuple[KeyPath, int, dict[str, Any]]] = []
-        _collect(self.text, WHITESPACE.match(self.text, 0).end(), (), is_record, records)
+        places: list[tuple[KeyPath, int, dict[str, Any]]] = []
+        _collect(self.text, WHITESPACE.match(self.text, 0).end(), (), is_record, places)
         records, line, last = [], 1, 0
-        for path, at, data in records:
+        for path, at, data in places:
             line, last = line + self.text.count("\n", last, at), at
             records.append(JsonRecord(path, line, data))
         return records
