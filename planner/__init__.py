@@ -204,10 +204,10 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a n
 
     def __getattr__(name: str) -> object:
         """Return a public name; functions speak of their arguments, where commands speak of options."""
-        found = _find(name)
-        from planner.python_words import said_in_python
+        value = _find(name)
+        from planner.errors import said_in_python
 
-        return said_in_python(found)
+        return said_in_python(value)
 
 
 def __dir__() -> list[str]:

@@ -53,17 +53,17 @@ def distinct(codes: Integers) -> tuple[Integers, Integers]:
     [7, 2, 7] gives [2, 7] and [1, 0, 1]. Codes are from 0 to not much more than their number: they are counted, which
     takes a tenth of the time of sorting them (`np.unique`).
     """
-    found = np.flatnonzero(np.bincount(codes))
-    place = np.zeros(found[-1] + 1 if len(found) else 0, dtype=np.int64)
-    place[found] = np.arange(len(found))
-    return found, place[codes]
+    present = np.flatnonzero(np.bincount(codes))
+    place = np.zeros(present[-1] + 1 if len(present) else 0, dtype=np.int64)
+    place[present] = np.arange(len(present))
+    return present, place[codes]
 
 
 def distinct_names(names: Sequence[str]) -> tuple[list[str], Integers]:
     """Return the distinct names in order, and the place (n,) of each among them."""
-    found = sorted(set(names))
-    place = {name: number for number, name in enumerate(found)}
-    return found, np.asarray([place[name] for name in names], dtype=np.int64)
+    ordered = sorted(set(names))
+    place = {name: number for number, name in enumerate(ordered)}
+    return ordered, np.asarray([place[name] for name in names], dtype=np.int64)
 
 
 ON_DEMAND, SPOT = 0, 1

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
     from planner.results.plan import Plan, Planned
-    from planner.results.report_data import Overview, Section
     from planner.results.result_tables import Result
     from planner.results.run_results import CalibrationResult, Tracking
     from planner.results.service_results import KindBasis, ServiceFrontier, ServiceSimulation
     from planner.results.simulation import Simulation
     from planner.results.subject_runs import LossFrontier
-    from planner.results.what_if import WhatIf
+    from planner.results.what_if import Overview, Section, WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
 
 

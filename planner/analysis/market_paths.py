@@ -14,7 +14,6 @@ import numpy as np
 
 from planner.arrays import Integers
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
-from planner.hazards import mean_hours
 from planner.library.reading import read_library
 from planner.results.market_results import (
     EndsByAge,
@@ -53,7 +52,7 @@ from planner.spot.states import (
     worth_of,
 )
 from planner.spot.trace_formats import is_frame, read_frame, read_traces
-from planner.units import MINUTE, round_digits
+from planner.units import MINUTE, mean_hours, round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

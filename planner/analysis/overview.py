@@ -10,8 +10,8 @@ from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
 from planner.results.fleet import FleetKind
 from planner.results.plan import Assignment, Plan
-from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
 from planner.results.subject_runs import RlPool
+from planner.results.what_if import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare, sharing_candidates

@@ -24,7 +24,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Cause, ProjectedEnd
-from planner.scenario.fees import fee_items
+from planner.scenario.offer import fee_items
 from planner.units import HOUR
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from planner.arrays import Floats
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.audit import audit
-from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import Library
 from planner.loading.question import Asked, as_scenario
 from planner.results.plan import Plan, require_plan
@@ -50,6 +49,7 @@ from planner.solving.notes import SPOT_ONLY_NOTE
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.subjects import subject_of
+from planner.units import SPEED_RANK_BOUNDS
 from planner.watch import tell
 
 SPOT_ONLY_PATHS = 3.0

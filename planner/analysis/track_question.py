@@ -39,11 +39,10 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan, require_plan
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
-from planner.scenario.fees import fee_items
 from planner.scenario.job import Job, Measured
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
-from planner.scenario.offer import Offer, offer_data
+from planner.scenario.offer import Offer, fee_items, offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.subjects import check_named, check_supported, planner_of

@@ -41,10 +41,10 @@ from planner.estimates.billing import count_terms, round_up_hours
 from planner.estimates.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
-from planner.scenario.fees import Count
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import DEFAULT_CONFIDENCE, Confidence, Job
 from planner.scenario.job_stages import Stages, Trials
+from planner.scenario.offer import FeeCount
 from planner.spot.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 from planner.watch import keep_going
@@ -459,7 +459,7 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
     instances = machines.instances * hours.node_groups
     kept = np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb
     months = (machines.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    amounts: dict[Count, Floats] = {
+    amounts: dict[FeeCount, Floats] = {
         "GB in": hours.moved_gb * instances,
         "GB out": hours.sent_gb,
         "GB kept": kept * months,

@@ -29,9 +29,8 @@ from planner.estimates.stage_seconds import retained_gb_months, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
 from planner.library.schema import Architecture, Library
-from planner.scenario.fees import FEE_COUNTS, FEES, Count
 from planner.scenario.job import Job
-from planner.scenario.offer import Offer, usd_above_term
+from planner.scenario.offer import FEE_COUNTS, FEES, FeeCount, Offer, usd_above_term
 from planner.spot.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 
@@ -309,7 +308,7 @@ class OfferColumns:
                 return False
         return True
 
-    def fees_usd(self, offer: Integers, amounts: Mapping[Count, Floats]) -> Floats:
+    def fees_usd(self, offer: Integers, amounts: Mapping[FeeCount, Floats]) -> Floats:
         """Return the dollars (n,) of the fees of offers (n,) for amounts (n,) of what they count."""
         usd = np.zeros(len(offer))
         for count, amount in amounts.items():

@@ -27,11 +27,10 @@ from planner.estimates.inputs import Numbers
 from planner.estimates.stage_seconds import NodeGroupCoefficients, node_group_market, transfer_seconds
 from planner.library.names import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
-from planner.scenario.fees import Count, fee_rate
 from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, PeakLimit, SpotShare, given_peaks, keeps_peaks
 from planner.scenario.naming import undominated_groups
-from planner.scenario.offer import Offer
+from planner.scenario.offer import FeeCount, Offer, fee_rate
 from planner.scenario.offer_terms import SpotStatistics, moves_between_regions
 from planner.scenario.scenario import Scenario
 from planner.spot.states import Ages, DurationShape, SpotStates, states_from_means, states_of_zones
@@ -205,7 +204,7 @@ def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> flo
     return float(transfer_seconds(gb * GB, pull))
 
 
-def fee_usd(offer: Offer, count: Count) -> float:
+def fee_usd(offer: Offer, count: FeeCount) -> float:
     """Return the dollars per unit of what the fees of an offer count; 0 where they are unknown."""
     return fee_rate(offer.fees, count) or 0.0
 

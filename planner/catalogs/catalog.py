@@ -122,8 +122,8 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
         return _read_json(text, file, provider, day, of_file)
     table = parse_csv(text, file)
     if {*table.columns} >= SPOT_COLUMNS:
-        found = read_answer(SPOT_HISTORY, records_of_csv(table), file, GpuMatcher())
-        return _catalog_of_answer(SPOT_HISTORY, found, provider, day, of_file)
+        catalog = read_answer(SPOT_HISTORY, records_of_csv(table), file, GpuMatcher())
+        return _catalog_of_answer(SPOT_HISTORY, catalog, provider, day, of_file)
     kind = _kind_of(table)
     named = provider or (_provider_of(path, kind) if kind in _READERS else None)
     if kind != PLAIN_TABLE and named is None:
@@ -152,10 +152,10 @@ def _read_json(text: str, file: str, provider: str | None, day: datetime.date, o
         what = f"holds answers of several kinds: {', '.join(kind.name for kind in kinds)}"
         raise InputError([Fault(file, 0, "", what, "give each in a file of its own")])
     if kinds:
-        found = read_answer(kinds[0], records, file, GpuMatcher())
+        catalog = read_answer(kinds[0], records, file, GpuMatcher())
         if left := pages_left(document.data):
-            found.notes[left] = len(records)
-        return _catalog_of_answer(kinds[0], found, provider, day, of_file)
+            catalog.notes[left] = len(records)
+        return _catalog_of_answer(kinds[0], catalog, provider, day, of_file)
     data = document.data
     if isinstance(data, list) and (not data or any(_FLAVOR_KEYS & {*row} for row in data if isinstance(row, dict))):
         return catalog_of(flavors_table(document), JOB_FLAVORS, provider or PROVIDER, day, of_file)
@@ -163,17 +163,17 @@ def _read_json(text: str, file: str, provider: str | None, day: datetime.date, o
 
 
 def _catalog_of_answer(
-    kind: AnswerKind, found: CatalogRows, provider: str | None, day: datetime.date, date_is_of_file: bool
+    kind: AnswerKind, catalog: CatalogRows, provider: str | None, day: datetime.date, date_is_of_file: bool
 ) -> Catalog:
     """Return the catalog of an answer; `InputError` also where `provider` names another than has answered."""
-    file = found.table.file
+    file = catalog.table.file
     if provider is not None and seller_of(provider_name(provider)) != seller_of(kind.provider):
         what = f"these are {kind.name}, and --provider names {provider}"
         raise InputError([Fault(file, 0, "", what, "leave --provider out")])
     only = provider_name(provider) if provider is not None else kind.provider
     source = {"date": day, "source": f"{kind.name}, {Path(file).name}"}
-    rows = [(line, {**source, **row}) for line, row in found.offers() if _is_of(row, only)]
-    return _finished(kind.name, found, rows, day, date_is_of_file)
+    rows = [(line, {**source, **row}) for line, row in catalog.offers() if _is_of(row, only)]
+    return _finished(kind.name, catalog, rows, day, date_is_of_file)
 
 
 def _is_of(row: Row, provider: str) -> bool:
@@ -253,22 +253,22 @@ def _last_written(path: str) -> datetime.date:
 
 def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows, list[tuple[int, Row]]]:
     """Return the rows of a CSV file of offers whose GPUs are known; a price of 0.00 is none here either."""
-    found = CatalogRows(table)
+    catalog = CatalogRows(table)
     find = card_finder(CardNames("gpus"))
     rows = []
-    for line, row in read_offer_rows(table, defaults, found.faults):
+    for line, row in read_offer_rows(table, defaults, catalog.faults):
         for key in PRICE_KEYS:
             if row.get(key) == 0:
                 del row[key]
         card, _ = find(row["gpu"]) if "gpu" in row else (None, "")
         if "gpu" in row and card is None:
             reason, kind = unknown_gpu(row["gpu"])
-            found.leave_out(line, reason, kind)
+            catalog.leave_out(line, reason, kind)
         elif not row.keys() & set(PRICE_KEYS):
-            found.leave_out(line, "no price (empty or 0.00)")
+            catalog.leave_out(line, "no price (empty or 0.00)")
         else:
             rows.append((line, {**row, "gpu": card}))
-    return found, bookable(rows, found)
+    return catalog, bookable(rows, catalog)
 
 
 # Several files: those of a folder, and the offers of all of them by provider.
@@ -291,10 +291,10 @@ def price_files_in(path: str, providers: Sequence[str] = ()) -> list[str]:
     if (folder / VMS).is_file():
         return [str(folder / VMS)]
     newest: dict[str, tuple[int, str]] = {}
-    for found in (found for pattern in _VMS_PATTERNS for found in folder.glob(pattern)):
-        state = max((int(match[1][:9]) for part in found.parts if (match := _STATE.fullmatch(part))), default=0)
-        owner = provider_name(found.parent.name)
-        newest[owner] = max(newest.get(owner, (-1, "")), (state, str(found)))
+    for vms in (vms for pattern in _VMS_PATTERNS for vms in folder.glob(pattern)):
+        state = max((int(match[1][:9]) for part in vms.parts if (match := _STATE.fullmatch(part))), default=0)
+        owner = provider_name(vms.parent.name)
+        newest[owner] = max(newest.get(owner, (-1, "")), (state, str(vms)))
     files = sorted(
         str(path) for path in folder.iterdir() if path.suffix.casefold() in (".csv", ".json") and path.is_file()
     )
@@ -312,10 +312,10 @@ def price_files_in(path: str, providers: Sequence[str] = ()) -> list[str]:
 
 def offers_by_provider(catalogs: Iterable[Catalog], faults: list[Fault]) -> dict[str, tuple[Offer, ...]]:
     """Return the offers of all files by provider; a machine of two files has the prices of both, or is a fault."""
-    found: dict[str, dict[tuple[Any, ...], tuple[Offer, str]]] = {}
+    by_provider: dict[str, dict[tuple[Any, ...], tuple[Offer, str]]] = {}
     for catalog in catalogs:
         for offer in catalog.offers:
-            machines = found.setdefault(offer.provider, {})
+            machines = by_provider.setdefault(offer.provider, {})
             other = machines.setdefault(machine_key(offer), (offer, catalog.read.table.file))
             if other[0] is offer:
                 continue
@@ -325,7 +325,7 @@ def offers_by_provider(catalogs: Iterable[Catalog], faults: list[Fault]) -> dict
                 faults.append(Fault(catalog.read.table.file, 0, offer.label, what, fix))
             else:
                 machines[machine_key(offer)] = (joined, other[1])
-    return {provider: tuple(offer for offer, _ in machines.values()) for provider, machines in found.items()}
+    return {provider: tuple(offer for offer, _ in machines.values()) for provider, machines in by_provider.items()}
 
 
 def _joined(one: Offer, other: Offer) -> Offer | None:
@@ -436,15 +436,15 @@ def rows_left_out(read: CatalogRows) -> list[RowsLeftOut]:
     kinds: dict[str, list[tuple[str, LeftOut]]] = {}
     for reason, skipped in read.left_out.items():
         kinds.setdefault(skipped.kind or reason, []).append((reason, skipped))
-    found = []
+    reasons = []
     for kind, members in kinds.items():
         if len(members) <= MOST_OF_A_KIND:
-            found += [RowsLeftOut(reason=why, rows=one.rows, first_line=one.line) for why, one in members]
+            reasons += [RowsLeftOut(reason=why, rows=skipped.rows, first_line=skipped.line) for why, skipped in members]
         else:
-            rows, line = sum(one.rows for _, one in members), min(one.line for _, one in members)
+            rows, line = sum(skipped.rows for _, skipped in members), min(skipped.line for _, skipped in members)
             why = f"{kind} ({len(members)} of them, such as {members[0][0].removeprefix(kind).strip()})"
-            found.append(RowsLeftOut(reason=why, rows=rows, first_line=line))
-    return sorted(found, key=lambda one: (-one.rows, one.first_line))
+            reasons.append(RowsLeftOut(reason=why, rows=rows, first_line=line))
+    return sorted(reasons, key=lambda reason: (-reason.rows, reason.first_line))
 
 
 def price_changes(

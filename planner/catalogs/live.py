@@ -201,25 +201,25 @@ def prune_book(today: datetime.date) -> int:
 def stored_prices(today: datetime.date) -> tuple[StoredPrices, ...]:
     """Return the newest prices of each provider in the book."""
     root = book_folder()
-    found = []
+    prices = []
     for provider in book_providers(root):
         days = read_meta(root / provider).days
         if days:
             newest = max(days)
-            one = days[newest]
-            facts = {"provider": provider, "rows": one.rows, "days": len(days), "source": one.source}
-            found.append(StoredPrices(date=newest, age_days=(today - newest).days, **facts))
-    return tuple(found)
+            day = days[newest]
+            facts = {"provider": provider, "rows": day.rows, "days": len(days), "source": day.source}
+            prices.append(StoredPrices(date=newest, age_days=(today - newest).days, **facts))
+    return tuple(prices)
 
 
 def _stored_providers(provider: str, known: Sequence[str]) -> tuple[str, ...]:
     """Return the stored providers that a name means; `InputError` with the nearest ones where it means none."""
     names = OfferedNames([{"provider": name} for name in known])
-    found = tuple(name for name in names.meant("provider", provider) if name in known)
-    if not found:
+    meant = tuple(name for name in names.meant("provider", provider) if name in known)
+    if not meant:
         fix = name_fix(provider, known, "planner prices list") if known else FILL_BOOK
         raise InputError([Fault("--provider", 0, provider, "no prices of this provider are stored", fix)])
-    return found
+    return meant
 
 
 def book_changes(
@@ -231,7 +231,7 @@ def book_changes(
     (None: those before them). `InputError` where nothing can be compared.
     """
     root = book_folder()
-    found = []
+    changes = []
     for name in book_providers(root) if provider is None else _stored_providers(provider, book_providers(root)):
         days = read_meta(root / name).days
         later = max((day for day in days if after is None or day <= after), default=None)
@@ -240,11 +240,11 @@ def book_changes(
         earlier = max((day for day in days if day < later and (before is None or day <= before)), default=None)
         if earlier is not None:
             old, new = ((day, read_day(root / name, day, days[day])[1]) for day in (earlier, later))
-            found.append(price_changes(name, old, new))
-    if not found:
+            changes.append(price_changes(name, old, new))
+    if not changes:
         what = f"no two days of {provider or 'any provider'} are stored that could be compared"
         raise InputError([Fault("price book", 0, "", what, f"see planner prices list; {FILL_BOOK}")])
-    return tuple(found)
+    return tuple(changes)
 
 
 WAIT_SECONDS_PER_PROVIDER = 60.0
@@ -304,13 +304,13 @@ def fetch_prices(
             work = (name, sources, versions.get(name), timeout_seconds, answer)
             threading.Thread(target=_answer, args=work, daemon=True).start()  # one that hangs must not hold the end
             jobs.append((name, answer))
-        found = []
+        answers = []
         for name, answer in jobs:
             try:
-                found.append(answer.get(timeout=max(deadline - time.monotonic(), 0.001)))
+                answers.append(answer.get(timeout=max(deadline - time.monotonic(), 0.001)))
             except Empty:
-                found.append(Fetched(name, why_not=f"no answer within {timeout_seconds:g} s"))
-    return found
+                answers.append(Fetched(name, why_not=f"no answer within {timeout_seconds:g} s"))
+    return answers
 
 
 def _sources() -> _Sources:
@@ -498,10 +498,10 @@ def update_from_providers(
     if not wanted:
         fetched = [update for update in fetched if not update.why_not.endswith(_NO_KEY)]
     several = [tier for update in fetched for tier in _by_tier(update, asked)]
-    found = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in several))
-    if all(provider.why_not for provider in found.providers):
-        raise InputError(_faults(found.providers))
-    return found
+    updates = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in several))
+    if all(provider.why_not for provider in updates.providers):
+        raise InputError(_faults(updates.providers))
+    return updates
 
 
 def _faults(failed: Sequence[ProviderUpdate]) -> list[Fault]:
@@ -518,15 +518,15 @@ _NO_KEY = "environment variable"
 
 def _newest_days() -> dict[str, tuple[datetime.date, StoredDay]]:
     """Return the newest day of each provider in the book; one whose list is damaged has none."""
-    found = {}
+    newest = {}
     for provider in book_providers(book_folder()):
         try:
             days = read_meta(book_folder() / provider).days
         except InputError:
             continue
         if days:
-            found[provider] = (max(days), days[max(days)])
-    return found
+            newest[provider] = (max(days), days[max(days)])
+    return newest
 
 
 def _asked_tiers(provider: str, asked: Sequence[str]) -> list[str]:
@@ -537,12 +537,12 @@ def _asked_tiers(provider: str, asked: Sequence[str]) -> list[str]:
 
 def _versions(stored: dict[str, tuple[datetime.date, StoredDay]], asked: Sequence[str]) -> dict[str, str | None]:
     """Return which state is stored of each provider: of one that sells tiers, the one that all of them have."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for provider in {seller_of(name) for name in stored}:
         days = [stored.get(tier) for tier in _asked_tiers(provider, asked)]
         states = {day[1].version if day else None for day in days}
-        found[provider] = states.pop() if len(states) == 1 else None
-    return found
+        versions[provider] = states.pop() if len(states) == 1 else None
+    return versions
 
 
 def _by_tier(fetched: Fetched, asked: Sequence[str]) -> list[Fetched]:
@@ -552,12 +552,12 @@ def _by_tier(fetched: Fetched, asked: Sequence[str]) -> list[Fetched]:
         return [fetched]
     if fetched.catalog is None:
         return [Fetched(name, None, fetched.version, fetched.why_not) for name in names]
-    found = []
+    by_tier = []
     for name in names:
         offers = tuple(offer for offer in fetched.catalog.offers if offer.provider == name)
         catalog = replace(fetched.catalog, offers=offers) if offers else None
-        found.append(Fetched(name, catalog, fetched.version, "" if offers else "it answered without any offer"))
-    return found
+        by_tier.append(Fetched(name, catalog, fetched.version, "" if offers else "it answered without any offer"))
+    return by_tier
 
 
 def _stored(

@@ -176,12 +176,12 @@ def _runpod(values: Values) -> Iterator[Listed]:
     status = _text(lowest, "stockStatus").casefold() if isinstance(lowest, dict) else ""
     for tier in ("secure", "community"):
         listed = Listed(f"runpod-{tier}", name, memory_gib=_number(values, "memoryInGb"))
-        one, spot = _price(values, f"{tier}Price"), _price(values, f"{tier}SpotPrice")
+        on_demand, spot = _price(values, f"{tier}Price"), _price(values, f"{tier}SpotPrice")
         listed.community = True if tier == "community" else None
         most = _number(values, f"maxGpuCount{tier.title()}Cloud") or _number(values, "maxGpuCount") or 1
         if values.get(f"{tier}Cloud") is False:
             listed.why_not = f"not sold in the {tier} cloud"
-        elif one is None and spot is None:
+        elif on_demand is None and spot is None:
             if f"{tier}Price" in values:
                 listed.why_not = "no price (empty or 0.00)"
             else:
@@ -193,7 +193,7 @@ def _runpod(values: Values) -> Iterator[Listed]:
             continue
         for count in (size for size in _POD_SIZES if size <= most):
             pod = Listed(listed.provider, name, count, memory_gib=listed.memory_gib, community=listed.community)
-            pod.usd, pod.spot_usd = _times(one, count), _times(spot, count)
+            pod.usd, pod.spot_usd = _times(on_demand, count), _times(spot, count)
             pod.stock_status = status if count == 1 and status in ("low", "medium", "high") else None
             yield pod
 
@@ -389,7 +389,7 @@ def _is_aws(values: Values) -> bool:
     return {"InstanceType", "SpotPrice", "AvailabilityZone"} <= values.keys() and "AcceleratorName" not in values
 
 
-def read_spot_history(records: Iterable[JsonRecord], found: CatalogRows) -> list[tuple[int, Listed]]:
+def read_spot_history(records: Iterable[JsonRecord], catalog: CatalogRows) -> list[tuple[int, Listed]]:
     """Return an offer on spot alone for each instance type and region; the rows that it replaces are counted."""
     newest: dict[tuple[str, str], tuple[str, int, float]] = {}
     for record in records:
@@ -397,19 +397,20 @@ def read_spot_history(records: Iterable[JsonRecord], found: CatalogRows) -> list
         try:
             price = _price(values, "SpotPrice")
         except _Unreadable as error:
-            found.faults.append(Fault(found.table.file, record.line, "", str(error), "correct the row or leave it out"))
+            fix = "correct the row or leave it out"
+            catalog.faults.append(Fault(catalog.table.file, record.line, "", str(error), fix))
             continue
         name, zone = _text(values, "InstanceType"), _text(values, "AvailabilityZone")
         system = _text(values, "ProductDescription")
         if not system.startswith("Linux/UNIX") and system:
-            found.leave_out(record.line, f"a price with {system}", "a price with another system than Linux/UNIX")
+            catalog.leave_out(record.line, f"a price with {system}", "a price with another system than Linux/UNIX")
         elif price is None or not zone:
-            found.leave_out(record.line, "no price (empty or 0.00)")
+            catalog.leave_out(record.line, "no price (empty or 0.00)")
         else:
             when = _text(values, "Timestamp")
             old = newest.get((name, zone))
             if old is not None:
-                found.leave_out(record.line, "an older price of the same zone")
+                catalog.leave_out(record.line, "an older price of the same zone")
             if old is None or when > old[0]:
                 newest[name, zone] = (when, record.line, price)
     return _regions_of_history(newest)
@@ -488,21 +489,21 @@ def records_of_csv(table: CsvTable) -> list[JsonRecord]:
 
 def read_answer(kind: AnswerKind, records: Sequence[JsonRecord], file: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the machines of an answer, and what became of its other records."""
-    found = CatalogRows(CsvTable(file, (), tuple((record.line, ()) for record in records)))
+    catalog = CatalogRows(CsvTable(file, (), tuple((record.line, ()) for record in records)))
     if kind is SPOT_HISTORY:
-        for line, listed in read_spot_history(records, found):
-            _add(line, listed, found, matcher)
-        return found
+        for line, listed in read_spot_history(records, catalog):
+            _add(line, listed, catalog, matcher)
+        return catalog
     for record in records:
         try:
             if code := _other_currency(record.data):
-                found.leave_out(record.line, f"a price in {code}: ask for the prices in USD", "a price not in USD")
+                catalog.leave_out(record.line, f"a price in {code}: ask for the prices in USD", "a price not in USD")
                 continue
             for listed in kind.read(record.data) if kind.read else ():
-                _add(record.line, listed, found, matcher)
+                _add(record.line, listed, catalog, matcher)
         except _Unreadable as error:
-            found.faults.append(Fault(file, record.line, "", str(error), "correct the record or leave it out"))
-    return found
+            catalog.faults.append(Fault(file, record.line, "", str(error), "correct the record or leave it out"))
+    return catalog
 
 
 def pages_left(data: Any) -> str:
@@ -556,21 +557,21 @@ def _error_of(data: Any) -> str:
     return ""
 
 
-def _add(line: int, listed: Listed, found: CatalogRows, matcher: GpuMatcher) -> None:
+def _add(line: int, listed: Listed, catalog: CatalogRows, matcher: GpuMatcher) -> None:
     """Add a listed machine, or count why it is none."""
     count = listed.gpus
     if listed.why_not:
-        found.leave_out(line, listed.why_not, listed.kind)
+        catalog.leave_out(line, listed.why_not, listed.kind)
         return
     if not count:
-        found.leave_out(line, "no GPU")
+        catalog.leave_out(line, "no GPU")
         return
     if count != int(count):
-        found.leave_out(line, "a fraction of a GPU")
+        catalog.leave_out(line, "a fraction of a GPU")
         return
     memory = (listed.memory_gib,) if listed.memory_gib else ()
     machine = Machine(listed.provider, listed.instance, int(count))
-    match, gpus = matched_gpu(found, line, matcher, listed.gpu, memory, machine)
+    match, gpus = matched_gpu(catalog, line, matcher, listed.gpu, memory, machine)
     if match is None or match.gpu is None:
         return
     row: Row = {
@@ -582,4 +583,4 @@ def _add(line: int, listed: Listed, found: CatalogRows, matcher: GpuMatcher) -> 
         **{"community": listed.community, "stock_status": listed.stock_status},
         **{"date": listed.day, "zones": None if listed.zones is None else tuple(listed.zones.items())},
     }
-    found.add(line, row)
+    catalog.add(line, row)

@@ -249,17 +249,17 @@ def read_hosted_models(path: str | Path, as_of: datetime.date | None = None) -> 
     for name, entry in entries.items():
         if name == _DESCRIPTION:
             continue
-        found = _hosted(document, name, entry, as_of, faults)
-        if isinstance(found, HostedModel):
-            first = models.setdefault((found.provider, found.model), found)
-            if first is found:
+        hosted = _hosted(document, name, entry, as_of, faults)
+        if isinstance(hosted, HostedModel):
+            first = models.setdefault((hosted.provider, hosted.model), hosted)
+            if first is hosted:
                 continue
-            models[found.provider, found.model] = max(first, found, key=_dollars)
-            found = "named twice: the higher price is kept"
-        if found not in left_out:
-            left_out[found] = LeftOut(1, document.line((name,)))
+            models[hosted.provider, hosted.model] = max(first, hosted, key=_dollars)
+            hosted = "named twice: the higher price is kept"
+        if hosted not in left_out:
+            left_out[hosted] = LeftOut(1, document.line((name,)))
         else:
-            left_out[found].rows += 1
+            left_out[hosted].rows += 1
     if faults:
         raise InputError(first_faults(sorted(faults)))
     return HostedModels(document.file, tuple(models.values()), left_out)

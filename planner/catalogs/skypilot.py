@@ -125,36 +125,36 @@ class CatalogRows:
         return self.number(line, cells, column) or None
 
 
-def bookable(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> list[tuple[int, Row]]:
+def bookable(rows: Iterable[tuple[int, Row]], catalog: CatalogRows) -> list[tuple[int, Row]]:
     """Return the rows that can be booked, each with the prices at which it can; the others are left out."""
-    sold = ((line, _as_sold(line, row, found)) for line, row in rows)
-    return [(line, _with_usable_spot(row, found)) for line, row in sold if row is not None]
+    sold = ((line, _as_sold(line, row, catalog)) for line, row in rows)
+    return [(line, _with_usable_spot(row, catalog)) for line, row in sold if row is not None]
 
 
-def _as_sold(line: int, row: Row, found: CatalogRows) -> Row | None:
+def _as_sold(line: int, row: Row, catalog: CatalogRows) -> Row | None:
     """Return a row without a price on demand where its provider sells none; None where it cannot be had at all."""
     instance = str(row.get("instance", ""))
     unsold = unsold_type(provider_name(str(row.get("provider", ""))), instance)
     if unsold is None:
         return row
     if not unsold.sold_on_spot or "spot_usd_per_hour" not in row:
-        found.leave_out(line, f"{instance}: {unsold.reason}", unsold.reason)
+        catalog.leave_out(line, f"{instance}: {unsold.reason}", unsold.reason)
         return None
     if "usd_per_hour" in row:
-        found.note(f"{instance}: {unsold.reason}, its price on demand is left out")
+        catalog.note(f"{instance}: {unsold.reason}, its price on demand is left out")
     return {key: value for key, value in row.items() if key != "usd_per_hour"}
 
 
-def _with_usable_spot(row: Row, found: CatalogRows) -> Row:
+def _with_usable_spot(row: Row, catalog: CatalogRows) -> Row:
     """Return a row without a spot price that is no discount."""
     on_demand, spot = (row.get(key) for key in PRICE_KEYS)
     if spot is None or on_demand is None or spot < on_demand:
         return row
-    found.note("spot price not below that on demand: left out, it is no discount")
+    catalog.note("spot price not below that on demand: left out, it is no discount")
     return {key: value for key, value in row.items() if key not in ("spot_usd_per_hour", "zones")}
 
 
-def of_one_tier(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> Iterator[tuple[int, Row]]:
+def of_one_tier(rows: Iterable[tuple[int, Row]], catalog: CatalogRows) -> Iterator[tuple[int, Row]]:
     """Yield the rows, each of a provider that sells several tiers under the name of its tier: `runpod-secure`.
 
     The instance says it (`1x_L4_SECURE`), or the column `community`, or the region of gpuhunt, which is a country for
@@ -169,12 +169,12 @@ def of_one_tier(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> Iterator
         if tiers and said not in tiers:
             fix = f"say which: --provider {' or --provider '.join(tiers.values())}"
             what = f"{row['provider']} sells {' and '.join(tiers)} machines at prices of their own"
-            found.faults.append(Fault(found.table.file, 0, "", what, fix))
+            catalog.faults.append(Fault(catalog.table.file, 0, "", what, fix))
             return
         if tiers:
             yield line, {**row, "provider": tiers[said]}
         elif company != row["provider"] and said and tiers_of(company)[said] != row["provider"]:
-            found.leave_out(line, f"a machine of {tiers_of(company)[said]}, and not of {row['provider']}")
+            catalog.leave_out(line, f"a machine of {tiers_of(company)[said]}, and not of {row['provider']}")
         else:
             yield line, row
 
@@ -196,17 +196,17 @@ def read_rows(
     table: CsvTable, needed: tuple[str, ...], kind: str, offer: Callable[[int, Cells, CatalogRows], Row | None]
 ) -> CatalogRows:
     """Return the rows of a catalog, each read by `offer` (None: left out), or a fault for each missing column."""
-    found = CatalogRows(table, faults=check_columns(table, needed, kind))
-    if found.faults:
-        return found
+    catalog = CatalogRows(table, faults=check_columns(table, needed, kind))
+    if catalog.faults:
+        return catalog
     for line, values in table.rows:
-        if len(found.machines) >= MAX_FILE_OFFERS:
-            found.faults.append(too_many_offers(table.file, line))
+        if len(catalog.machines) >= MAX_FILE_OFFERS:
+            catalog.faults.append(too_many_offers(table.file, line))
             break
-        row = offer(line, dict(zip(table.columns, values, strict=True)), found)
+        row = offer(line, dict(zip(table.columns, values, strict=True)), catalog)
         if row is not None:
-            found.add(line, row)
-    return found
+            catalog.add(line, row)
+    return catalog
 
 
 def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[Fault]:
@@ -220,7 +220,7 @@ def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[F
 
 
 def matched_gpu(
-    found: CatalogRows, line: int, matcher: GpuMatcher, name: str, memory_gib: tuple[float, ...], machine: Machine
+    catalog: CatalogRows, line: int, matcher: GpuMatcher, name: str, memory_gib: tuple[float, ...], machine: Machine
 ) -> tuple[GpuMatch | None, int]:
     """Return the GPU of a machine and the number of them; no GPU, and the row left out, where it is not known.
 
@@ -228,16 +228,16 @@ def matched_gpu(
     """
     match = matcher.match(name, memory_gib, machine.provider, machine.instance, machine.hint)
     if match.gpu is None:
-        found.leave_out(line, match.reason, match.kind)
+        catalog.leave_out(line, match.reason, match.kind)
         return None, machine.gpus
     known = known_gpus(machine.provider, machine.instance) if machine.instance else None
     if known is not None and known.gpus and known.gpus != int(known.gpus):
-        found.leave_out(line, f"{machine.instance} has a part of a GPU", "a part of a GPU")
+        catalog.leave_out(line, f"{machine.instance} has a part of a GPU", "a part of a GPU")
         return None, machine.gpus
     if match.note:
-        found.note(match.note)
+        catalog.note(match.note)
     if known is not None and known.gpus not in (0, machine.gpus):
-        found.note("another number of GPUs than the instance type has: that of the type is taken")
+        catalog.note("another number of GPUs than the instance type has: that of the type is taken")
         return match, int(known.gpus)
     return match, machine.gpus
 
@@ -251,13 +251,13 @@ class Machine(NamedTuple):
     hint: str = ""  # other names that may say the form
 
 
-def whole_gpus(found: CatalogRows, line: int, count: float | None) -> int | None:
+def whole_gpus(catalog: CatalogRows, line: int, count: float | None) -> int | None:
     """Return the number of GPUs of a row; None, and the row left out, where it has none or a part of one."""
     if not count:
-        found.leave_out(line, "no GPU")
+        catalog.leave_out(line, "no GPU")
         return None
     if count != int(count):
-        found.leave_out(line, "a fraction of a GPU")
+        catalog.leave_out(line, "a fraction of a GPU")
         return None
     return int(count)
 
@@ -283,37 +283,37 @@ def read_gpuhunt(table: CsvTable, provider: str, matcher: GpuMatcher) -> Catalog
         table,
         NEEDED_COLUMNS,
         "gpuhunt catalog",
-        lambda line, cells, found: _gpuhunt_offer(line, cells, provider, matcher, found),
+        lambda line, cells, catalog: _gpuhunt_offer(line, cells, provider, matcher, catalog),
     )
 
 
-def _gpuhunt_offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
+def _gpuhunt_offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, catalog: CatalogRows) -> Row | None:
     """Return a machine with one of its prices."""
-    count = whole_gpus(found, line, found.number(line, cells, "gpu_count") if cells["gpu_name"] else None)
+    count = whole_gpus(catalog, line, catalog.number(line, cells, "gpu_count") if cells["gpu_name"] else None)
     if count is None:
         return None
     instance = cells["instance_name"]
     if "gcp-dws-calendar-mode" in cells.get("flags", ""):
-        found.leave_out(line, "a price of capacity that is reserved by the calendar")
+        catalog.leave_out(line, "a price of capacity that is reserved by the calendar")
         return None
     if "pod_counts" in cells.get("provider_data", ""):
-        found.leave_out(line, "a machine of a cluster, which is rented as several")
+        catalog.leave_out(line, "a machine of a cluster, which is rented as several")
         return None
-    memory_gib = found.number(line, cells, "gpu_memory")
+    memory_gib = catalog.number(line, cells, "gpu_memory")
     memory = (memory_gib,) if memory_gib else ()
-    match, count = matched_gpu(found, line, matcher, cells["gpu_name"], memory, Machine(provider, instance, count))
+    match, count = matched_gpu(catalog, line, matcher, cells["gpu_name"], memory, Machine(provider, instance, count))
     if match is None:
         return None
     if (sold := cells["spot"].casefold()) not in ("true", "false"):
         fix = "gpuhunt writes True or False"
-        found.faults.append(Fault(found.table.file, line, "spot", f"{cells['spot']!r} is neither", fix))
+        catalog.faults.append(Fault(catalog.table.file, line, "spot", f"{cells['spot']!r} is neither", fix))
         return None
     return {
         **{"provider": provider, "region": cells["location"] or "any", "instance": instance},
         **{"gpu": match.gpu, "gpus": count, "notes": match.note},
-        "spot_usd_per_hour" if sold == "true" else "usd_per_hour": found.price(line, cells, "price"),
-        "cpu_cores": found.number(line, cells, "cpu") or None,
-        "ram_gb": _ram_gb(provider, found.number(line, cells, "memory")),
+        "spot_usd_per_hour" if sold == "true" else "usd_per_hour": catalog.price(line, cells, "price"),
+        "cpu_cores": catalog.number(line, cells, "cpu") or None,
+        "ram_gb": _ram_gb(provider, catalog.number(line, cells, "memory")),
     }
 
 
@@ -347,14 +347,14 @@ FLEX_START = "a price far below that on demand elsewhere, which is that of flex-
 def read_skypilot(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the rows of a catalog of one provider."""
     hosts, placeholders = _read_hosts(table), _read_placeholders(table)
-    found = read_rows(
+    catalog = read_rows(
         table,
         NEEDED,
         "SkyPilot catalog",
-        lambda line, cells, found: _offer(_Row(line, cells, provider, placeholders), hosts, matcher, found),
+        lambda line, cells, catalog: _offer(_Row(line, cells, provider, placeholders), hosts, matcher, catalog),
     )
-    found.machines = _by_region(found)
-    return found
+    catalog.machines = _by_region(catalog)
+    return catalog
 
 
 @dataclass(frozen=True)
@@ -366,9 +366,9 @@ class _Row:
     provider: str
     placeholders: frozenset[tuple[str, str]] = frozenset()
 
-    def prices(self, found: CatalogRows) -> list[float | None]:
+    def prices(self, catalog: CatalogRows) -> list[float | None]:
         """Return the prices on demand and on spot."""
-        return [found.price(self.line, self.cells, column) for column in ("Price", "SpotPrice")]
+        return [catalog.price(self.line, self.cells, column) for column in ("Price", "SpotPrice")]
 
 
 @dataclass
@@ -395,8 +395,8 @@ def _read_hosts(table: CsvTable) -> _Hosts:
         return hosts
     for values in alone:
         gpu, price, count = (cell(values, name) for name in ("AcceleratorName", "Price", "AcceleratorCount"))
-        one = _quotient(price, count)
-        hosts.highest_usd[gpu.casefold()] = max(one, hosts.highest_usd.get(gpu.casefold(), 0.0))
+        each_usd = _quotient(price, count)
+        hosts.highest_usd[gpu.casefold()] = max(each_usd, hosts.highest_usd.get(gpu.casefold(), 0.0))
     for line, values in table.rows:
         if cell(values, "InstanceType") and not cell(values, "AcceleratorName"):
             zone = cell(values, "Region"), cell(values, "AvailabilityZone")
@@ -422,19 +422,19 @@ def _read_placeholders(table: CsvTable) -> frozenset[tuple[str, str]]:
     return frozenset(key for key, several in sizes.items() if len(several) >= _SIZES_OF_ONE_PRICE)
 
 
-def _by_region(found: CatalogRows) -> dict[tuple[Any, ...], tuple[int, Row]]:
+def _by_region(catalog: CatalogRows) -> dict[tuple[Any, ...], tuple[int, Row]]:
     """Return the machines with those of several zones of a region as one offer of the region.
 
     Its spot price is the median of the zones, each of which it lists; of two prices on demand the higher one is kept.
     """
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
-    for line, row in found.machines.values():
+    for line, row in catalog.machines.values():
         same = tuple((key, value) for key, value in row.items() if key not in (*_BY_ZONE, *PRICE_KEYS))
         groups.setdefault(same, []).append((line, row))
     merged = []
     for rows in groups.values():
         if len({row["zone"] for _, row in rows if "zone" in row}) > 1:
-            merged.append((rows[0][0], _of_region([row for _, row in rows], found)))
+            merged.append((rows[0][0], _of_region([row for _, row in rows], catalog)))
             continue
         merged += [(line, {**row, "region": _place(row["region"], row.get("zone", ""))}) for line, row in rows]
     plain = ((line, {key: value for key, value in row.items() if key != "zone"}) for line, row in merged)
@@ -444,17 +444,17 @@ def _by_region(found: CatalogRows) -> dict[tuple[Any, ...], tuple[int, Row]]:
 _BY_ZONE = ("zone", "notes")
 
 
-def _of_region(rows: Sequence[Row], found: CatalogRows) -> Row:
+def _of_region(rows: Sequence[Row], catalog: CatalogRows) -> Row:
     """Return one offer of the rows of the zones of a region."""
     zones = {row["zone"]: row["spot_usd_per_hour"] for row in rows if "zone" in row and "spot_usd_per_hour" in row}
     on_demand = {row["usd_per_hour"] for row in rows if "usd_per_hour" in row}
     spot = [row["spot_usd_per_hour"] for row in rows if "spot_usd_per_hour" in row]
     if len(on_demand) > 1:
-        found.note("zones of one region at several prices on demand: the highest is kept")
-    one = {key: value for key, value in rows[0].items() if key not in ("zone", *PRICE_KEYS)}
+        catalog.note("zones of one region at several prices on demand: the highest is kept")
+    merged = {key: value for key, value in rows[0].items() if key not in ("zone", *PRICE_KEYS)}
     prices = {"usd_per_hour": max(on_demand, default=None), "spot_usd_per_hour": median(spot) if spot else None}
     listed = {"zones": tuple(sorted(zones.items()))} if len(zones) > 1 else {}
-    return {**one, **{key: price for key, price in prices.items() if price is not None}, **listed}
+    return {**merged, **{key: price for key, price in prices.items() if price is not None}, **listed}
 
 
 def _quotient(price: str, count: str) -> float:
@@ -465,96 +465,96 @@ def _quotient(price: str, count: str) -> float:
         return 0.0
 
 
-def _offer(row: _Row, hosts: _Hosts, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
+def _offer(row: _Row, hosts: _Hosts, matcher: GpuMatcher, catalog: CatalogRows) -> Row | None:
     line, cells = row.line, row.cells
     name = cells["AcceleratorName"]
-    number = found.number(line, cells, "AcceleratorCount") if name else None
+    number = catalog.number(line, cells, "AcceleratorCount") if name else None
     if number and (chips := chip_slice(row.provider, name)) is not None:
-        return _slice_offer(row, chips, matcher, found)
-    count = whole_gpus(found, line, number)
+        return _slice_offer(row, chips, matcher, catalog)
+    count = whole_gpus(catalog, line, number)
     if count is None:
         return None
-    prices, machine = row.prices(found), row
+    prices, machine = row.prices(catalog), row
     if not cells["InstanceType"] and (attached := attached_accelerator(row.provider, name)) is not None:
-        host = _host_of(row, count, attached, hosts, found)
+        host = _host_of(row, count, attached, hosts, catalog)
         if host is None:
             what = "without a price of the machine that it is attached to"
-            found.leave_out(line, f"{name} {what}", f"a GPU {what}")
+            catalog.leave_out(line, f"{name} {what}", f"a GPU {what}")
             return None
         name, machine = attached.gpu, host
-        prices = _sums(row, count, attached, hosts, host, found)
+        prices = _sums(row, count, attached, hosts, host, catalog)
     instance = machine.cells["InstanceType"]
     if not instance and matcher.match(name, (), row.provider, "").gpu is not None:
-        found.leave_out(line, f"{name} without its machine", "a GPU without its machine")
+        catalog.leave_out(line, f"{name} without its machine", "a GPU without its machine")
         return None
     info = _info(cells.get("GpuInfo", ""), count)
     seen = Machine(row.provider, instance, count, _hint(row, info))
-    match, count = matched_gpu(found, line, matcher, name, _readings(row, info), seen)
+    match, count = matched_gpu(catalog, line, matcher, name, _readings(row, info), seen)
     if match is None:
         return None
-    memory_gib = found.number(machine.line, machine.cells, "MemoryGiB")
+    memory_gib = catalog.number(machine.line, machine.cells, "MemoryGiB")
     return {
         **{"provider": row.provider, **_where(cells)},
         **{"instance": instance, "gpu": match.gpu, "gpus": count, "notes": match.note},
         **{"usd_per_hour": prices[0], "spot_usd_per_hour": prices[1]},
-        "cpu_cores": found.number(machine.line, machine.cells, "vCPUs") or None,
+        "cpu_cores": catalog.number(machine.line, machine.cells, "vCPUs") or None,
         "ram_gb": round(memory_gib * GIB / GB, 1) if memory_gib else None,
         "interconnect": "nvlink" if count > 1 and (says_nvlink(name) or says_nvlink(instance)) else None,
         "community": True if instance.casefold().endswith("_community") else None,
     }
 
 
-def _host_of(row: _Row, count: int, attached: Attached, hosts: _Hosts, found: CatalogRows) -> _Row | None:
+def _host_of(row: _Row, count: int, attached: Attached, hosts: _Hosts, catalog: CatalogRows) -> _Row | None:
     """Return the cheapest machine of the zone that takes so many accelerators."""
     names, cores = attached.hosts.get(count, ()), attached.cores.get(count)
     zone = row.cells.get("Region", ""), row.cells.get("AvailabilityZone", "")
     fitting = []
     for line, cells in hosts.by_zone.get(zone, ()):
         host = _Row(line, cells, row.provider)
-        if cells["InstanceType"] in names or (cores is not None and _is_n1_of(host, cores, found)):
-            price = host.prices(found)[0]
+        if cells["InstanceType"] in names or (cores is not None and _is_n1_of(host, cores, catalog)):
+            price = host.prices(catalog)[0]
             fitting.append((price is None, price or 0.0, line, host))
     return min(fitting)[-1] if fitting else None
 
 
-def _is_n1_of(host: _Row, cores: int, found: CatalogRows) -> bool:
+def _is_n1_of(host: _Row, cores: int, catalog: CatalogRows) -> bool:
     """Return whether a machine is of N1 and has at least so many virtual cores, and the memory that goes with them."""
     if not host.cells["InstanceType"].startswith(_N1):
         return False
-    has = (found.number(host.line, host.cells, "vCPUs") or 0.0, found.number(host.line, host.cells, "MemoryGiB") or 0.0)
-    return has[0] >= cores and has[1] >= _N1_GIB_PER_CORE * cores
+    has_cores, has_gib = (catalog.number(host.line, host.cells, key) or 0.0 for key in ("vCPUs", "MemoryGiB"))
+    return has_cores >= cores and has_gib >= _N1_GIB_PER_CORE * cores
 
 
 def _sums(
-    row: _Row, count: int, attached: Attached, hosts: _Hosts, host: _Row, found: CatalogRows
+    row: _Row, count: int, attached: Attached, hosts: _Hosts, host: _Row, catalog: CatalogRows
 ) -> list[float | None]:
     """Return the prices of accelerators with their machine, None where one of both is not known."""
-    prices = row.prices(found)
+    prices = row.prices(catalog)
     highest = hosts.highest_usd.get(row.cells["AcceleratorName"].casefold(), 0.0)
     if attached.usd_per_hour:  # a price that stands for none (700.00 for each size of a TPU) is not a yardstick
         highest = max(attached.usd_per_hour, min(highest, 2 * attached.usd_per_hour))
     if prices[0] is not None and prices[0] / count < FLEX_START_BELOW * highest:
-        found.note(FLEX_START)
+        catalog.note(FLEX_START)
         prices[0] = None
     if attached.includes_host:
         return prices
-    both = zip(prices, host.prices(found), strict=True)
+    both = zip(prices, host.prices(catalog), strict=True)
     return [None if part is None or base is None else round(part + base, 6) for part, base in both]
 
 
-def _slice_offer(row: _Row, chips: ChipSlice, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
+def _slice_offer(row: _Row, chips: ChipSlice, matcher: GpuMatcher, catalog: CatalogRows) -> Row | None:
     """Return the offer of a slice of TPUs, whose price has its hosts."""
     match = matcher.match(chips.gpu, (), row.provider, "")
     if match.gpu is None:
-        found.leave_out(row.line, match.reason, match.kind)
+        catalog.leave_out(row.line, match.reason, match.kind)
         return None
-    count = whole_gpus(found, row.line, chips.chips)
+    count = whole_gpus(catalog, row.line, chips.chips)
     if count is None:
         return None
-    prices = row.prices(found)
+    prices = row.prices(catalog)
     chip, price = row.cells["AcceleratorName"].rpartition("-")[0], row.cells["Price"]
     if prices[0] == chips.no_price_usd or (chip, price) in row.placeholders:
-        found.leave_out(row.line, f"${price} an hour for slices of every size, which is no price")
+        catalog.leave_out(row.line, f"${price} an hour for slices of every size, which is no price")
         return None
     prices = [price if price != chips.no_price_usd else None for price in prices]
     return {

@@ -34,8 +34,8 @@ from planner.loading.question import Asked as Asked
 from planner.loading.question import as_scenario, load_held, python_question
 from planner.results.market_results import PriceUpdate
 from planner.results.plan import Plan
-from planner.results.report_data import Section
 from planner.results.result_tables import Table, flattened
+from planner.results.what_if import Section
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
 

@@ -36,7 +36,7 @@ from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matp
 from planner.exports.facts import Wishes
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Plan, plan_text
-from planner.results.report_data import Overview, Section
+from planner.results.what_if import Overview, Section
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.subjects import planner_of
 

@@ -61,7 +61,7 @@ from planner.estimates.work import (
     longest_length,
     step_count,
 )
-from planner.library.image_tower import ImageTower, ImageView
+from planner.library.image_models import ImageTower, ImageView
 from planner.library.names import is_gated
 from planner.library.schema import SERVED_TOWER, Architecture, ImageTokens, ImageWork, Library, describe_tower
 from planner.library.technique_tables import read_techniques

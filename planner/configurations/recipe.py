@@ -17,7 +17,7 @@ from planner.arrays import Integers
 from planner.errors import Fault
 from planner.estimates.work import default_sequence
 from planner.library.engines import read_engines
-from planner.library.image_tower import ImageView
+from planner.library.image_models import ImageView
 from planner.library.reading import conversion, held_quant, training_conversion, training_refusal
 from planner.library.schema import Architecture, GpuSpec, ImageTokens, ImageWork, Library
 from planner.library.technique_tables import FrameworkProfile, PeakKey, Reference, read_techniques

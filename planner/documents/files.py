@@ -57,15 +57,15 @@ def forget_read() -> None:
 
 def note_read(stream: BinaryIO) -> None:
     """Remember that the file of an open stream is read."""
-    found = os.fstat(stream.fileno())
-    _read.add((found.st_dev, found.st_ino))
+    status = os.fstat(stream.fileno())
+    _read.add((status.st_dev, status.st_ino))
 
 
 def is_read(path: str | Path) -> bool:
     """Return whether the running command has read a file, under whatever name."""
     with suppress(OSError, ValueError):
-        found = os.stat(path)
-        return (found.st_dev, found.st_ino) in _read
+        status = os.stat(path)
+        return (status.st_dev, status.st_ino) in _read
     return False
 
 
@@ -321,14 +321,14 @@ def find_marks(text: str) -> Marks:
             known, key = anchors[event.anchor]
             return Marks(marks.line, known.children), key
         if isinstance(event, yaml.MappingStartEvent):
-            while not isinstance(one := event_after(), yaml.MappingEndEvent):
-                line, (_, name) = line_of(one), read(one)
+            while not isinstance(key_event := event_after(), yaml.MappingEndEvent):
+                line, (_, name) = line_of(key_event), read(key_event)
                 inside, _ = read(event_after())
                 inside.line = line  # that of the key, not of its value
                 marks.children[name] = inside
         elif isinstance(event, yaml.SequenceStartEvent):
-            while not isinstance(one := event_after(), yaml.SequenceEndEvent):
-                marks.children[len(marks.children)], _ = read(one)
+            while not isinstance(item_event := event_after(), yaml.SequenceEndEvent):
+                marks.children[len(marks.children)], _ = read(item_event)
         if event.anchor:
             anchors[event.anchor] = marks, key
         return marks, key
@@ -455,14 +455,14 @@ class _Reader:
 
     def document(self) -> tuple[Any, int]:
         """Return the only document and its line; nothing on line 1 where there is none."""
-        found = None
+        content = None
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
-                if found:
+                if content:
                     raise self.stop(line_of(event), "a second document starts here", "write one document per file")
                 event = next(self.events)
-                found = self.value(event), line_of(event)
-        return found or (None, 1)
+                content = self.value(event), line_of(event)
+        return content or (None, 1)
 
     def value(self, event: Any, part: Part = None, is_key: bool = False) -> Any:
         """Return the value that begins with an event, under a key or number of what is read."""
@@ -576,20 +576,20 @@ def plain_scalar(text: str) -> Any:
 
 def _parse(text: str, file: str, repeated: dict[KeyPath, int] | None = None) -> tuple[Any, int]:
     """Return the value of a text, and its line; keys that are repeated are noted where a mapping is given for them."""
-    found, reader = None, _Reader(iter(()), file, repeated)
+    content, reader = None, _Reader(iter(()), file, repeated)
     try:
         # The loader's own events, none at the end: `yaml.parse` asks three times for each.
         reader.events = iter(LOADER(text).get_event, None)
-        found = reader.document()
+        content = reader.document()
     except yaml.YAMLError as error:
         reader.faults.append(_syntax_fault(error, text, file))
     except UnicodeEncodeError:
         reader.fault(1, "contains half of a surrogate pair", "save the file as UTF-8")
     except RecursionError:  # only with the parser in Python, if libyaml is missing
         reader.fault(1, TOO_DEEP, "use fewer levels")
-    if found is None or reader.faults:
+    if content is None or reader.faults:
         raise InputError(reader.faults)
-    return found
+    return content
 
 
 def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:

@@ -58,10 +58,10 @@ def as_settings(settings: Settings) -> tuple[str, ...]:
     if not isinstance(settings, Iterable):
         fix = "give PATH=VALUE, several, or a mapping from path to value"
         raise InputError([Fault("settings", 0, "", f"are no settings: {type(settings).__name__}", fix)])
-    found = tuple(settings)
-    if strange := [type(setting).__name__ for setting in found if not isinstance(setting, str)]:
+    texts = tuple(settings)
+    if strange := [type(setting).__name__ for setting in texts if not isinstance(setting, str)]:
         raise InputError([Fault("settings", 0, "", f"are no texts: {strange[0]}", "give PATH=VALUE in each")])
-    return found
+    return texts
 
 
 def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], dict[KeyPath, str], list[Fault]]:
@@ -211,12 +211,12 @@ LAST_KEY_WEIGHT = 0.95
 
 
 def suggest_for_unknown_keys(
-    found: list[Complaint], origins: Mapping[KeyPath, str], schema: dict[str, Any], data: Any
+    complaints: list[Complaint], origins: Mapping[KeyPath, str], schema: dict[str, Any], data: Any
 ) -> list[Complaint]:
     """Return the complaints, those of unknown keys from a setting with the nearest valid paths as fix."""
-    complaints: list[Complaint] = []
+    suggested: list[Complaint] = []
     known: list[str] = []
-    for path, what, fix in found:
+    for path, what, fix in complaints:
         setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
         if what == UNKNOWN_KEY and setting is not None:
             known = known or list(dict.fromkeys(known_paths(schema, data)))  # a key of both forms of a job is one
@@ -225,8 +225,8 @@ def suggest_for_unknown_keys(
             often = [name for name in known if name.endswith(OFTEN_SET)]
             examples = ", ".join(name for name in often if not _has_shorter(name, often))
             fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {examples}"
-        complaints.append((path, what, fix))
-    return complaints
+        suggested.append((path, what, fix))
+    return suggested
 
 
 def suggest_paths(path: str, known: list[str]) -> list[str]:
@@ -324,23 +324,23 @@ def parse_ranges(
 ) -> tuple[SweepRange, ...]:
     """Return the ranges, with at most so many cells in all. Raises ScenarioError with every fault."""
     faults: list[Fault] = []
-    found: list[SweepRange] = []
+    ranges: list[SweepRange] = []
     for text in texts:
         with collect_faults(faults):
-            found.append(parse_range(text, most_cells))
+            ranges.append(parse_range(text, most_cells))
     if not faults:
-        faults = _check_combination(texts, found, most_ranges, most_cells)
+        faults = _check_combination(texts, ranges, most_ranges, most_cells)
     raise_faults(faults, ScenarioError)
-    return tuple(found)
+    return tuple(ranges)
 
 
 def well_formed_ranges(texts: Iterable[str]) -> list[SweepRange]:
     """Return the ranges of the texts that are one."""
-    found = []
+    ranges = []
     for text in texts:
         with collect_faults([]):
-            found.append(parse_range(text))
-    return found
+            ranges.append(parse_range(text))
+    return ranges
 
 
 def check_ranges(written: Any, source: Source, faults: list[Fault]) -> None:
@@ -363,15 +363,15 @@ def range_name(text: str) -> str:
 
 
 def _check_combination(
-    texts: tuple[str, ...], found: list[SweepRange], most_ranges: int, most_cells: int
+    texts: tuple[str, ...], ranges: list[SweepRange], most_ranges: int, most_cells: int
 ) -> list[Fault]:
-    if len(found) > most_ranges:
+    if len(ranges) > most_ranges:
         fix = "give one (a curve) or two (a heat map)" if most_ranges == MAX_RANGES else f"give at most {most_ranges}"
-        return [Fault(range_name(texts[most_ranges]), 0, "", f"{len(found)} ranges are too many", fix)]
-    for place, sweep_range in enumerate(found):
-        if sweep_range.path in [other.path for other in found[:place]]:
+        return [Fault(range_name(texts[most_ranges]), 0, "", f"{len(ranges)} ranges are too many", fix)]
+    for place, sweep_range in enumerate(ranges):
+        if sweep_range.path in [other.path for other in ranges[:place]]:
             return [Fault(range_name(texts[place]), 0, sweep_range.path, "is varied twice", "give two different paths")]
-    cells = math.prod(len(varied.values) for varied in found)
+    cells = math.prod(len(varied.values) for varied in ranges)
     if cells > most_cells:
         return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY.format(most_cells))]
     return []

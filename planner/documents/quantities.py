@@ -381,7 +381,7 @@ def clock_changes(
     start: datetime.datetime, zone: str, days: int = CLOCK_CHANGES_DAYS
 ) -> list[tuple[datetime.datetime, float]]:
     """Return when the clock of a zone changes within some days of an instant, and by how many hours it goes forward."""
-    clock, day, found = _zone(zone), datetime.timedelta(days=1), []
+    clock, day, changes = _zone(zone), datetime.timedelta(days=1), []
     before = start.astimezone(datetime.UTC).replace(second=0, microsecond=0)
     for _ in range(days):
         after = before + day
@@ -392,9 +392,9 @@ def clock_changes(
                 middle = first + datetime.timedelta(minutes=minutes // 2)
                 same = _offset_hours(middle, clock) == _offset_hours(before, clock)
                 first, last = (middle, last) if same else (first, middle)
-            found.append((last, change))
+            changes.append((last, change))
         before = after
-    return found
+    return changes
 
 
 def at_clock(day: datetime.datetime, days: float, zone: str) -> datetime.datetime:
@@ -495,15 +495,15 @@ class DescribedSchema(GenerateJsonSchema):
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Return the schema of a model with its fields described."""
-        found = super().model_schema(schema)
+        described = super().model_schema(schema)
         kind: type[BaseModel] = schema["cls"]
         said = self.descriptions(kind)
         for name, field in kind.model_fields.items():
             keys = (name, field.alias, field.validation_alias, field.serialization_alias)
-            key = next((key for key in keys if isinstance(key, str) and key in found.get("properties", {})), None)
+            key = next((key for key in keys if isinstance(key, str) and key in described.get("properties", {})), None)
             if key is not None and name in said:
-                found["properties"][key].setdefault("description", said[name])
-        return found
+                described["properties"][key].setdefault("description", said[name])
+        return described
 
     def descriptions(self, kind: type[BaseModel]) -> dict[str, str]:
         """Return the description of each field of a model that has one."""

@@ -201,10 +201,10 @@ class JsonDocument:
 
         What lies inside a record, or deeper than `MAX_WRAPPERS`, is not looked at. One pass over the text.
         """
-        found: list[tuple[KeyPath, int, dict[str, Any]]] = []
-        _collect(self.text, WHITESPACE.match(self.text, 0).end(), (), is_record, found)
+        places: list[tuple[KeyPath, int, dict[str, Any]]] = []
+        _collect(self.text, WHITESPACE.match(self.text, 0).end(), (), is_record, places)
         records, line, last = [], 1, 0
-        for path, at, data in found:
+        for path, at, data in places:
             line, last = line + self.text.count("\n", last, at), at
             records.append(JsonRecord(path, line, data))
         return records
@@ -228,7 +228,7 @@ def _collect(
     at: int,
     path: KeyPath,
     is_record: Callable[[dict[str, Any]], bool],
-    found: list[tuple[KeyPath, int, dict[str, Any]]],
+    records: list[tuple[KeyPath, int, dict[str, Any]]],
 ) -> int:
     """Add the records of the value at `at`, each with its place and offset, and return where the value ends."""
     if text[at] not in "{[" or len(path) > MAX_WRAPPERS:
@@ -236,7 +236,7 @@ def _collect(
     if text[at] == "{":
         value, end = _DECODER.raw_decode(text, at)
         if is_record(value):
-            found.append((path, at, value))
+            records.append((path, at, value))
             return int(end)
     is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
     number, at = 0, _skip(text, at + 1)
@@ -245,7 +245,7 @@ def _collect(
         if is_object:
             name, at = scanstring(text, at + 1)
             at = _skip(text, _skip(text, at) + 1)  # over the colon
-        at = _skip(text, _collect(text, at, (*path, name), is_record, found))
+        at = _skip(text, _collect(text, at, (*path, name), is_record, records))
         at = _skip(text, at + 1) if text[at] == "," else at
         number += 1
     return at + 1

@@ -88,12 +88,12 @@ _BOUNDS = {
 
 def validation_complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list[Complaint]:
     """Return every error of validating `data` as `kind`, each at its place in `data`."""
-    found: list[Complaint] = []
+    complaints: list[Complaint] = []
     schema: dict[str, Any] = {}
     for detail in error.errors(include_url=False):
-        if len(found) == MAX_COMPLAINTS:
+        if len(complaints) == MAX_COMPLAINTS:
             left = error.error_count() - MAX_COMPLAINTS
-            return [*found, ((), f"{left:,} more faults", "correct those above first")]
+            return [*complaints, ((), f"{left:,} more faults", "correct those above first")]
         if detail["type"] == "too_short" and detail["input"]:
             continue  # the faults of its items are reported one by one
         path = _place(detail["loc"], data)
@@ -109,8 +109,8 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
             path += tuple(context["where"].split(".")) if context["where"] else ()
         else:
             what, fix = _reword(detail["type"], detail.get("input"), context, detail["msg"])
-        found.append((path, what, fix))
-    return found
+        complaints.append((path, what, fix))
+    return complaints
 
 
 def plain_schema(kind: type[BaseModel]) -> dict[str, Any]:
@@ -411,9 +411,9 @@ class Source:
             return Fault(setting_name(setting), 0, shown, what, fix)
         return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
 
-    def faults(self, found: Iterable[Complaint]) -> list[Fault]:
+    def faults(self, complaints: Iterable[Complaint]) -> list[Fault]:
         """Return the faults of many complaints."""
-        return [self.fault(*complaint) for complaint in found]
+        return [self.fault(*complaint) for complaint in complaints]
 
     def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
         """Return the data as a model; `ScenarioError` with every fault."""

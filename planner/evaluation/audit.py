@@ -33,8 +33,7 @@ from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import FurtherWay, Purchase
-from planner.scenario.fees import fee_items, fee_rate
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Offer, fee_items, fee_rate
 from planner.scenario.offer_terms import Buy
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs
 from planner.subjects import shown_by

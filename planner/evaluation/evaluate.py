@@ -56,9 +56,17 @@ from planner.evaluation.evaluated_stages import (
 )
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
-from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.offer import Managed, Offer, usd_above_term
+from planner.scenario.offer import (
+    FEE_UNITS,
+    FeeCount,
+    Managed,
+    Offer,
+    fee_items,
+    fee_rate,
+    fees_that_count,
+    usd_above_term,
+)
 from planner.scenario.offer_terms import Own
 from planner.units import GB, HOUR, MONTH_HOURS
 
@@ -338,7 +346,7 @@ def _transfer_lines(context: RunContext, gb: float, own_gb: float, sent_gb: floa
     ]
 
 
-def fee_lines(offer: Offer, amounts: Mapping[Count, float]) -> list[BillItem]:
+def fee_lines(offer: Offer, amounts: Mapping[FeeCount, float]) -> list[BillItem]:
     """Return the lines of all fees of the offer that count one of the amounts, in their order."""
     return [
         bill_line(fee.item, amount, FEE_UNITS[count], fee.rate(offer.fees))

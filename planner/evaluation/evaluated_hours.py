@@ -29,10 +29,10 @@ from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, i
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
 from planner.results.plan import Assignment
 from planner.results.plan_parts import SpotPlan
-from planner.scenario.fees import fee_rate
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.limits import may_pause
 from planner.scenario.naming import zone_prices
+from planner.scenario.offer import fee_rate
 from planner.spot.drawn_runs import PolicyCosts, draw_dollars, max_waiting_price, spot_only_hours, told_of_runs
 from planner.spot.luck import speed_ranks
 from planner.spot.policy_cache import CurvePoint, PolicyCache

@@ -33,8 +33,7 @@ from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, RunContext, Workload
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
-from planner.scenario.fees import fee_rate, fees_usd
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Offer, fee_rate, fees_usd
 from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from planner.estimates.generation import (
 )
 from planner.estimates.parts import cache_of
 from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_engines
-from planner.library.image_tower import ImageTower
+from planner.library.image_models import ImageTower
 from planner.library.reading import describe_published, is_16_bit, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.library.technique_tables import read_techniques

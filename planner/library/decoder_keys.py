@@ -1,4 +1,4 @@
-"""Keys of a `config.json`: numbers, switches and lists with their defaults, and the format of its weights."""
+"""Keys of a `config.json`: numbers, switches and lists with their defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import format_value
-from planner.library.engines import read_engines
 
 Config = Mapping[str, Any]
 MAX_DIMENSION, MAX_PARAMETERS = 10**8, 10**15
@@ -67,9 +66,9 @@ class Keys:
 
     def over(self, changed: Config) -> Keys:
         """Return the keys of one layer, of which some differ."""
-        found = Keys({**self.config, **changed}, self.defaults, self._names, self._complete)
-        found.asked = self.asked
-        return found
+        keys = Keys({**self.config, **changed}, self.defaults, self._names, self._complete)
+        keys.asked = self.asked
+        return keys
 
     def keys_of(self, name: str) -> tuple[str, ...]:
         """Return the keys that files have for a name of `KEY_NAMES`, or the key itself."""
@@ -130,99 +129,3 @@ class Keys:
         if value and not isinstance(value, (list, tuple)):
             raise NotCovered(self.stated(name), f"{format_value(value)} is not a list", "list one entry per layer")
         return list(value or ())
-
-
-# The format of weights.
-
-
-def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the format of weights that a config.json says under `quantization_config`; bf16 without it.
-
-    `NotCovered` for what nothing here loads, and for layers of several formats.
-    """
-    wanted = config.get("quantization_config") or config.get("compression_config")
-    if wanted is None:
-        return (read_engines().release,)
-    if not isinstance(wanted, Mapping):
-        raise NotCovered("quantization_config", f"{format_value(wanted)} is no mapping", "leave it out, or correct it")
-    found = _formats_of(wanted)
-    if len(found) != 1 or None in found:
-        what = f"weights of {_stated_format(wanted)} are loaded by no engine here"
-        if len(found) > 1:
-            what = f"layers of several formats ({_stated_format(wanted)}), where the estimates have one for all"
-        raise NotCovered("quantization_config", what, "give the config.json of the release that they were made from")
-    return tuple(form for form in found if form is not None)
-
-
-def _formats_of(wanted: Mapping[str, Any]) -> list[str | None]:
-    """Return the formats that the parts of a release have, each once; None for what nothing here loads."""
-    table = read_engines()
-    algorithm = _algorithm(wanted)
-    if algorithm is not None:  # of ModelOpt, whatever quant_method says next to it
-        parts = _algorithms_by_layer(wanted) if algorithm.casefold() == MIXED else (algorithm,)
-        return list(dict.fromkeys(table.methods["modelopt"].get(part.casefold()) for part in parts)) or [None]
-    method = _method(wanted)
-    if method in ("compressed-tensors", "quark"):
-        groups = wanted.get("config_groups")
-        return list(dict.fromkeys(map(_of_group, groups.values()))) if isinstance(groups, Mapping) else [None]
-    row = table.methods.get(method, {})
-    bits = str(wanted.get("bits", wanted.get("w_bit"))).casefold()
-    loaded = (key for key in ("load_in_4bit", "load_in_8bit") if wanted.get(key))
-    return [next((row[name] for name in (*loaded, bits, "any") if name in row), None)]
-
-
-MIXED = "mixed_precision"
-"""The algorithm of ModelOpt under which each layer has one of its own."""
-
-
-def _algorithm(wanted: Mapping[str, Any]) -> str | None:
-    """Return the algorithm of ModelOpt, in config.json or in its own file; `NO_QUANT` where the cache alone has one."""
-    inner = wanted.get("quantization")
-    for part in (wanted, inner if isinstance(inner, Mapping) else {}):
-        if part.get("quant_algo") or ("quant_algo" in part and part.get("quant_method") in (None, "modelopt")):
-            return str(part["quant_algo"] or "NO_QUANT")
-    return None
-
-
-def _algorithms_by_layer(wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    inner = wanted.get("quantization")
-    layers = wanted.get("quantized_layers") or (inner.get("quantized_layers") if isinstance(inner, Mapping) else None)
-    if not isinstance(layers, Mapping):
-        return ()
-    named = (str(row["quant_algo"]) for row in layers.values() if isinstance(row, Mapping) and row.get("quant_algo"))
-    return tuple(sorted(set(named)))
-
-
-def _method(wanted: Mapping[str, Any]) -> str:
-    return str(wanted.get("quant_method") or wanted.get("quant_type") or "").casefold()
-
-
-def _of_group(group: Any) -> str | None:
-    """Return the format of one group of compressed-tensors: bits and type of weights, and of inputs."""
-    if not isinstance(group, Mapping) or not isinstance(group.get("weights"), Mapping):
-        return None
-    weights = group["weights"]
-    whole, bits = weights.get("type", "int") == "int", weights.get("num_bits")
-    if whole:
-        return {4: "gptq", 8: "int8" if group.get("input_activations") else "int8-weights"}.get(bits)
-    four = "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
-    return {4: four, 8: "fp8"}.get(bits)
-
-
-def _stated_format(wanted: Mapping[str, Any]) -> str:
-    """Return what a file says of the format of its weights, such as `quant_method 'gptq' with bits 3`."""
-    algorithm, groups = _algorithm(wanted), wanted.get("config_groups")
-    if algorithm is not None:
-        parts = _algorithms_by_layer(wanted)
-        return f"quant_algo {algorithm}{': ' if parts else ''}{' and '.join(parts)}"
-    said = f"quant_method {format_value(wanted['quant_method'])}" if "quant_method" in wanted else "no quant_method"
-    if isinstance(groups, Mapping):
-        weights = [group["weights"] for group in groups.values() if isinstance(group, Mapping) and group.get("weights")]
-        kinds = [
-            f"{weight.get('num_bits')}-bit {weight.get('type', 'int')}"
-            for weight in weights
-            if isinstance(weight, Mapping)
-        ]
-        return f"{said}{': ' if kinds else ''}{' and '.join(dict.fromkeys(kinds))}"
-    bits = wanted.get("bits", wanted.get("w_bit"))
-    return said if bits is None else f"{said} with bits {format_value(bits)}"

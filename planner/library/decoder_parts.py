@@ -98,8 +98,8 @@ class Family(Row):
 @cache
 def families() -> Mapping[str, Mapping[str, Any]]:
     """Return the rows of `models/families.yaml` by model type."""
-    found: dict[str, Mapping[str, Any]] = read_shipped(data_folder("models") / "families.yaml").data["families"]
-    return found
+    rows: dict[str, Mapping[str, Any]] = read_shipped(data_folder("models") / "families.yaml").data["families"]
+    return rows
 
 
 @cache
@@ -163,7 +163,7 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
     row = family(name)
     if row.attention == "latent" and config.get("use_mla") is False:
         raise NotCovered("use_mla", f"attention without a latent, which {name} does not have", "choose another release")
-    found, asked = decoder(config, row, complete)
+    shape, asked = decoder(config, row, complete)
     for part, words in _foreign_parts(row).items():
         none = (None, False, 0, [], {}, *((1,) if part == "experts" else ()))  # one expert is a plain feed-forward
         for key in words:
@@ -174,13 +174,13 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
     wrong = {
         key: value
         for key, value in config.items()
-        if key not in known and isinstance(value, int) and value > 1 and _is_dimension(key) and value != found["hidden"]
+        if key not in known and isinstance(value, int) and value > 1 and _is_dimension(key) and value != shape["hidden"]
     }
     if wrong:
         said = ", ".join(f"{key} {value}" for key, value in wrong.items())
         what = f"{name} has no such dimension in Transformers ({said}), and weights may depend on it"
         raise NotCovered(next(iter(wrong)), what, "remove the key if no weight depends on it, else correct model_type")
-    return _card(found)
+    return _card(shape)
 
 
 def _is_dimension(key: str) -> bool:
@@ -188,10 +188,10 @@ def _is_dimension(key: str) -> bool:
     return bool(_DIMENSION.search(key)) and not _NEUTRAL.search(key) and not _DERIVED.search(key)
 
 
-def _card(found: Mapping[str, Any]) -> dict[str, Any]:
+def _card(shape: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a card that differ from their defaults."""
-    plain = _flat(found)
-    card = {**found, "parts": (), **plain} if plain else {**found, **_representative(found)}
+    plain = _flat(shape)
+    card = {**shape, "parts": (), **plain} if plain else {**shape, **_representative(shape)}
     usual = {field.name: field.default for field in fields(Dimensions)} | {"norm": "rmsnorm"}
     return {key: value for key, value in card.items() if usual.get(key, _ABSENT) != value}
 
@@ -295,7 +295,7 @@ def stated_family(config: Config) -> tuple[Family | None, list[str]]:
 
 def read_stated(config: Config, row: Family, complete: bool) -> dict[str, Any]:
     """Return the keys of a card of a family without a row; NotCovered with a key whose effect is not known."""
-    found, asked = decoder(config, row, complete)
+    shape, asked = decoder(config, row, complete)
     for part, words in _foreign_parts(row).items():
         for key in words:
             if config.get(key) not in (None, False, 0, [], {}, ""):
@@ -305,12 +305,12 @@ def read_stated(config: Config, row: Family, complete: bool) -> dict[str, Any]:
         harmless = value in (None, False, 0, [], {}, "") or (isinstance(value, str) and not names_a_part)
         if key not in asked and not harmless and key not in _PRESENT and not _NEUTRAL.search(key):
             raise NotCovered(key, f"a part that is not known: {format_value(value)}", "")
-    return _card(found)
+    return _card(shape)
 
 
-def _flat(found: Mapping[str, Any]) -> dict[str, Any] | None:
+def _flat(shape: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the dimensions of a decoder whose parts they describe completely; None where they do not."""
-    parts: tuple[Part, ...] = found["parts"]
+    parts: tuple[Part, ...] = shape["parts"]
     windows = {part.window: 0 for part in parts if isinstance(part, Attention) and part.window}
     slide = sum(part.layers for part in parts if isinstance(part, Attention) and part.window)
     alike = gathered([replace(part, window=0) if isinstance(part, Attention) else part for part in parts])
@@ -324,33 +324,33 @@ def _flat(found: Mapping[str, Any]) -> dict[str, Any] | None:
     plain |= {"norms_per_layer": of_layer}
     names = {field.name for field in fields(Dimensions)}
     try:
-        dimensions = Dimensions(**{k: v for k, v in found.items() if k in names and k != "parts"} | plain)
+        dimensions = Dimensions(**{k: v for k, v in shape.items() if k in names and k != "parts"} | plain)
     except ValueError:
         return None
     if set(parts_of(dimensions)) != set(alike):
         return None
-    return plain | ({"sliding_window": max(windows), "sliding_layer_share": slide / found["layers"]} if slide else {})
+    return plain | ({"sliding_window": max(windows), "sliding_layer_share": slide / shape["layers"]} if slide else {})
 
 
 def _plain_mixer(by_kind: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dimensions of attention, latent attention and a gated delta rule."""
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     if "attention" in by_kind:
         part: Attention = by_kind["attention"]
-        found = {"heads": part.heads, "kv_heads": part.kv_heads, "head_dim": part.head_dim, "qkv_bias": part.qkv_bias}
-        found |= {"output_bias": part.output_bias, "qk_norm": bool(part.qk_norm), "attention_sinks": part.sinks}
-        found |= {"qk_norm_all_heads": part.qk_norm == "width", "query_gate": part.gate == "query"}
+        keys = {"heads": part.heads, "kv_heads": part.kv_heads, "head_dim": part.head_dim, "qkv_bias": part.qkv_bias}
+        keys |= {"output_bias": part.output_bias, "qk_norm": bool(part.qk_norm), "attention_sinks": part.sinks}
+        keys |= {"qk_norm_all_heads": part.qk_norm == "width", "query_gate": part.gate == "query"}
     else:
         latent: LatentAttention = by_kind["latent"]
-        found = {"heads": latent.heads, "kv_heads": latent.heads, "head_dim": latent.plain_dim + latent.rope_dim}
-        found |= {"q_lora_rank": latent.q_rank, "kv_lora_rank": latent.kv_rank}
-        found |= {"rope_head_dim": latent.rope_dim, "value_head_dim": latent.value_dim}
+        keys = {"heads": latent.heads, "kv_heads": latent.heads, "head_dim": latent.plain_dim + latent.rope_dim}
+        keys |= {"q_lora_rank": latent.q_rank, "kv_lora_rank": latent.kv_rank}
+        keys |= {"rope_head_dim": latent.rope_dim, "value_head_dim": latent.value_dim}
     if "delta" in by_kind:
         delta: DeltaNet = by_kind["delta"]
-        found |= {"linear_layers": delta.layers, "linear_key_heads": delta.key_heads, "linear_kernel": delta.kernel}
-        found |= {"linear_value_heads": delta.value_heads, "linear_key_dim": delta.key_dim}
-        found |= {"linear_value_dim": delta.value_dim}
-    return found
+        keys |= {"linear_layers": delta.layers, "linear_key_heads": delta.key_heads, "linear_kernel": delta.kernel}
+        keys |= {"linear_value_heads": delta.value_heads, "linear_key_dim": delta.key_dim}
+        keys |= {"linear_value_dim": delta.value_dim}
+    return keys
 
 
 def _plain_feed_forward(by_kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,18 +359,18 @@ def _plain_feed_forward(by_kind: Mapping[str, Any]) -> dict[str, Any]:
     mixed: Experts | None = by_kind.get("experts")
     if mixed is None:
         return {"ffn": dense.width, "gated": dense.gated, "ffn_bias": dense.bias} if dense else {"ffn": 1}
-    found = {"ffn": mixed.width, "gated": mixed.gated, "ffn_bias": mixed.bias, "router_bias": mixed.router_bias}
-    found |= {"experts": mixed.experts, "experts_per_token": mixed.per_token}
-    found |= {"shared_experts": mixed.shared_width // mixed.width, "shared_expert_gate": mixed.shared_gate}
+    keys = {"ffn": mixed.width, "gated": mixed.gated, "ffn_bias": mixed.bias, "router_bias": mixed.router_bias}
+    keys |= {"experts": mixed.experts, "experts_per_token": mixed.per_token}
+    keys |= {"shared_experts": mixed.shared_width // mixed.width, "shared_expert_gate": mixed.shared_gate}
     if dense:
-        found |= {"dense_layers": dense.layers, "dense_ffn": dense.width}
-    return found
+        keys |= {"dense_layers": dense.layers, "dense_ffn": dense.width}
+    return keys
 
 
-def _representative(found: Mapping[str, Any]) -> dict[str, Any]:
+def _representative(shape: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dimensions of the most frequent attention and feed-forward of a decoder given by its parts."""
     most: dict[str, Part] = {}
-    for part in sorted(found["parts"], key=lambda part: part.layers):
+    for part in sorted(shape["parts"], key=lambda part: part.layers):
         most[part.kind] = part
     if not most.keys() & {"attention", "latent"}:
         raise NotCovered("layer_types", "no layer has attention", "choose a decoder with attention in some layers")
@@ -770,11 +770,11 @@ def _experts(keys: Keys, row: Family) -> Part:
 def _stated_shared_width(keys: Keys, width: int) -> int:
     """Return the width of all shared experts; NotCovered where a file's width may be that of one or of all."""
     count = keys.number("shared_experts", 0, least=0)
-    each = keys.number("shared_ffn", width, least=0)
-    if count > 1 and each not in (width, count * width):
-        key, what = keys.stated("shared_ffn"), f"{each} for {count} shared experts, which may be one's width or all's"
+    stated = keys.number("shared_ffn", width, least=0)
+    if count > 1 and stated not in (width, count * width):
+        key, what = keys.stated("shared_ffn"), f"{stated} for {count} shared experts, which may be one's width or all's"
         raise NotCovered(key, what, "leave the key out of a copy if each is as wide as a routed expert")
-    return each if count == 1 else count * width
+    return stated if count == 1 else count * width
 
 
 # What only one family has.
@@ -804,16 +804,16 @@ def _gemma4(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:
             experts = _experts(keys, row)
             assert isinstance(experts, Experts)
             parts.append(replace(experts, router_bias=True, vectors=hidden, norms=3))
-    found: dict[str, Any] = {"parts": gathered(parts)}
+    shape: dict[str, Any] = {"parts": gathered(parts)}
     width = keys.number("hidden_size_per_layer_input", 0, least=0)
     if width:
-        found |= {"layer_embedding": width, "layer_embedding_vocab": keys.number("vocab_size_per_layer_input")}
-    return found
+        shape |= {"layer_embedding": width, "layer_embedding_vocab": keys.number("vocab_size_per_layer_input")}
+    return shape
 
 
 def _mimo_v2(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:
     """Return MiMo-V2-Flash: sliding layers have heads of their own, by default twice the key-value heads."""
-    found: list[Part] = []
+    parts: list[Part] = []
     for part in outside["parts"]:
         if isinstance(part, Attention) and part.window:
             width = keys.number("swa_head_dim", part.head_dim)
@@ -824,8 +824,8 @@ def _mimo_v2(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:
                 head_dim=width,
                 value_dim=_other_width(keys.number("swa_v_head_dim", part.values), width),
             )
-        found.append(part)
-    return {"parts": tuple(found)}
+        parts.append(part)
+    return {"parts": tuple(parts)}
 
 
 def _no_more(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,21 @@
-"""Facts of inference engines, formats (of names, too) and loads, and of techniques: `models/techniques`."""
+"""Facts of inference engines, formats (of names and files, too), loads, and of techniques: `models/techniques`."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from planner.documents.files import data_folder, parse_value, read_text
 from planner.documents.validation import Row, fold
+from planner.errors import format_value
+from planner.library.decoder_keys import NotCovered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -131,8 +134,8 @@ class Engine(Row):
 
     def limits_on(self, gpu: NamedGpu) -> StepLimits:
         """Return what one step takes in on a GPU: the first entry of `steps` that holds for it."""
-        found = next((limits for limits in self.steps if limits.holds_for(gpu.name, gpu.usable_gib)), None)
-        return found or StepLimits(sequences=self.sequences, server=PROMPT_TOKENS, offline=PROMPT_TOKENS)
+        limited = next((limits for limits in self.steps if limits.holds_for(gpu.name, gpu.usable_gib)), None)
+        return limited or StepLimits(sequences=self.sequences, server=PROMPT_TOKENS, offline=PROMPT_TOKENS)
 
     def usable(self, memory: float, share: float, weights: float, others: float) -> float:
         """Return the bytes that weights, cache and what else is alive (`others`) may take of `memory` on one GPU.
@@ -299,11 +302,11 @@ def published_techniques() -> dict[str, Published]:
     """Return every technique of `published.yaml` by name, in the order of the file."""
     file = str(data_folder("models") / "techniques" / "published.yaml")
     rows: dict[str, dict[str, Any]] = parse_value(read_text(file), file)
-    found = {}
+    techniques = {}
     for name, row in rows.items():
         facts = tuple(QualityFact(against="", **fact) for fact in row["found"])
-        found[name] = Published(name, row["decides"], row["why"], row["where"], facts)
-    return found
+        techniques[name] = Published(name, row["decides"], row["why"], row["where"], facts)
+    return techniques
 
 
 def _format_words(name: str) -> set[str]:
@@ -323,8 +326,8 @@ def formats_in_name(name: str) -> tuple[str, ...]:
 def unusable_format(name: str) -> str | None:
     """Return the format of weights that a name says and nothing here loads: MLX of `mlx-community/...`; else None."""
     owner = name.casefold().rpartition("/")[0]
-    found = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
-    return "MLX" if "mlx" in owner.split("-") else found[0] if found else None
+    labels = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
+    return "MLX" if "mlx" in owner.split("-") else labels[0] if labels else None
 
 
 def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]) -> str:
@@ -355,3 +358,99 @@ def hosted_name(architecture: str) -> str:
     table = read_engines()
     ends = [f"-{form}" for form in table.formats]
     return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)
+
+
+# The format of weights that a release states.
+
+
+def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the format of weights that a config.json says under `quantization_config`; bf16 without it.
+
+    `NotCovered` for what nothing here loads, and for layers of several formats.
+    """
+    wanted = config.get("quantization_config") or config.get("compression_config")
+    if wanted is None:
+        return (read_engines().release,)
+    if not isinstance(wanted, Mapping):
+        raise NotCovered("quantization_config", f"{format_value(wanted)} is no mapping", "leave it out, or correct it")
+    formats = _formats_of(wanted)
+    if len(formats) != 1 or None in formats:
+        what = f"weights of {_stated_format(wanted)} are loaded by no engine here"
+        if len(formats) > 1:
+            what = f"layers of several formats ({_stated_format(wanted)}), where the estimates have one for all"
+        raise NotCovered("quantization_config", what, "give the config.json of the release that they were made from")
+    return tuple(form for form in formats if form is not None)
+
+
+def _formats_of(wanted: Mapping[str, Any]) -> list[str | None]:
+    """Return the formats that the parts of a release have, each once; None for what nothing here loads."""
+    table = read_engines()
+    algorithm = _algorithm(wanted)
+    if algorithm is not None:  # of ModelOpt, whatever quant_method says next to it
+        parts = _algorithms_by_layer(wanted) if algorithm.casefold() == MIXED else (algorithm,)
+        return list(dict.fromkeys(table.methods["modelopt"].get(part.casefold()) for part in parts)) or [None]
+    method = _method(wanted)
+    if method in ("compressed-tensors", "quark"):
+        groups = wanted.get("config_groups")
+        return list(dict.fromkeys(map(_of_group, groups.values()))) if isinstance(groups, Mapping) else [None]
+    row = table.methods.get(method, {})
+    bits = str(wanted.get("bits", wanted.get("w_bit"))).casefold()
+    loaded = (key for key in ("load_in_4bit", "load_in_8bit") if wanted.get(key))
+    return [next((row[name] for name in (*loaded, bits, "any") if name in row), None)]
+
+
+MIXED = "mixed_precision"
+"""The algorithm of ModelOpt under which each layer has one of its own."""
+
+
+def _algorithm(wanted: Mapping[str, Any]) -> str | None:
+    """Return the algorithm of ModelOpt, in config.json or in its own file; `NO_QUANT` where the cache alone has one."""
+    inner = wanted.get("quantization")
+    for part in (wanted, inner if isinstance(inner, Mapping) else {}):
+        if part.get("quant_algo") or ("quant_algo" in part and part.get("quant_method") in (None, "modelopt")):
+            return str(part["quant_algo"] or "NO_QUANT")
+    return None
+
+
+def _algorithms_by_layer(wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    inner = wanted.get("quantization")
+    layers = wanted.get("quantized_layers") or (inner.get("quantized_layers") if isinstance(inner, Mapping) else None)
+    if not isinstance(layers, Mapping):
+        return ()
+    named = (str(row["quant_algo"]) for row in layers.values() if isinstance(row, Mapping) and row.get("quant_algo"))
+    return tuple(sorted(set(named)))
+
+
+def _method(wanted: Mapping[str, Any]) -> str:
+    return str(wanted.get("quant_method") or wanted.get("quant_type") or "").casefold()
+
+
+def _of_group(group: Any) -> str | None:
+    """Return the format of one group of compressed-tensors: bits and type of weights, and of inputs."""
+    if not isinstance(group, Mapping) or not isinstance(group.get("weights"), Mapping):
+        return None
+    weights = group["weights"]
+    whole, bits = weights.get("type", "int") == "int", weights.get("num_bits")
+    if whole:
+        return {4: "gptq", 8: "int8" if group.get("input_activations") else "int8-weights"}.get(bits)
+    four = "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
+    return {4: four, 8: "fp8"}.get(bits)
+
+
+def _stated_format(wanted: Mapping[str, Any]) -> str:
+    """Return what a file says of the format of its weights, such as `quant_method 'gptq' with bits 3`."""
+    algorithm, groups = _algorithm(wanted), wanted.get("config_groups")
+    if algorithm is not None:
+        parts = _algorithms_by_layer(wanted)
+        return f"quant_algo {algorithm}{': ' if parts else ''}{' and '.join(parts)}"
+    said = f"quant_method {format_value(wanted['quant_method'])}" if "quant_method" in wanted else "no quant_method"
+    if isinstance(groups, Mapping):
+        weights = [group["weights"] for group in groups.values() if isinstance(group, Mapping) and group.get("weights")]
+        kinds = [
+            f"{weight.get('num_bits')}-bit {weight.get('type', 'int')}"
+            for weight in weights
+            if isinstance(weight, Mapping)
+        ]
+        return f"{said}{': ' if kinds else ''}{' and '.join(dict.fromkeys(kinds))}"
+    bits = wanted.get("bits", wanted.get("w_bit"))
+    return said if bits is None else f"{said} with bits {format_value(bits)}"

@@ -19,19 +19,10 @@ from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, format_value, raise_faults
 from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
-from planner.library.decoder_keys import (
-    KEY_NAMES,
-    MAX_DIMENSION,
-    MAX_PARAMETERS,
-    Config,
-    NotCovered,
-    NoWholeNumber,
-    formats_of_config,
-)
+from planner.library.decoder_keys import KEY_NAMES, MAX_DIMENSION, MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.decoder_parts import families, family, read_decoder, read_stated, stated_family
-from planner.library.diffusers_config import diffusion_card, evaluate_expression, is_diffusion
-from planner.library.engines import read_engines
-from planner.library.image_tower import ImageTower
+from planner.library.engines import formats_of_config, read_engines
+from planner.library.image_models import ImageTower, diffusion_card, evaluate_expression, is_diffusion
 from planner.library.schema import Architecture, describe_tower
 
 
@@ -274,8 +265,8 @@ def _is_width(given: object) -> bool:
 
 def _projector_keys(config: Config) -> Collection[str]:
     """Return the keys of a multimodal file that shape its projector, not its decoder."""
-    found: Collection[str] = _towers().get(str(config.get("model_type")), {}).get("whole", ())
-    return found
+    keys: Collection[str] = _towers().get(str(config.get("model_type")), {}).get("whole", ())
+    return keys
 
 
 @functools.cache
@@ -312,10 +303,10 @@ def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
 def family_of(config: Config) -> str | None:
     """Return the family whose layers a file has, by its model type or the class that it names; None where unknown."""
     stated = config.get("model_type")
-    found = _SAME_LAYERS.get(stated, stated) if isinstance(stated, str) else None
-    if found in _READERS or found in families():
-        return found
-    if found in _REFUSED:
+    known = _SAME_LAYERS.get(stated, stated) if isinstance(stated, str) else None
+    if known in _READERS or known in families():
+        return known
+    if known in _REFUSED:
         return None
     classes = config.get("architectures")
     named = str(classes[0]) if isinstance(classes, list) and classes else ""
@@ -401,8 +392,8 @@ def _unknown(config: Config) -> str:
 def _parts_named(config: Config) -> dict[str, str]:
     """Return the parts of layers that the keys of a file name, each with the key."""
     has = [key for key, value in config.items() if value not in (None, False, 0, [], {})]
-    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
-    return found | ({"an encoder": "is_encoder_decoder"} if config.get("is_encoder_decoder") else {})
+    terms = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
+    return terms | ({"an encoder": "is_encoder_decoder"} if config.get("is_encoder_decoder") else {})
 
 
 def _fix(config: Config) -> str:
@@ -533,10 +524,10 @@ def config_of(card: Architecture) -> dict[str, Any]:
     if card.family in families():
         for config in _candidates(card):
             try:
-                found = architecture_from_config(config, card.name)
+                read = architecture_from_config(config, card.name)
             except (LibraryError, NotCovered):
                 continue
-            if _shape(Architecture.model_validate(found)) == _shape(card):
+            if _shape(Architecture.model_validate(read)) == _shape(card):
                 return config
     what = f"the config.json of {card.name} cannot be written from what is known of it"
     raise LibraryError([Fault(card.name, 0, "", what, "give its own file as the architecture of the job")])
@@ -552,17 +543,17 @@ def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
     It has the model type of the family whose layers it has, because Transformers has no class for the language model
     of some (`qwen2_5_vl_text`, whose layers are those of `qwen2`). That of a decoder is returned as it is.
     """
-    found = dict(config)
+    decoder = dict(config)
     for key in language_path(config):
-        found = dict(found[key])
-    family = family_of({**config, **found})
-    if found == config and family in (None, config.get("model_type")):
-        return found
-    kept = {name: value for name, value in found.items() if name not in _OF_THE_WHOLE}
+        decoder = dict(decoder[key])
+    family = family_of({**config, **decoder})
+    if decoder == config and family in (None, config.get("model_type")):
+        return decoder
+    kept = {name: value for name, value in decoder.items() if name not in _OF_THE_WHOLE}
     tied = config.get("tie_word_embeddings")  # the head is that of the whole model
     return {
         **kept,
-        "model_type": family or found.get("model_type"),
+        "model_type": family or decoder.get("model_type"),
         **({} if tied is None else {"tie_word_embeddings": tied}),
     }
 
@@ -581,9 +572,9 @@ def _candidates(card: Architecture) -> list[dict[str, Any]]:
         ["sliding_attention" if index < slide else "full_attention" for index in range(card.layers)],
         ["full_attention" if index % 2 else "sliding_attention" for index in range(card.layers)],
     ]
-    found = [plain, {**plain, "use_sliding_window": True}]
-    found += [{**plain, "layer_types": kinds} for kinds in listed] if slide else []
-    return [*found, {**full, "sliding_window": None}, {**full, "use_sliding_window": False}]
+    candidates = [plain, {**plain, "use_sliding_window": True}]
+    candidates += [{**plain, "layer_types": kinds} for kinds in listed] if slide else []
+    return [*candidates, {**full, "sliding_window": None}, {**full, "use_sliding_window": False}]
 
 
 def _dimensions(card: Architecture, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -611,19 +602,19 @@ def _dimensions(card: Architecture, defaults: Mapping[str, Any]) -> dict[str, An
         "value_dim": card.value_head_dim or None,
     }
     row = family(card.family)
-    found: dict[str, Any] = {}
+    dimensions: dict[str, Any] = {}
     for name, value in values.items():
         keys = row.names.get(name, KEY_NAMES[name])
         known = next((key for key in keys if key in defaults), None)
         if value is not None and (known is not None or name in _MAIN):
-            found[known or keys[0]] = value
+            dimensions[known or keys[0]] = value
     if card.kv_lora_rank:
-        found |= {"qk_rope_head_dim": card.rope_head_dim, "qk_nope_head_dim": card.head_dim - card.rope_head_dim}
+        dimensions |= {"qk_rope_head_dim": card.rope_head_dim, "qk_nope_head_dim": card.head_dim - card.rope_head_dim}
     if card.linear_layers:
-        found |= {"linear_num_key_heads": card.linear_key_heads, "linear_num_value_heads": card.linear_value_heads}
-        found |= {"linear_key_head_dim": card.linear_key_dim, "linear_value_head_dim": card.linear_value_dim}
-        found |= {"linear_conv_kernel_dim": card.linear_kernel}
-    return found
+        dimensions |= {"linear_num_key_heads": card.linear_key_heads, "linear_num_value_heads": card.linear_value_heads}
+        dimensions |= {"linear_key_head_dim": card.linear_key_dim, "linear_value_head_dim": card.linear_value_dim}
+        dimensions |= {"linear_conv_kernel_dim": card.linear_kernel}
+    return dimensions
 
 
 _MAIN = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "tied", "window"}

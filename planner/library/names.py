@@ -60,8 +60,8 @@ _BOARD_LINKS = ("nvlink", "nvswitch")
 @cache
 def _linked_families(models: Path) -> frozenset[tuple[str, str]]:
     links = ((owner, names) for owner, names, link in _read_links(models) if link in _BOARD_LINKS)
-    found = ((owner, _family(name)) for owner, names in links for name in names)
-    return frozenset((owner, family) for owner, family in found if family)
+    families = ((owner, _family(name)) for owner, names in links for name in names)
+    return frozenset((owner, family) for owner, family in families if family)
 
 
 def _family(instance: str) -> str:
@@ -200,10 +200,10 @@ def _read_hosts(models: Path) -> _Hosts:
     machines, per_gpu = dict[tuple[str, str], Host](), dict[tuple[str, str], Host]()
     for row in table["hosts"]:
         bytes_of_unit = {"GiB": GIB, "GB": GB}[row["unit"]]
-        for key, found in (("machines", machines), ("per_gpu", per_gpu)):
+        for key, hosts in (("machines", machines), ("per_gpu", per_gpu)):
             for name, (cores, memory) in row.get(key, {}).items():
                 host = Host(float(cores), round(memory * bytes_of_unit / GB, 1))
-                found.update({(provider, name.casefold()): host for provider in row["providers"]})
+                hosts.update({(provider, name.casefold()): host for provider in row["providers"]})
     return _Hosts(machines, per_gpu, table["typical"])
 
 
@@ -211,8 +211,8 @@ def known_host(provider: str, instance: str, gpu: str, gpus: int) -> Host | None
     """Return cores and memory of an instance type, or of a pod with so many GPUs; None where neither is known."""
     hosts, owner = _read_hosts(data_folder("models")), provider_name(provider)
     found = hosts.machines.get((owner, _TERM.sub("", instance.casefold())))
-    if found is None and (each := hosts.per_gpu.get((owner, gpu.casefold()))) is not None:
-        return Host(each.cpu_cores * gpus, each.ram_gb * gpus)
+    if found is None and (per_gpu := hosts.per_gpu.get((owner, gpu.casefold()))) is not None:
+        return Host(per_gpu.cpu_cores * gpus, per_gpu.ram_gb * gpus)
     return found
 
 
@@ -396,8 +396,8 @@ def find_gpu(wanted: str, by_label: Mapping[str, str]) -> str | None:
     `by_label`: name or alias -> name.
     """
     key = _gpu_key(wanted)
-    found = {name for label, name in by_label.items() if _gpu_key(label) == key}
-    return found.pop() if len(found) == 1 else None
+    names = {name for label, name in by_label.items() if _gpu_key(label) == key}
+    return names.pop() if len(names) == 1 else None
 
 
 def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -406,8 +406,8 @@ def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
     A name that is a GPU's own, such as `H200`, is no group.
     """
     key, listed = _gpu_key(wanted), tuple(names)
-    found = tuple(name for name in listed if _gpu_key(name.partition("-")[0]) == key)
-    return () if any(_gpu_key(name) == key for name in listed) else found
+    group = tuple(name for name in listed if _gpu_key(name.partition("-")[0]) == key)
+    return () if any(_gpu_key(name) == key for name in listed) else group
 
 
 def gpu_with_memory(wanted: str, named: Callable[[str], str | None], memory_gib: Callable[[str], float]) -> str | None:
@@ -438,12 +438,12 @@ def find_architecture(wanted: str, by_label: Mapping[str, str]) -> str | None:
     """
     words = _words(wanted)
     plain = [word for word in words if not _SAME_SHAPE.fullmatch(word)]
-    found: dict[int, set[str]] = {}
+    by_length: dict[int, set[str]] = {}
     for label, name in by_label.items():
         parts = _words(label)
         if any(_is_base(parts, reading) for reading in (words, plain)):
-            found.setdefault(len(parts), set()).add(name)
-    best = found[max(found)] if found else set()
+            by_length.setdefault(len(parts), set()).add(name)
+    best = by_length[max(by_length)] if by_length else set()
     return best.pop() if len(best) == 1 else None
 
 
@@ -453,11 +453,11 @@ _NUMBERED = re.compile(r"([a-z]{3,})(\d+(?:\.\d+)?)")
 
 def _words(text: str) -> list[str]:
     """Return the words of a name in small letters; a family and its number are two, however they are joined."""
-    found: list[str] = []
+    words: list[str] = []
     for word in re.split(r"[-_ :]+", text.casefold().rpartition("/")[2]):
         joined = None if _SAME_SHAPE.fullmatch(word) else _NUMBERED.fullmatch(word)
-        found += joined.groups() if joined else [word] if word else []
-    return found
+        words += joined.groups() if joined else [word] if word else []
+    return words
 
 
 def _is_base(parts: list[str], words: list[str]) -> bool:

@@ -17,8 +17,16 @@ from planner.documents.files import Document, data_folder, read_document, read_s
 from planner.documents.tables import JsonDocument
 from planner.documents.validation import Source, find_name, fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
-from planner.library.decoder_keys import NotCovered, formats_of_config
-from planner.library.engines import Engine, formats_in_name, read_engines, release_name, split_release, unusable_format
+from planner.library.decoder_keys import NotCovered
+from planner.library.engines import (
+    Engine,
+    formats_in_name,
+    formats_of_config,
+    read_engines,
+    release_name,
+    split_release,
+    unusable_format,
+)
 from planner.library.names import find_architecture, find_gpu, gpu_group, gpu_with_memory, refused_chip, split_count
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 from planner.units import GIB
@@ -77,8 +85,8 @@ def generate(name: str) -> Architecture:
     """Return a generated shape by its name: heads of 128, gated feed-forward of 8/3 of the width, untied head."""
     layers, hidden = (int(part) for part in name.removeprefix("llama-").split("x"))
     ffn = -(-8 * hidden // 3 // FFN_MULTIPLE) * FFN_MULTIPLE
-    each = 4 * hidden**2 + 3 * hidden * ffn + 2 * hidden
-    parameters = 2 * VOCABULARY * hidden + layers * each + hidden
+    layer = 4 * hidden**2 + 3 * hidden * ffn + 2 * hidden
+    parameters = 2 * VOCABULARY * hidden + layers * layer + hidden
     return Architecture(
         name=name,
         family="llama",
@@ -108,11 +116,11 @@ def families() -> dict[str, int]:
 
 def members(family: str, least: float, most: float) -> tuple[str, ...]:
     """Return the names of the family's models with `least` to `most` parameters, smallest first."""
-    found = [(size, name) for name, its, size in _dense_models() if its == family]
+    sizes = [(size, name) for name, its, size in _dense_models() if its == family]
     if family in GENERATED_FAMILIES:
         made = (generate(generated_name(layers, HEAD_DIM * layers)) for layers in LADDER_LAYERS)
-        found += [(model.parameters, model.name) for model in made]
-    return tuple(name for size, name in sorted(found) if least <= size <= most)
+        sizes += [(model.parameters, model.name) for model in made]
+    return tuple(name for size, name in sorted(sizes) if least <= size <= most)
 
 
 def _dense_models() -> list[tuple[str, str, int]]:
@@ -252,11 +260,11 @@ class CardNames:
     @cached_property
     def by_alias(self) -> dict[str, str]:
         """Case-folded name or alias -> name."""
-        found: dict[str, str] = {}
+        aliases: dict[str, str] = {}
         for name in self.names:
             for alias in read_shipped(self.folder / f"{name}.yaml").data.get("aliases", ()):
-                found.setdefault(alias.casefold(), name)
-        return found | {name.casefold(): name for name in self.names}
+                aliases.setdefault(alias.casefold(), name)
+        return aliases | {name.casefold(): name for name in self.names}
 
     def canonical(self, wanted: str) -> str | None:
         """Return the name behind a name, alias or other spelling of one in any case; None where there is none."""
@@ -287,8 +295,8 @@ class CardNames:
     def _by_letters(self, wanted: str) -> str | None:
         """Return the card whose name or alias has the same letters and digits; None where none or several have."""
         key = fold(wanted)
-        found = {name for alias, name in self.by_alias.items() if key and fold(alias) == key}
-        return found.pop() if len(found) == 1 else None
+        names = {name for alias, name in self.by_alias.items() if key and fold(alias) == key}
+        return names.pop() if len(names) == 1 else None
 
     def group(self, wanted: str) -> tuple[str, ...]:
         """Return every GPU that a word means where several may stand: a chip, a card, a generation or a vendor."""
@@ -395,11 +403,11 @@ def _read_architectures(wanted: Iterable[str] | None, faults: list[Fault]) -> di
     if wanted is None:
         return _read_all(Cards(folder, Architecture), faults)
     names = CardNames("architectures")
-    found: dict[str, Architecture] = {}
+    architectures: dict[str, Architecture] = {}
     for name in dict.fromkeys(wanted):
         with collect_faults(faults):
-            found |= _one_architecture(name, names, faults)
-    return found
+            architectures |= _one_architecture(name, names, faults)
+    return architectures
 
 
 def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[str, Architecture]:
@@ -517,11 +525,11 @@ def _in_formats(document: JsonDocument, name: str, formats: JsonDocument) -> Arc
 
 def _read_all(cards: Cards[_Card], faults: list[Fault]) -> dict[str, _Card]:
     """Return the cards of a folder that have no fault."""
-    found: dict[str, _Card] = {}
+    chosen: dict[str, _Card] = {}
     for name in cards:
         with collect_faults(faults):
-            found[name] = cards[name]
-    return found
+            chosen[name] = cards[name]
+    return chosen
 
 
 def _validated(path: Path, document: Document, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
@@ -560,16 +568,16 @@ def find_cards(
             raise LibraryError([Fault(family, 0, "", "unknown family", name_fix(family, sorted(families)))])
         family = known
     parts = [part for word in words for part in word.casefold().split()]
-    found = [
+    paths = [
         card
         for card in cards.values()
         if family in (None, card.family) and all(part in _searched(card) for part in parts)
     ]
-    if not found:
+    if not paths:
         wanted = " ".join(words)
         what = f"no architecture{f' of {family}' if family else ''} has these words"
         raise LibraryError([Fault(wanted, 0, "", what, CardNames("architectures").suggestion("-".join(parts)))])
-    return found
+    return paths
 
 
 def _searched(card: Architecture) -> str:

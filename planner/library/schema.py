@@ -24,7 +24,7 @@ from pydantic import (
 from planner.documents.validation import Row, name_fix
 from planner.estimates.parts import Part
 from planner.library.engines import formats_in_name, read_engines, release_name, unusable_format
-from planner.library.image_tower import ImageTower
+from planner.library.image_models import ImageTower
 from planner.library.names import find_architecture, find_gpu, gpu_with_memory
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, TechniqueTable, read_techniques
 
@@ -654,11 +654,11 @@ class Library(Card):
             is_it = card.base and card.name.endswith(f"-{formats[0]}")
             if is_it and find_architecture(name_or_alias, {card.base: card.base}):
                 return card
-        found = _find(self.architectures, name_or_alias, "architecture", find_architecture)
-        if name_or_alias.casefold() in (label.casefold() for label in _labels(found)):
-            return found
-        name = release_name(found.name, found.published, formats)
-        return found if name == found.name else found.released_in(name.removeprefix(f"{found.name}-"))
+        card = _find(self.architectures, name_or_alias, "architecture", find_architecture)
+        if name_or_alias.casefold() in (label.casefold() for label in _labels(card)):
+            return card
+        name = release_name(card.name, card.published, formats)
+        return card if name == card.name else card.released_in(name.removeprefix(f"{card.name}-"))
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
         """Return the GPU of that name, alias or other spelling, in any case; KeyError names what is known."""

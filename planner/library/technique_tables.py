@@ -391,10 +391,10 @@ class Linears(Row):
 
     def family_of(self, names: Collection[str]) -> str | None:
         """Return the modules, by their key, that have every one of the names; None where none or several differ."""
-        found = [
+        families = [
             key for key, modules in self.modules.items() if set(names) <= {path.rpartition(".")[2] for path in modules}
         ]
-        return found[0] if found else None
+        return families[0] if families else None
 
 
 # The table of techniques: their values and words, what each refuses, its bytes and its kernels.
@@ -548,8 +548,8 @@ class TechniqueTable(Row):
 
     def of(self, field: str) -> Technique[Any, Any]:
         """Return the values of one of `TECHNIQUE_FIELDS`."""
-        found: Technique[Any, Any] = getattr(self.values, field)
-        return found
+        technique: Technique[Any, Any] = getattr(self.values, field)
+        return technique
 
     def allowed(self, field: str) -> tuple[Any, ...]:
         """Return the values that may be asked for, of a technique, `framework`, `tuning` or the 0/1 `names`.

@@ -39,8 +39,7 @@ from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DAY, DEFAULT_WEIGHT_BITS, FLAT, FORMS, WEEK, job_form
 from planner.scenario.job_stages import PromptImages, gather_lengths
 from planner.scenario.offer import Offer
-from planner.scenario.offer_terms import default_power_watts
-from planner.scenario.schedule import ClockChange
+from planner.scenario.offer_terms import ClockChange, Window, default_power_watts
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
     data = _resolve_other_models(data, names, folder, source, faults)
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture", "*"))):
         if is_config_path(wanted):
-            found = os.path.abspath(source.folder(path, folder) / wanted)
+            resolved = os.path.abspath(source.folder(path, folder) / wanted)
             try:
-                read = read_config(found)
+                read = read_config(resolved)
                 kind: str = read.kind
                 released.setdefault(path[1], []).append(read.published)
             except InputError as error:
@@ -82,13 +81,13 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
             if card is None:
                 faults.append(source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted)))
                 continue
-            found, kind = card, _kind_of(names, card)
+            resolved, kind = card, _kind_of(names, card)
             released.setdefault(path[1], []).append(names.published(card))
-        if found != wanted:
-            data = replace_value(data, path, found)
+        if resolved != wanted:
+            data = replace_value(data, path, resolved)
         work = data["jobs"][path[1]].get("work")
         if isinstance(work, dict):
-            _check_work(path[:2], work, found, kind, source, faults)
+            _check_work(path[:2], work, resolved, kind, source, faults)
     for index, published in released.items():
         data = _with_image_tokens(_with_released_bits(data, ("jobs", index), published), index, source, faults)
     return data
@@ -114,9 +113,10 @@ def _with_image_tokens(data: Any, index: int | str, source: Source, faults: list
         (card,) = read_library(named).architectures.values()
     except (ValidationError, LibraryError):  # each is reported where scenarios are validated
         return replace_value(data, path, {**given["image_input"], "tokens": 0})
-    found = [source.fault((*path, key) if key else path, *rest) for key, *rest in images.faults(card.name, card.tower)]
-    faults.extend(found)
-    tokens = 0 if found or card.tower is None else images.tokens_of(card.tower)
+    complaints = images.faults(card.name, card.tower)
+    refused = [source.fault((*path, key) if key else path, *complaint) for key, *complaint in complaints]
+    faults.extend(refused)
+    tokens = 0 if refused or card.tower is None else images.tokens_of(card.tower)
     return replace_value(data, path, {**given["image_input"], "tokens": tokens})
 
 
@@ -167,7 +167,7 @@ def resolve_lengths(data: Any, folder: Path, source: Source, faults: list[Fault]
     Lengths of answers of reinforcement learning may be JSON lines, too.
     """
     places = (("jobs", "*", "work", "lengths"), ("jobs", "*", "load", "lengths"))
-    for path, wanted in [found for place in places for found in texts_at(data, place)]:
+    for path, wanted in [text for place in places for text in texts_at(data, place)]:
         form = job_form(data["jobs"][path[1]])
         is_single = form not in (FORMS["inference"], FORMS["serve"])
         columns = SAMPLE_COLUMNS if is_single else LENGTH_COLUMNS
@@ -257,12 +257,12 @@ def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], 
         raise InputError(faults)
     unit, counts = "requests" if columns == LENGTH_COLUMNS else "samples", dict[tuple[int, ...], int]()
     for line, cells in table.rows:
-        found = dict(zip(table.columns, cells, strict=True))
-        numbers = [_whole(found.get(name, "1")) for name in columns]
+        row = dict(zip(table.columns, cells, strict=True))
+        numbers = [_whole(row.get(name, "1")) for name in columns]
         for name, number in zip(columns, numbers, strict=True):
             if number is None:
                 fix = "give a whole number of at least 1"
-                faults.append(Fault(table.file, line, name, f"{found[name]!r} is no number of tokens or {unit}", fix))
+                faults.append(Fault(table.file, line, name, f"{row[name]!r} is no number of tokens or {unit}", fix))
         *key, count = (number or 0 for number in numbers)
         counts[tuple(key)] = counts.get(tuple(key), 0) + count
     if faults:
@@ -434,15 +434,15 @@ def read_load(path: Path) -> list[float]:
     faults: list[Fault] = []
     loads: dict[int, float] = {}
     for line, cells in table.rows:
-        found = dict(zip(table.columns, cells, strict=True))
-        hour = int(found["hour"]) if found["hour"].isascii() and found["hour"].isdigit() else None
-        load = _number(found["per_second"])
+        row = dict(zip(table.columns, cells, strict=True))
+        hour = int(row["hour"]) if row["hour"].isascii() and row["hour"].isdigit() else None
+        load = _number(row["per_second"])
         if hour is None or hour >= WEEK:
-            faults.append(Fault(table.file, line, "hour", f"{found['hour']!r} is no hour", f"0 to {WEEK - 1}"))
+            faults.append(Fault(table.file, line, "hour", f"{row['hour']!r} is no hour", f"0 to {WEEK - 1}"))
         elif hour in loads:
             faults.append(Fault(table.file, line, "hour", f"hour {hour} is there twice", "keep one"))
         elif load is None:
-            what = f"{found['per_second']!r} is no load"
+            what = f"{row['per_second']!r} is no load"
             faults.append(Fault(table.file, line, "per_second", what, "give requests per second, 0 or more"))
         else:
             loads[hour] = load
@@ -621,8 +621,6 @@ def _by_clock(window: Any, now: datetime.datetime, zone: str, has_dates: bool) -
     """Return a window that returns by the day with the changes of its clock; the validation reports what is none."""
     if not zone or not isinstance(window, dict) or "every" not in window or window.get("clock_changes"):
         return window
-    from planner.scenario.schedule import Window
-
     try:
         read = Window.model_validate(window)
     except ValidationError:

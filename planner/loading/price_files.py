@@ -21,8 +21,7 @@ from planner.errors import Fault, InputError, KeyPath, collect_faults, format_va
 from planner.library.names import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.fees import FEES, fees_that_count
-from planner.scenario.offer import Offer, Terms, offer_data
+from planner.scenario.offer import FEES, Offer, Terms, fees_that_count, offer_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -56,9 +55,9 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
     try:
         InventoryFile.model_validate(data)
     except ValidationError as error:
-        found = validation_complaints(error, InventoryFile, data)
-        bad = {path[0] for path, _, _ in found if path}
-        faults.extend(source.faults(found))
+        complaints = validation_complaints(error, InventoryFile, data)
+        bad = {path[0] for path, _, _ in complaints if path}
+        faults.extend(source.faults(complaints))
     header = {key: value for key, value in data.items() if key not in bad}  # offers must not inherit a fault
     raw = data.get("offers")
     return validate_offers(raw, source, faults, header) if isinstance(raw, list) else ()
@@ -370,18 +369,18 @@ def machine_key(offer: Offer) -> tuple[Any, ...]:
 
 def read_offer_table(table: CsvTable, faults: list[Fault]) -> tuple[Document, tuple[Offer, ...]]:
     """Return the offers of a CSV file that a scenario names, and their lines; faults are added to `faults`."""
-    found: list[Fault] = []
-    rows = read_offer_rows(table, {}, found)
+    table_faults: list[Fault] = []
+    rows = read_offer_rows(table, {}, table_faults)
     canonical = card_finder(CardNames("gpus"))
     known = []
     for line, row in rows:
         card, suggestion = canonical(row["gpu"]) if "gpu" in row else (None, "")
         if card is None and "gpu" in row:
-            found.append(Fault(table.file, line, "gpu", f"unknown GPU {row['gpu']!r}", suggestion))
+            table_faults.append(Fault(table.file, line, "gpu", f"unknown GPU {row['gpu']!r}", suggestion))
         else:
             known.append((line, with_known_machine(row | ({"gpu": card} if card else {}))))
-    offers = validated_offers(known, table.file, found)
-    faults += first_faults(sorted(dict.fromkeys(found)))
+    offers = validated_offers(known, table.file, table_faults)
+    faults += first_faults(sorted(dict.fromkeys(table_faults)))
     marks = Marks(1, {index: Marks(line) for index, (line, _) in enumerate(rows)})
     return Document(table.file, {}, Marks(1, {"offers": marks})), offers
 
@@ -562,8 +561,8 @@ def read_meta(folder: Path) -> BookMeta:
     try:
         return BookMeta.model_validate(data)
     except ValidationError as error:
-        found = validation_complaints(error, BookMeta, data)
-        raise InputError(Source(str(path), document).faults(found)) from None
+        complaints = validation_complaints(error, BookMeta, data)
+        raise InputError(Source(str(path), document).faults(complaints)) from None
 
 
 def _day(written: str) -> datetime.date | str:
@@ -611,7 +610,7 @@ def read_last_days(provider: str, most: int) -> list[tuple[datetime.date, tuple[
 def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Source, tuple[Offer, ...]]]:
     """Return the newest prices of each provider; `InputError` with every fault, or where nothing is stored."""
     root = book_folder()
-    found: list[tuple[Source, tuple[Offer, ...]]] = []
+    sources: list[tuple[Source, tuple[Offer, ...]]] = []
     faults: list[Fault] = []
     for provider in book_providers(root):
         if providers is not None and provider not in providers:
@@ -621,9 +620,9 @@ def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Sour
             if days:
                 newest = max(days)
                 document, offers = read_day(root / provider, newest, days[newest])
-                found.append((Source(document.file, document), offers))
+                sources.append((Source(document.file, document), offers))
     if faults:
         raise InputError(faults)
-    if not found:
+    if not sources:
         raise InputError([Fault(str(root), 0, "", "the price book is empty", FILL_BOOK)])
-    return found
+    return sources

@@ -66,8 +66,8 @@ def check_choices(scenario: Scenario | ScenarioFile, source: Source) -> None:
     faults = [source.fault(tuple(where.split(".")), what, fix) for where, what, fix in choice_faults(scenario)]
     for index, job in enumerate(scenario.jobs):
         if isinstance(job, OpenJob):
-            found = _model_faults(job)
-            faults += [source.fault(("jobs", index, *place), what, fix) for place, what, fix in found]
+            model_faults = _model_faults(job)
+            faults += [source.fault(("jobs", index, *place), what, fix) for place, what, fix in model_faults]
     raise_faults(faults, ScenarioError)
 
 
@@ -383,9 +383,9 @@ def _validate(
     try:
         validated = validate_spelled(ScenarioFile, data)
     except ValidationError as error:
-        found = validation_complaints(error, ScenarioFile, data)
+        complaints = validation_complaints(error, ScenarioFile, data)
         schema = plain_schema(ScenarioFile) if source.origins else {}
-        faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
+        faults.extend(source.faults(suggest_for_unknown_keys(complaints, source.origins, schema, data)))
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     fields = {**dict(validated), "offers": offers, "offers_inline": inline}
@@ -429,7 +429,7 @@ def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, fa
 
 def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) -> tuple[Offer, ...]:
     """Return the offers of all inventory files; validation reports what is not a list of names."""
-    found: list[Offer] = []
+    offers: list[Offer] = []
     items = named if isinstance(named, list) else [named]
     for index, name in enumerate(items):
         if not isinstance(name, str) or not name:
@@ -437,12 +437,12 @@ def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) 
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         try:
             read = read_inventory(name, source.folder(place, folder), faults)
-            found += read
+            offers += read
             if name == PRICE_BOOK and MARKET not in items and not os.path.isfile(folder / name):
-                found += _beside_book(read)
+                offers += _beside_book(read)
         except InputError as error:
             faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
-    return tuple(found)
+    return tuple(offers)
 
 
 def _beside_book(read: Sequence[Offer]) -> tuple[Offer, ...]:

@@ -27,10 +27,9 @@ from planner.open_choices.open_solve import FixedChoice, definite_choices, fix_c
 from planner.results.explanation import Explanation, describe_job_differences
 from planner.results.frontier import DEFAULT_POINTS, Frontier, GroupBy, Point, Segment
 from planner.results.plan import Plan
-from planner.results.report_data import Overview, Section
 from planner.results.simulation import Simulation
 from planner.results.subject_runs import LossFrontier
-from planner.results.what_if import Better, Effect, WhatIf
+from planner.results.what_if import Better, Effect, Overview, Section, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_jobs
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve

@@ -46,10 +46,10 @@ from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.results.subject_runs import RlRun
+from planner.scenario.job import After
 from planner.scenario.limits import PEAK_TOLERANCE
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, setting_path, without_jobs
-from planner.scenario.schedule import After
 from planner.solving.alternatives import SOLVED
 from planner.solving.chosen import build_inputs
 from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, round_up

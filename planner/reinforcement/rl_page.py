@@ -22,8 +22,8 @@ from planner.report.plan_figures import PICTURE, Figure, Table, bill_figure
 from planner.report.plan_sections import format_place
 from planner.report.report_page import SECTION_NAMES, Group, analysis_groups, deadline_of
 from planner.report.sweep_text import format_difference, shown_difference
-from planner.results.report_data import Overview
 from planner.results.subject_runs import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, RlRun
+from planner.results.what_if import Overview
 from planner.scenario.scenario import architectures_of
 from planner.solving.solve import solve
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
-    from planner.results.report_data import Section
+    from planner.results.what_if import Section
     from planner.scenario.scenario import Scenario, SolveOptions
 
 Row = tuple[str, ...]

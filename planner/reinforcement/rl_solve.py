@@ -36,7 +36,6 @@ from planner.estimates.billing import round_up_hours
 from planner.estimates.stage_seconds import NodeGroupCoefficients
 from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
 from planner.formulation.solvers import solver_versions
-from planner.hazards import SPEED_RANK_BOUNDS
 from planner.library.schema import GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
     EvaluatedRl,
@@ -94,7 +93,7 @@ from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAIN
 from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
 from planner.solving.chosen import build_inputs
 from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
-from planner.units import GB, GIB, HOUR, MONTH_HOURS
+from planner.units import GB, GIB, HOUR, MONTH_HOURS, SPEED_RANK_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

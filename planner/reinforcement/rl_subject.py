@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from planner.report.report_page import Group
     from planner.results.explanation import Explanation
     from planner.results.frontier import Frontier, GroupBy
-    from planner.results.report_data import Overview, Section
     from planner.results.run_results import CalibrationResult, Tracking
     from planner.results.simulation import Simulation
+    from planner.results.what_if import Overview, Section
     from planner.scenario.scenario import Scenario, SolveOptions
 
 _FIX = "use solve, check, frontier, explain, what-if, simulate, report, export, track or calibrate"

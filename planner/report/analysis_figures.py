@@ -28,9 +28,8 @@ from planner.report.what_if_text import effect_of, is_visible
 from planner.results.explanation import Alternative, Explanation
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
-from planner.results.report_data import PriceHistory
 from planner.results.simulation import PLANNED, Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline
-from planner.results.what_if import Tornado
+from planner.results.what_if import PriceHistory, Tornado
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

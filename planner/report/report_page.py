@@ -23,8 +23,8 @@ from planner.report.plan_figures import NARROW, WIDE, Figure, Table, bill_figure
 from planner.report.words import sanitise
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
-from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
+from planner.results.what_if import Overview, Section
 from planner.subjects import shown_by
 
 if TYPE_CHECKING:

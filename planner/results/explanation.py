@@ -328,16 +328,17 @@ def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
     )
 
 
-def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
+def describe_differences(differences: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
     """Return the most important differences in a few words, such as `4-bit, other GPU`; empty without any."""
-    differs = {difference.what for difference in found}
-    if any(difference.what == "card" and SERVICE in (difference.before, difference.after) for difference in found):
+    differs = {difference.what for difference in differences}
+    cards = [difference for difference in differences if difference.what == "card"]
+    if any(SERVICE in (card.before, card.after) for card in cards):
         # A service states neither its GPUs nor its techniques.
-        found = tuple(difference for difference in found if difference.what in ("card", "method", "provider"))
-    important = [difference for difference in found if not differs & set(IMPLIED_BY.get(difference.what, ()))]
-    has_chips = any(
-        difference.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in difference.after for difference in found
-    )
+        stated = ("card", "method", "provider")
+        differences = tuple(difference for difference in differences if difference.what in stated)
+    important = [difference for difference in differences if not differs & set(IMPLIED_BY.get(difference.what, ()))]
+    machines = [difference.after for difference in differences if difference.what == "machines"]
+    has_chips = any(f" {device_noun(CHIPS[0], 2)} " in after for after in machines)
     return ", ".join(_format_difference(difference, "chip" if has_chips else "GPU") for difference in important[:most])
 
 
@@ -368,12 +369,12 @@ def _main_difference(before: Assignment | RlRun, after: Assignment | RlRun) -> s
 
 def _describe_chosen(before: Assignment, after: Assignment) -> str:
     """Return what of an open job is another model or batch: `512 sequences per step instead of 128`."""
-    found = []
+    chosen = []
     if before.architecture != after.architecture:
-        found.append(f"{after.architecture} instead of {before.architecture}")
+        chosen.append(f"{after.architecture} instead of {before.architecture}")
     if before.global_batch != after.global_batch:
-        found.append(f"{after.global_batch:,} sequences per step instead of {before.global_batch:,}")
-    return ", ".join(found)
+        chosen.append(f"{after.global_batch:,} sequences per step instead of {before.global_batch:,}")
+    return ", ".join(chosen)
 
 
 def method_name(how: Techniques) -> str:

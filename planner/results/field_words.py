@@ -26,8 +26,8 @@ class ResultSchema(DescribedSchema):
 def words_of(kind: type[BaseModel]) -> dict[str, str]:
     """Return the words for the name of each field of a model that has them; those of None where it may be None."""
     keys = {name: (f"{kind.__name__}.{name}", name) for name in kind.model_fields}
-    found = {name: FIELD_WORDS[key] for name, pair in keys.items() for key in reversed(pair) if key in FIELD_WORDS}
-    return {name: words if _may_be_none(kind, name) else _OF_NONE.sub("", words) for name, words in found.items()}
+    worded = {name: FIELD_WORDS[key] for name, pair in keys.items() for key in reversed(pair) if key in FIELD_WORDS}
+    return {name: words if _may_be_none(kind, name) else _OF_NONE.sub("", words) for name, words in worded.items()}
 
 
 _OF_NONE = re.compile(r"; None [^;]*(?=\.$)")

@@ -263,12 +263,12 @@ class Assignment(Part):
     @property
     def offers_named(self) -> set[str]:
         """Labels of the offers that its machines, services by the token and further ways are."""
-        found = {self.offer, *(machine.offer for machine in self.separate_machines)}
-        found |= {hosted.offer for hosted in (self.inference.api if self.inference else ())}
+        names = {self.offer, *(machine.offer for machine in self.separate_machines)}
+        names |= {hosted.offer for hosted in (self.inference.api if self.inference else ())}
         for way in (way for fallback in self.fallbacks for way in fallback.jobs):
             others = [*way.get("separate_machines", ()), *(way.get("inference") or {}).get("api", ())]
-            found |= {str(part["offer"]) for part in (way, *others)}
-        return found
+            names |= {str(part["offer"]) for part in (way, *others)}
+        return names
 
     @property
     def tokens_per_step(self) -> float:
@@ -404,14 +404,14 @@ def _held_at_starts(jobs: Sequence[Assignment | RlRun]) -> list[dict[tuple[str, 
     if len(jobs) < 2:
         return []
     moments = sorted({job.start_at_hours for job in users})
-    found: list[dict[tuple[str, str], int]] = [{} for _ in moments]
+    by_moment: list[dict[tuple[str, str], int]] = [{} for _ in moments]
     for job in users:  # of hundreds of jobs few moments differ: most start at once
         first = bisect_left(moments, job.start_at_hours)
         after = bisect_left(moments, job.finish_hours - SAME_MOMENT_HOURS)
-        for held in found[first : max(after, first + 1)]:
+        for held in by_moment[first : max(after, first + 1)]:
             for provider, gpu, gpus in job.held:
                 held[provider, gpu] = held.get((provider, gpu), 0) + gpus
-    return found
+    return by_moment
 
 
 def _sorted_needs(kinds: Mapping[tuple[str, str], int]) -> tuple[NeededAtOnce, ...]:
@@ -500,17 +500,17 @@ class Plan(TabledResult):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the schema of the JSON: services stand among the jobs, expected dollars have a key of their own."""
-        found = handler(core_schema)
-        properties = handler.resolve_ref_schema(found).get("properties")
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties")
         if properties is None:  # of what is written no more is known than of what is read
-            return found
+            return schema
         service = properties.pop("services")["items"]
         properties["jobs"]["items"] = {"anyOf": [properties["jobs"]["items"], service]}
         properties["cost_usd"] = {
             "anyOf": [{"type": "number"}, {"type": "null"}],
             "description": "Expected dollars, as in `cost`.",
         }
-        return found
+        return schema
 
     @property
     def cost_usd(self) -> float | None:
@@ -617,8 +617,8 @@ class Plan(TabledResult):
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""
-        if found := [assignment for assignment in self.jobs if assignment.name == job]:
-            return found[0]
+        if named := [assignment for assignment in self.jobs if assignment.name == job]:
+            return named[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")
 
 
@@ -653,8 +653,8 @@ def _bill_rows(plan: Plan) -> list[Row]:
     """Return the lines of the bill of a plan: of its jobs, of what is reserved for them, and of its services."""
     rows = [{"job": job.name, **flattened(line)} for job in plan.parts_that_end for line in job.bill]
     rows += [
-        {"job": "", "item": f"reservation of {each.count} x {each.offer}", "usd": each.usd}
-        for each in plan.reservations
+        {"job": "", "item": f"reservation of {reservation.count} x {reservation.offer}", "usd": reservation.usd}
+        for reservation in plan.reservations
     ]
     rows += [
         {

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import escaped
-from planner.hazards import LUCKS, SPEED_RANK_BOUNDS, SPEEDS
-from planner.units import MONTH_HOURS
+from planner.units import LUCKS, MONTH_HOURS, SPEED_RANK_BOUNDS, SPEEDS
 
 
 def jobs_text(count: int) -> str:
@@ -620,14 +619,14 @@ def joint_late_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float 
     markets = {_market_of(job) for job in jobs if job.usd_of_runs}
     if len(jobs) < 2 or not markets:
         return added
-    found = share_within(joint_usd(jobs, confidence, fixed_usd), confidence)
-    return min(added, found) if len(markets) == 1 else found
+    simulated = share_within(joint_usd(jobs, confidence, fixed_usd), confidence)
+    return min(added, simulated) if len(markets) == 1 else simulated
 
 
 def joint_probability(jobs: Sequence[PaidJob], confidence: float, limit_usd: float, fixed_usd: float = 0.0) -> float:
     """Return the probability that all jobs together stay within dollars: the inverse of `joint_late_usd`."""
-    found = probability_of(joint_usd(jobs, confidence, fixed_usd), limit_usd)
-    return max(found, confidence if joint_late_usd(jobs, confidence, fixed_usd) <= limit_usd else 0.0)
+    share = probability_of(joint_usd(jobs, confidence, fixed_usd), limit_usd)
+    return max(share, confidence if joint_late_usd(jobs, confidence, fixed_usd) <= limit_usd else 0.0)
 
 
 _NO_MARKET = ("", "", "")

@@ -310,7 +310,7 @@ class Tracking(Result):
     def is_on_time(self) -> bool:
         """Whether each deadline is kept with the confidence that its job asks for; true without a deadline."""
         chance, chain = self.projected.deadline_probability, () if self.chain is None else self.chain.deadlines
-        others = all(one.probability >= one.confidence for one in chain)
+        others = all(job.probability >= job.confidence for job in chain)
         return others and (chance is None or chance >= self.planned.confidence)
 
     def _repr_html_(self) -> str:

@@ -56,12 +56,12 @@ def month_items(fleet: Fleet) -> list[tuple[str, float]]:
     """Return the dollars of a month by kind of machine, those with most first, then those of starts."""
     cycle = sum(sum(kind.by_hour) * kind.usd_per_hour for kind in fleet.kinds) + fleet.start_usd
     cycles = fleet.usd_per_month / max(cycle, 1e-300)
-    found: dict[str, float] = {}
+    by_machine: dict[str, float] = {}
     for by_dollar in fleet.by_dollars:
         machine = by_dollar.gpu if by_dollar.gpus == 1 else f"{by_dollar.gpus} x {by_dollar.gpu}"
         name = f"{machine} at {by_dollar.provider}, {by_dollar.market}"
-        found[name] = found.get(name, 0.0) + sum(by_dollar.by_hour) * by_dollar.usd_per_hour * cycles
-    return [*found.items(), ("starts", fleet.start_usd * cycles)]
+        by_machine[name] = by_machine.get(name, 0.0) + sum(by_dollar.by_hour) * by_dollar.usd_per_hour * cycles
+    return [*by_machine.items(), ("starts", fleet.start_usd * cycles)]
 
 
 def seconds_text(seconds: float) -> str:

@@ -502,8 +502,8 @@ class RlRun(Part):
             "own rewards" if self.reward_gpus else "shared rewards": bool(self.reward_gpus) != bool(before.reward_gpus),
             f"{self.rollout_gpus} sample": self.placement != "colocated" and self.rollout_gpus != before.rollout_gpus,
         }
-        found = tuple(what for what, differs in others.items() if differs)
-        return found or (() if self.described == before.described else ("other machines",))
+        differing = tuple(what for what, differs in others.items() if differs)
+        return differing or (() if self.described == before.described else ("other machines",))
 
     @property
     def rented(self) -> tuple[RlPool, ...]:

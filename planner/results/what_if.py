@@ -1,22 +1,27 @@
 """Results of what-if: two plans compared, sweeps over a few or many variants, and the tornado of all limits.
 
+At the end the overview that a report shows: the plan and every analysis of its scenario.
+
 Dollars are expected US dollars and hours expected wall hours, as in a plan, unless a name says otherwise;
 None means that there is no plan.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from planner.errors import NoPlanError
-from planner.results.explanation import Difference
+from planner.results.explanation import Difference, Explanation
+from planner.results.frontier import Frontier
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 from planner.results.result_tables import Result, Row, Table, TabledResult, varied
-from planner.results.service_results import CellService, ServiceDelta
+from planner.results.service_results import CellService, KindBasis, ServiceDelta, ServiceFrontier, ServiceSimulation
+from planner.results.simulation import Simulation
 from planner.results.subject_runs import LossRange, ModelChoice
 
 if TYPE_CHECKING:
@@ -130,9 +135,9 @@ class WhatIf(Result):
                 (f"{job.name}: {line.item}", dollars(line.before_usd), dollars(line.after_usd)) for line in job.bill
             ]
         rows += [
-            (f"{service.name}: {each.what}", each.before, each.after)
+            (f"{service.name}: {change.what}", change.before, change.after)
             for service in self.services
-            for each in service.changes
+            for change in service.changes
         ]
         return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
 
@@ -446,3 +451,48 @@ def most_cut(cells: Sequence[Cell | Variant]) -> tuple[tuple[CutSamples, ...], i
         if cut.job not in most or cut.share > most[cut.job].share:
             most[cut.job] = cut
     return tuple(most.values()), sum(bool(cell.cut) for cell in cells)
+
+
+# The plan and the analyses of one scenario together: what a report shows.
+
+
+Section = Literal["frontier", "reasons", "tornado", "simulation", "prices"]
+"""An analysis of a report beyond the plan."""
+
+
+class PriceDay(Part):
+    """Prices of one machine that the price book has of a day; dollars per instance and hour, None: not sold so."""
+
+    date: datetime.date
+    usd_per_hour: float | None
+    spot_usd_per_hour: float | None
+
+
+class PriceHistory(Part):
+    """The stored prices of one offer of the plan, the oldest first."""
+
+    offer: str
+    days: tuple[PriceDay, ...]
+
+
+class Overview(Part):
+    """A plan and the analyses of its scenario; None where one was not asked for, or has nothing to say."""
+
+    plan: Plan
+    frontier: Frontier | None = None
+    service_frontier: ServiceFrontier | None = None
+    """Where the plan has a service; without other jobs in place of `frontier`."""
+    explanation: Explanation | None = None
+    tornado: Tornado | None = None
+    simulation: Simulation | None = None
+    service_simulation: ServiceSimulation | None = None
+    """Of a service without jobs before it; next to jobs the replays of both are in `simulation`."""
+    bases: tuple[KindBasis, ...] = ()
+    """What each kind of machines of the services rests on."""
+    prices: tuple[PriceHistory, ...] = ()
+    fixed: tuple[str, ...] = Field(default=(), exclude_if=lambda lines: not lines)
+    """What the scenario leaves open and is fixed here, as `solve` chose it."""
+    of_file: bool = False
+    """Whether the plan was read from a file: other offers than those it carries are not known then."""
+    skipped: dict[Section, str] = Field(default_factory=dict)
+    """Why an analysis is missing, by its name."""

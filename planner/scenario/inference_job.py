@@ -223,8 +223,8 @@ class InferenceTechniques(Techniques):
         if not isinstance(data, dict) or not data.get("weight_format") or "weight_bits" in data:
             return data
         table, named = read_engines(), data["weight_format"]
-        found = [table.format_behind(str(form)) for form in (named if isinstance(named, (list, tuple)) else [named])]
-        bits = tuple(dict.fromkeys(table.formats[form].bits for form in found if form))
+        forms = [table.format_behind(str(form)) for form in (named if isinstance(named, (list, tuple)) else [named])]
+        bits = tuple(dict.fromkeys(table.formats[form].bits for form in forms if form))
         return {**data, "weight_bits": bits} if bits else data
 
     @model_validator(mode="after")

@@ -30,8 +30,7 @@ from planner.library.engines import read_engines
 from planner.library.technique_tables import Tuning as TuningRow
 from planner.library.technique_tables import read_techniques
 from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
-from planner.scenario.offer_terms import DiskSpeed
-from planner.scenario.schedule import After, Moment, as_after
+from planner.scenario.offer_terms import DiskSpeed, Moment
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, RunSettings, Techniques, Tuning
 from planner.units import GB
 
@@ -254,6 +253,21 @@ def kind_of_job(value: Any) -> Any:
     if value not in JOB_KINDS:
         raise validation_error(f"{format_value(value)} is not one of {', '.join(JOB_KINDS)}", "give one of them")
     return value
+
+
+class After(StrictModel):
+    """A job that must have ended before this one starts, `lag` earlier at least."""
+
+    job: Text
+    """Name of the other job."""
+    lag_hours: Moment = Field(default=0.0, alias="lag")
+    """Least time between its end and the start."""
+
+
+def as_after(value: Any) -> Any:
+    """Return `after: name`, `[name, ...]` or mappings with a lag as mappings."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return tuple({"job": item} if isinstance(item, str) else item for item in items)
 
 
 class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it

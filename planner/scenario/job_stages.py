@@ -26,7 +26,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.errors import format_value
-from planner.library.image_tower import ImageLimits, ImageTower
+from planner.library.image_models import ImageLimits, ImageTower
 
 # How much is to be computed: samples, tokens, steps or images.
 
@@ -186,10 +186,10 @@ class Work(StrictModel):
                 f"{self.tokens_per_sample:g} tokens per sample contradict the table of lengths, whose mean is {mean:g}"
             )
             raise validation_error(what, "leave tokens_per_sample out", "tokens_per_sample")
-        found = {"tokens_per_sample": mean}
+        totals = {"tokens_per_sample": mean}
         if self.tokens is None and self.steps is None and self.samples is None:
-            found["samples"] = total
-        for name, value in found.items():
+            totals["samples"] = total
+        for name, value in totals.items():
             object.__setattr__(self, name, value)  # the model is frozen once it is read
         return self
 

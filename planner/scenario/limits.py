@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
@@ -31,9 +32,15 @@ from planner.library.reading import tool_names
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
-from planner.scenario.offer_terms import WATTS_PER_KILOWATT, Horizon, default_power_watts
-from planner.scenario.schedule import PeriodBudget
-from planner.units import DAY_HOURS
+from planner.scenario.offer_terms import (
+    WATTS_PER_KILOWATT,
+    ClockChange,
+    Horizon,
+    Moment,
+    default_power_watts,
+    elapsed_at,
+)
+from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,12 +105,12 @@ def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
     """Return the lists with the tiers that their names mean; raise a fault for other names."""
     meant: dict[str, tuple[str, ...]] = {}
     for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
-        found = [(name, find_name(name, TIERS)) for name in names]
-        if unknown := [name for name, tier in found if tier is None]:
+        tiers_of = [(name, find_name(name, TIERS)) for name in names]
+        if unknown := [name for name, tier in tiers_of if tier is None]:
             raise validation_error(
                 f"{format_value(unknown[0])} is not a tier of offers", name_fix(unknown[0], TIERS), key
             )
-        meant[key] = tuple(dict.fromkeys(tier for _, tier in found if tier))
+        meant[key] = tuple(dict.fromkeys(tier for _, tier in tiers_of if tier))
     changed = {key: names for key, names in meant.items() if names and names != getattr(tiers, key)}
     return AllowForbid(allow=meant["allow"] or None, forbid=meant["forbid"]) if changed else tiers
 
@@ -115,11 +122,11 @@ def _split_tools(value: Any) -> Any:
 
 def _tools_exist(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tools that the names mean, each once; raise a fault for other names."""
-    found = [find_name(name, tool_names()) for name in names]
-    for name, tool in zip(names, found, strict=True):
+    tools = [find_name(name, tool_names()) for name in names]
+    for name, tool in zip(names, tools, strict=True):
         if tool is None:
             raise validation_error(f"no plan is exported to {format_value(name)}", name_fix(name, tool_names()))
-    return tuple(dict.fromkeys(tool for tool in found if tool))
+    return tuple(dict.fromkeys(tool for tool in tools if tool))
 
 
 class TypicalStock(StrictModel):
@@ -167,6 +174,53 @@ class SpotShare(StrictModel):
         """Raise a fault where the lower bound is above the upper one."""
         if self.min > self.max:
             raise validation_error(f"min {self.min:g} is above max {self.max:g}", "min may be at most max", "min")
+        return self
+
+
+PERIOD_HOURS = {"day": DAY_HOURS, "week": 7 * DAY_HOURS, "month": MONTH_HOURS}
+"""Hours of the periods of a budget from the start of the plan, by the clock; a month is a billing month of 730 h."""
+
+
+class PeriodBudget(StrictModel):
+    """A budget by period, or for one time; dollars are charged evenly as a job runs.
+
+    A day and a week begin at the time of day at which the plan starts, by the clock of its zone: `clock_changes` makes
+    a day of 23 or 25 hours. The reader of scenarios enters them where the zone is known.
+    """
+
+    usd: Annotated[float, Field(gt=0, le=1e15)]
+    """Dollars of each period."""
+    per: Literal["day", "week", "month"] | None = None
+    """Length of a period: `day`, `week` or `month`; None: between `from` and `to`."""
+    from_hours: Moment | None = Field(default=None, alias="from")
+    """Begin of the period."""
+    to_hours: Moment | None = Field(default=None, alias="to")
+    """End of the period."""
+    clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
+    """Changes of the clock from which periods count; found from the zone of `now`."""
+
+    @property
+    def length_hours(self) -> float:
+        """Hours that no period of one that returns exceeds; 0 for one time."""
+        back = sum(max(0.0, -change.forward_hours) for change in self.clock_changes)
+        return PERIOD_HOURS[self.per] + back if self.per else 0.0
+
+    def periods(self, horizon_hours: float) -> list[tuple[float, float]]:
+        """Return the periods in hours from the start of the plan up to a horizon."""
+        if self.per is None:
+            return [(self.from_hours or 0.0, min(horizon_hours, self.to_hours or horizon_hours))]
+        length, ends = PERIOD_HOURS[self.per], [0.0]
+        while ends[-1] < horizon_hours:
+            ends.append(elapsed_at(self.clock_changes, len(ends) * length))
+        return list(pairwise(ends))
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        bounds = (self.from_hours, self.to_hours)
+        if (self.per is None) == (bounds == (None, None)):
+            raise validation_error("a budget needs a period", "give per: day, week or month, or from and to", "per")
+        if None not in bounds and (self.to_hours or 0.0) <= (self.from_hours or 0.0):
+            raise validation_error("the period ends before it begins", "give a later `to`", "to")
         return self
 
 
@@ -402,8 +456,8 @@ class PeakLimit:
 
     def value(self, limits: Limits) -> float | None:
         """Return what the limits of a scenario allow; None for any amount."""
-        found: float | None = getattr(limits, self.key)
-        return found
+        limit: float | None = getattr(limits, self.key)
+        return limit
 
     def rounded_up(self, value: float) -> float:
         """Return the least value that a user can type and that allows so much, up to the tolerance of solvers."""
@@ -494,13 +548,13 @@ def keeps_peaks(offer: Offer, limits: Limits, gpu: GpuSpec | None) -> bool:
 
 def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> tuple[str, ...]:
     """Return a note for each limit with the GPUs that are left out, because nobody states what their machines use."""
-    found, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
+    notes, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
     for limit, _ in given_peaks(limits):
         if (use := limit.of_machine) is not None:
             unknown = (offer.card for offer in rented if math.isnan(use(offer, library.gpu(offer.card))))
             if names := ", ".join(dict.fromkeys(unknown)):
-                found.append(f"left out for {limit.path}: {names} ({limit.unknown})")
-    return tuple(found)
+                notes.append(f"left out for {limit.path}: {names} ({limit.unknown})")
+    return tuple(notes)
 
 
 def limits_spending(limits: Limits) -> bool:

@@ -53,15 +53,15 @@ class OfferedNames:
     @cached_property
     def names(self) -> dict[Kind, dict[str, None]]:
         """The names of each kind, each once, in the order of the offers; zones of a region after it."""
-        found: dict[Kind, dict[str, None]] = {kind: {} for kind in MATCHED}
+        by_kind: dict[Kind, dict[str, None]] = {kind: {} for kind in MATCHED}
         for offer in self._offers:
             facts = offer if isinstance(offer, dict) else getattr(offer, "__dict__", {})
             for kind in MATCHED:
                 if isinstance(name := facts.get(kind, "any" if kind == "region" else None), str) and name:
-                    found[kind][name] = None
+                    by_kind[kind][name] = None
             for zone in _zones(facts):
-                found["region"][zone if "/" in zone else f"{facts.get('region', 'any')}/{zone}"] = None
-        return found
+                by_kind["region"][zone if "/" in zone else f"{facts.get('region', 'any')}/{zone}"] = None
+        return by_kind
 
     def meant(self, kind: Kind, written: str) -> tuple[str, ...]:
         """Return every name that a word means; empty where it means none."""
@@ -110,12 +110,12 @@ def _key(kind: Kind, name: str) -> str:
 
 def _beginning(key: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the names that go on after the word with a new part or a number: `runpod-secure`, `us-east-1`."""
-    found = []
+    beginning = []
     for name in names:
         ends = [at for at in range(1, len(name)) if fold(name[:at]) == key and fold(name[:at]) != fold(name)]
         if key and any(not name[at].isalpha() for at in ends):
-            found.append(name)
-    return tuple(found)
+            beginning.append(name)
+    return tuple(beginning)
 
 
 def _zones(facts: dict[str, Any]) -> Sequence[str]:
@@ -135,17 +135,17 @@ class _Resolution:
 
         What is no word stays in its place: validation says what is wrong with it.
         """
-        found: dict[str | int, Any] = {}
+        resolved: dict[str | int, Any] = {}
         grouped: set[str] = set()
         single = isinstance(words, str)
         for index, word in enumerate([words] if single else words):
             if not isinstance(word, str):
-                found[index] = word
+                resolved[index] = word
                 continue
             meant = self.meant(kind, word, path if single else (*path, index)) if word else (word,)
-            found.update((name, name) for name in meant)
+            resolved.update((name, name) for name in meant)
             grouped.update(meant if len(meant) > 1 else ())
-        return list(found.values()), grouped
+        return list(resolved.values()), grouped
 
     def meant(self, kind: Kind, word: str, path: Place) -> tuple[str, ...]:
         """Return what a word means; itself after a fault."""
@@ -250,17 +250,17 @@ def _matches_any(match: dict[str, Any], names: OfferedNames) -> bool:
 
 
 def _limits_without_unoffered(limits: dict[str, Any], names: OfferedNames) -> dict[str, Any]:
-    found = dict(limits)
+    kept = dict(limits)
     for key, kind in LISTED.items():
         rule = limits.get(key)
         if isinstance(rule, (list, tuple)):
-            found[key] = [word for word in rule if names.meant(kind, word)] or rule
+            kept[key] = [word for word in rule if names.meant(kind, word)] or rule
         elif isinstance(rule, dict):
             left = {way: [word for word in words if names.meant(kind, word)] for way, words in rule.items() if words}
-            found[key] = {way: words or (rule[way] if way == "allow" else []) for way, words in left.items()}
+            kept[key] = {way: words or (rule[way] if way == "allow" else []) for way, words in left.items()}
     if quota := limits.get("quota"):
-        found["quota"] = {word: most for word, most in quota.items() if names.meant("provider", word)}
-    return found
+        kept["quota"] = {word: most for word, most in quota.items() if names.meant("provider", word)}
+    return kept
 
 
 def resolve_offered(
@@ -346,7 +346,7 @@ def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:
         if _may_group(offer) and limits.regions.permits(offer.region):
             key = (limits.is_outdated(offer), _facts(offer.__dict__))
             classes.setdefault(key, []).extend(_zones_of(offer, limits))
-    found: list[Offer] = []
+    groups: list[Offer] = []
     for every in classes.values():
         if len(every) == 1:
             continue  # as in most classes
@@ -354,10 +354,10 @@ def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:
         for zone in zones:
             regions.setdefault(zone.region, []).append(zone)
         for several in regions.values():
-            found += _groups_of(several)
+            groups += _groups_of(several)
         if limits.spot_zones == "any" and len(regions) > 1:
-            found += [group for group in _groups_of(zones) if len(group.regions) > 1]
-    return found
+            groups += [group for group in _groups_of(zones) if len(group.regions) > 1]
+    return groups
 
 
 def _each_once(zones: Iterable[_Zone]) -> list[_Zone]:
@@ -417,9 +417,9 @@ def _may_group(offer: Offer) -> bool:
 def _zones_of(offer: Offer, limits: Limits) -> list[_Zone]:
     """Return the permitted zones of an offer that are cheaper than on demand."""
     listed = [(name if "/" in name else f"{offer.region}/{name}", usd) for name, usd in offer.zones]
-    each = [_Zone(usd, name, offer) for name, usd in listed or [(offer.region, offer.spot_usd_per_hour or 0.0)]]
+    zones = [_Zone(usd, name, offer) for name, usd in listed or [(offer.region, offer.spot_usd_per_hour or 0.0)]]
     on_demand = offer.usd_per_hour or 0.0
-    return [zone for zone in each if zone.usd_per_hour < on_demand and limits.regions.permits(zone.name)]
+    return [zone for zone in zones if zone.usd_per_hour < on_demand and limits.regions.permits(zone.name)]
 
 
 def _groups_of(zones: Sequence[_Zone]) -> list[Offer]:

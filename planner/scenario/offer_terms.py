@@ -1,4 +1,4 @@
-"""What an offer says besides its price: what an own or bought machine costs, and how its spot market behaves.
+"""What an offer says besides its price: what an own machine costs, how its spot market behaves, when it may be used.
 
 An hour of use costs
 
@@ -13,6 +13,7 @@ default. Taxes and work are not counted.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
@@ -20,6 +21,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_
 
 from planner.documents.quantities import (
     MAX_USD,
+    Hours,
     NotNegative,
     Positive,
     PositiveInteger,
@@ -28,13 +30,14 @@ from planner.documents.quantities import (
     Share,
     StrictModel,
     Text,
+    format_hours,
+    parse_hours,
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
 from planner.errors import format_value
-from planner.hazards import mean_hours
 from planner.library.names import disk_classes
-from planner.units import MONTH_HOURS
+from planner.units import DAY_HOURS, MONTH_HOURS, mean_hours
 
 WATTS_PER_KILOWATT = 1000.0
 NAMEPLATE_PER_GPU_WATT = 1.8
@@ -217,7 +220,7 @@ class Resale(StrictModel):
         if (half := half_life_months or self.half_life_months) is not None:
             return float(self.used_share * 0.5 ** (age_months / half))
         points = [(0.0, self.used_share), *zip(self.months, self.shares, strict=True)]
-        inside = ((one, other) for one, other in pairwise(points) if age_months <= other[0])
+        inside = ((younger, older) for younger, older in pairwise(points) if age_months <= older[0])
         (first, before), (last, after) = next(inside, (points[-2], points[-1]))
         return float(before * (after / before) ** ((age_months - first) / (last - first)))
 
@@ -519,3 +522,132 @@ def _speed(value: Any) -> Any:
 
 DiskSpeed = Annotated[Positive, BeforeValidator(_speed, json_schema_input_type=Positive | str)]
 """GB per second, more than 0."""
+
+
+# When a machine may be used: windows, and blocks of capacity that are bought. Moments are hours from the start of the
+# plan (`now`), written as durations such as `0h`, `36h` or `2d`.
+
+
+def parse_moment(value: Any) -> Any:
+    """Return the hours of a duration that may be zero."""
+    if isinstance(value, str) and value.strip() in ("0h", "0m", "0d", "0.0h"):
+        return 0.0
+    return parse_hours(value)
+
+
+Moment = Annotated[
+    float,
+    BeforeValidator(parse_moment, json_schema_input_type=Annotated[str, Field(examples=["0h", "36h", "2d"])]),
+    PlainSerializer(format_hours, return_type=str),
+]
+"""Hours from the start of the plan."""
+
+
+class ClockChange(StrictModel):
+    """A moment at which the clock of a zone goes forward by some hours, or back where they are negative."""
+
+    at_hours: Moment = Field(alias="at")
+    """When the clock changes."""
+    forward_hours: Annotated[float, Field(ge=-24, le=24)]
+    """By how much it is put forward; negative: back."""
+
+
+def clock_after(changes: Sequence[ClockChange], hours: float) -> float:
+    """Return what a clock shows after some hours that was set to 0 at the start of the plan."""
+    return hours + math.fsum(change.forward_hours for change in changes if change.at_hours <= hours)
+
+
+def elapsed_at(changes: Sequence[ClockChange], shown: float) -> float:
+    """Return the hours after which the clock shows a time: of a skipped time as if it had not changed."""
+    hours = shown
+    for change in changes:
+        if hours < change.at_hours or hours - change.forward_hours < change.at_hours:
+            break
+        hours -= change.forward_hours
+    return hours
+
+
+class Window(StrictModel):
+    """A time in which a machine may be used; with `every` it returns again and again.
+
+    A window that returns every day, or every few days, does so by the clock of its zone: `clock_changes` moves it.
+    The reader of scenarios enters them where the zone is known.
+    """
+
+    from_hours: Moment = Field(alias="from")
+    """Begin of the window."""
+    to_hours: Moment = Field(alias="to")
+    """End of the window."""
+    every_hours: Hours | None = Field(default=None, alias="every")
+    """After which it comes again; None: once."""
+    clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
+    """Changes of the clock from which periods count; found from the zone of `now`."""
+
+    def turns(self, last_hours: float) -> Iterator[tuple[float, float]]:
+        """Yield from when to when the window is open, up to a moment.
+
+        The turn before the first one counts where the plan starts within it. A turn that a change of the clock swallows
+        ends before it begins.
+        """
+        if self.every_hours is None:
+            yield self.from_hours, self.to_hours
+            return
+        begin, end = (clock_after(self.clock_changes, hours) for hours in (self.from_hours, self.to_hours))
+        turn, at = -1 if begin < self.every_hours else 0, -math.inf
+        while at <= last_hours:
+            at, until = (elapsed_at(self.clock_changes, hour + turn * self.every_hours) for hour in (begin, end))
+            yield at, until
+            turn += 1
+
+    def returns_by_clock(self) -> bool:
+        """Return whether the window returns after whole days, so that the clock of its zone decides when."""
+        return self.every_hours is not None and self.every_hours % DAY_HOURS == 0
+
+    def with_clock(self, changes: Sequence[ClockChange], has_dates: bool) -> Self:
+        """Return the window with the changes of its clock.
+
+        Where the first turn is two durations, it is so long by the clock: 22:00 to 06:00 has an hour less on the night
+        on which the clock goes forward. Two dates are such times already.
+        """
+        window = self.model_copy(update={"clock_changes": tuple(changes)})
+        end = elapsed_at(changes, clock_after(changes, self.from_hours) + self.to_hours - self.from_hours)
+        return window if has_dates or end <= self.from_hours else window.model_copy(update={"to_hours": end})
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        begin, end = (clock_after(self.clock_changes, hours) for hours in (self.from_hours, self.to_hours))
+        length = end - begin
+        if self.to_hours <= self.from_hours:
+            fix = "give a later end; a night is {from: 20h, to: 32h, every: 24h}"
+            raise validation_error("the window ends before it begins", fix, "to")
+        if self.every_hours is not None and length > self.every_hours:
+            what = f"a window of {length:g} h cannot return every {self.every_hours:g} h"
+            raise validation_error(what, "give a longer `every`, or leave it out", "every")
+        return self
+
+
+class Block(StrictModel):
+    """Capacity that is bought for a fixed time: machines from `start` to `end` for `usd` each."""
+
+    start_hours: Moment = Field(alias="start")
+    """When the machines are there."""
+    end_hours: Moment = Field(alias="end")
+    """Until when."""
+    usd: Price
+    """Dollars per instance, used or not."""
+
+    @property
+    def term_hours(self) -> float:
+        """Hours of the block."""
+        return self.end_hours - self.start_hours
+
+    @property
+    def words(self) -> str:
+        """Such as `24 h block`."""
+        return f"{self.term_hours:g} h block"
+
+    @model_validator(mode="after")
+    def _has_hours(self) -> Self:
+        if self.end_hours <= self.start_hours:
+            raise validation_error("a reservation of no hours", "end must be later than start", "end")
+        return self

@@ -16,11 +16,8 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name
 from planner.errors import format_value
-from planner.scenario.inference_job import InferenceJob, ServeJob
-from planner.scenario.inference_job import job_form as definite_form
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
-from planner.scenario.rl_job import RlJob
 
 OPEN_FORM = "of a choice"
 """Tag of the form of such a job."""
@@ -76,10 +73,10 @@ class BatchRange(StrictModel):
     @property
     def batches(self) -> tuple[int, ...]:
         """The batches that are compared."""
-        found = [self.least]
-        while found[-1] * 2 <= self.most:
-            found.append(found[-1] * 2)
-        return tuple(found)
+        batches = [self.least]
+        while batches[-1] * 2 <= self.most:
+            batches.append(batches[-1] * 2)
+        return tuple(batches)
 
     @model_validator(mode="after")
     def _has_batches(self) -> Self:
@@ -252,23 +249,3 @@ def is_open(value: dict[str, Any]) -> bool:
     several = isinstance(models, (list, tuple, Family)) or (isinstance(models, dict) and "family" in models)
     keys = bool({"loss_law", "unique_tokens", "serve_tokens", "serve_usd_per_million_tokens"} & value.keys())
     return law or several or isinstance(value.get("global_batch"), dict) or keys
-
-
-def job_form(value: Any) -> str:
-    """Return the tag of the form in which a job is written."""
-    if isinstance(value, OpenJob) or (
-        isinstance(value, dict) and is_open(value) and value.get("kind") not in ("inference", "serve", "rl")
-    ):
-        return OPEN_FORM
-    return definite_form(value)
-
-
-AnyJob = Annotated[
-    Annotated[Job, Tag("of training")]
-    | Annotated[InferenceJob, Tag("of inference")]
-    | Annotated[ServeJob, Tag("of serving")]
-    | Annotated[RlJob, Tag("of reinforcement learning")]
-    | Annotated[OpenJob, Tag(OPEN_FORM)],
-    Discriminator(job_form),
-]
-"""A job of any form, by its `kind` and by what it leaves open."""

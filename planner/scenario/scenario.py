@@ -41,13 +41,14 @@ from planner.documents.quantities import (
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, KeyPath, ScenarioError, format_value
 from planner.library.reading import members
+from planner.scenario.inference_job import InferenceJob, ServeJob, job_form
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials, Work
 from planner.scenario.limits import Limits, check_horizon, limits_spending
 from planner.scenario.naming import OfferedNames, labelled_offers, resolve_offered
 from planner.scenario.offer import Adjust, Offer, offer_data, offer_labels
 from planner.scenario.offer_terms import Horizon
-from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
+from planner.scenario.open_job import BEST_TOKENS, OPEN_FORM, Family, OpenJob, is_open
 from planner.scenario.rl_job import RlJob
 
 if TYPE_CHECKING:
@@ -157,6 +158,26 @@ class SolveSettings(StrictModel):
 
     ties: NotNegative | None = None
     """Dollars above the least cost within which other wishes decide; None: 1 % of it; 0: the strict optimum."""
+
+
+def _job_form(value: Any) -> str:
+    """Return the tag of the form in which a job is written."""
+    if isinstance(value, OpenJob) or (
+        isinstance(value, dict) and is_open(value) and value.get("kind") not in ("inference", "serve", "rl")
+    ):
+        return OPEN_FORM
+    return job_form(value)
+
+
+AnyJob = Annotated[
+    Annotated[Job, Tag("of training")]
+    | Annotated[InferenceJob, Tag("of inference")]
+    | Annotated[ServeJob, Tag("of serving")]
+    | Annotated[RlJob, Tag("of reinforcement learning")]
+    | Annotated[OpenJob, Tag(OPEN_FORM)],
+    Discriminator(_job_form),
+]
+"""A job of any form, by its `kind` and by what it leaves open."""
 
 
 class _ScenarioBase(StrictModel):
@@ -397,7 +418,7 @@ class Scenario(_ScenarioBase):
             return None
         most = math.inf if any(not job.ends for job in self.jobs) else mine.max_nodes * len(self.jobs)
         place = mine.provider, mine.region, mine.gpu, mine.gpus
-        found = [
+        successors = [
             (offer.usd_per_hour, label, offer)
             for label, offer in self.labelled_offers()
             if offer.usd_per_hour is not None and offer.is_by_the_hour and not offer.available
@@ -405,7 +426,7 @@ class Scenario(_ScenarioBase):
             if self.limits.permits(offer) and not self.limits.is_outdated(offer)
             if offer.stock is None or offer.stock >= most
         ]
-        return min(found, key=itemgetter(0, 1))[2] if found else None
+        return min(successors, key=itemgetter(0, 1))[2] if successors else None
 
     def offers_as_read(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label as its file has it: what another scenario of the same offers is made from."""
@@ -526,13 +547,13 @@ def without_jobs(scenario: Scenario, names: set[str], budget_usd: float | None) 
 def ends_before(scenario: Scenario, name: str) -> set[str]:
     """Return the jobs that have ended when a job starts: those that it waits for, and those that these wait for."""
     waits = {job.name: {predecessor.job for predecessor in job.after} for job in scenario.jobs}
-    found, open_ = set[str](), [*waits[name]]
+    before, open_ = set[str](), [*waits[name]]
     while open_:
         job = open_.pop()
-        if job not in found:
-            found.add(job)
+        if job not in before:
+            before.add(job)
             open_ += waits[job]
-    return found
+    return before
 
 
 # A job that leaves something open, with that decided: an ordinary job.
@@ -610,23 +631,23 @@ def decide_scenario(scenario: Scenario, *decided: Job) -> Scenario:
 
 def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str]]:
     """Return place, fault and remedy of what the open job of a scenario and the rest of it contradict."""
-    jobs, found = open_jobs(scenario), []
+    jobs, faults = open_jobs(scenario), []
     least_loss = bool(jobs) and all(job.wants_least_loss for job in jobs)
     if jobs and len(scenario.jobs) > 1:
         if not least_loss:
             job = next(job for job in jobs if not job.wants_least_loss)
             what = f"{job.name} leaves its model or its batch open, and there are other jobs"
             fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
-            found.append(("jobs", what, fix))
+            faults.append(("jobs", what, fix))
         elif not all(job.ends for job in scenario.jobs):
             what = f"{jobs[0].name} leaves its tokens open, and there is a service"
-            found.append(("jobs", what, "plan it alone, and give its share of the budget"))
+            faults.append(("jobs", what, "plan it alone, and give its share of the budget"))
     if scenario.objective == "loss" and not least_loss:
         fix = f"give the job work: {{tokens: {BEST_TOKENS}}}, or minimise cost or time"
-        found.append(("objective", "the least loss of work that is given", fix))
+        faults.append(("objective", "the least loss of work that is given", fix))
     if least_loss and scenario.objective != "loss":
-        found.append(("objective", f"tokens: {BEST_TOKENS} asks for the least loss", "add objective: loss"))
+        faults.append(("objective", f"tokens: {BEST_TOKENS} asks for the least loss", "add objective: loss"))
     if least_loss and scenario.limits.budget_usd is None and any(job.deadline_hours is None for job in jobs):
         fix = "add limits.budget_usd: 200, or a deadline"
-        found.append(("limits", "without a budget or a deadline more tokens are always better", fix))
-    return found
+        faults.append(("limits", "without a budget or a deadline more tokens are always better", fix))
+    return faults

@@ -41,9 +41,8 @@ from planner.evaluation.evaluated_stages import start_of_replicas
 from planner.library.schema import Library
 from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem
-from planner.scenario.fees import FEE_UNITS, fee_rate, fees_that_count
 from planner.scenario.inference_job import ServeJob
-from planner.scenario.offer import Offer
+from planner.scenario.offer import FEE_UNITS, Offer, fee_rate, fees_that_count
 from planner.scenario.scenario import Scenario
 from planner.units import HOUR, MEGA, MONTH_HOURS
 

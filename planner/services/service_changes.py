@@ -43,8 +43,7 @@ from planner.results.simulation import Simulation
 from planner.results.what_if import Delta, Effect, WhatIf
 from planner.scenario.inference_job import ServeJob
 from planner.scenario.limits import PEAK_LIMITS
-from planner.scenario.open_job import AnyJob
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import AnyJob, Scenario, SolveOptions
 from planner.services.fleet_kinds import latency_at_use
 from planner.services.fleet_optimise import WANTED_GAP
 from planner.services.fleet_problem import services_alone, services_of, without_services

@@ -17,7 +17,6 @@ from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.explanation import Explanation
 from planner.results.fleet import Service
 from planner.results.plan import Plan
-from planner.results.report_data import Overview, Section
 from planner.results.service_results import (
     BINDING_WORDS,
     FLEET_FEATURES,
@@ -29,7 +28,7 @@ from planner.results.service_results import (
     seconds_text,
     span,
 )
-from planner.results.what_if import WhatIf
+from planner.results.what_if import Overview, Section, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.services.fleet_optimise import remembering_fleets
 from planner.services.fleet_problem import services_alone

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from planner.report.plan_figures import Figure
     from planner.report.report_page import Group
     from planner.results.frontier import Frontier, GroupBy
-    from planner.results.report_data import Overview, Section
     from planner.results.service_results import KindBasis
     from planner.results.simulation import Simulation
+    from planner.results.what_if import Overview, Section
     from planner.scenario.scenario import Scenario, SolveOptions
 
 

@@ -28,11 +28,10 @@ from planner.results.explanation import Binding
 from planner.results.fleet import ApiPrice
 from planner.results.plan import Assignment
 from planner.results.plan_parts import FirstPurchase, HostedTuning, Option, Purchase, describe_machines
-from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits, latest_finish_hours, max_run_hours
-from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.offer import Offer, fee_items, fee_rate, offer_labels
 from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.chosen import figures_of, recipe_of

@@ -40,11 +40,10 @@ from planner.results.plan_parts import (
     joint_late_usd,
     joint_probability,
 )
-from planner.scenario.fees import fees_that_count
 from planner.scenario.job import ASSUMED_PASSES, MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import Limits, latest_finish_hours
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Offer, fees_that_count
 from planner.scenario.offer_terms import default_power_watts
 from planner.scenario.scenario import Scenario
 from planner.solving.chosen import (

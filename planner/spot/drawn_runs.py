@@ -23,7 +23,6 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.estimates.uncertainty import confidence_factor
-from planner.hazards import LUCKS, SPEEDS
 from planner.spot.luck import (
     LOOKED_AT_EVERY_HOURS,
     RUNS,
@@ -38,6 +37,7 @@ from planner.spot.luck import (
 from planner.spot.policy_cache import CurvePoint, PolicyCache
 from planner.spot.run import ROUNDING_HOURS, SpotRun, work_in
 from planner.spot.states import SpotStates, durations
+from planner.units import LUCKS, SPEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.hazards import SPEED_RANK_BOUNDS
 from planner.spot.backward_induction import BackwardInduction, FollowedInduction
 from planner.spot.markov_chain import DOLLARS, CurveRequest, Fineness, Grid, MarkovChain, build_chain_for, grid_of
 from planner.spot.run import ROUNDING_HOURS, Action, Checkpoints, SpotRun, progress_on_spot
 from planner.spot.states import SpotStates
+from planner.units import SPEED_RANK_BOUNDS
 from planner.watch import keep_going
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, InputError
-from planner.hazards import mean_hours
 from planner.spot.states import Ages, MarketDurations, SpotStates, Trace, ZoneGroup, follow, hops, worth_of
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, mean_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,7 @@ from numpy.random import Generator
 
 from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, raise_faults
-from planner.hazards import mean_hours
-from planner.units import DAY_HOURS, HOUR
+from planner.units import DAY_HOURS, HOUR, mean_hours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,8 +30,8 @@ from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.formulation.program import TypicalPeak
 from planner.scenario.limits import PeakLimit, given_peaks, may_pause
 from planner.scenario.offer import Offer
+from planner.scenario.offer_terms import Window
 from planner.scenario.scenario import Scenario
-from planner.scenario.schedule import Window
 from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:

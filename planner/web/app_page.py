@@ -46,9 +46,8 @@ from planner.report.what_if_text import describe_changes
 from planner.report.words import sanitise
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option
-from planner.results.report_data import Overview
 from planner.results.service_results import KindBasis
-from planner.results.what_if import JobDelta, WhatIf
+from planner.results.what_if import JobDelta, Overview, WhatIf
 from planner.scenario.offer import offer_data
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.subjects import jobs_of_plan, planner_of, shown_by

@@ -215,7 +215,7 @@ def test_all_faults_come_at_once_a_line_each(tmp_path: Path) -> None:
 
 def test_check_finds_what_was_edited(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No violation exits 0; one exits 3, as a line and as JSON."""
-    from planner.evaluation.audit import Violation
+    from planner.evaluation.comparison import Violation
 
     path = tmp_path / "plan.json"
     path.write_text(make_plan().model_dump_json(by_alias=True))

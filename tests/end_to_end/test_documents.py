@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.cli import output as exits
-from planner.library.reading import data_folder
+from planner.documents.files import data_folder
 from planner.scenario.scenario import scenario_schema
 from tests.helpers.computed_once import compute_once
 from tests.helpers.documents import DOCUMENTS, FENCE, HEAD, Block, all_blocks, blocks, read_document, run, working_in

@@ -19,9 +19,8 @@ from click.testing import CliRunner
 import planner
 from planner.analysis.market_paths import SimulationArguments
 from planner.cli import main
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, _kinds_of, argument_of, in_python_words, python_words
 from planner.loading.question import Question
-from planner.python_words import _kinds_of, argument_of, in_python_words, python_words
 from tests.helpers.computed_once import compute_once
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.probes import probed, write_probe_file

@@ -16,10 +16,10 @@ import yaml
 
 from planner.cli.options import scenario_of
 from planner.cli.plan_commands import probe_texts, write_probe
+from planner.documents.files import data_folder
 from planner.errors import InputError
 from planner.exports.export import LEAST_STEPS, STEPS, check_folder, choose_job, export_all, probe_files, probe_steps
 from planner.exports.facts import Given
-from planner.library.reading import data_folder
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import WISHES, changed, settings, solved
 

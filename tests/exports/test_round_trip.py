@@ -17,8 +17,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.exports.export import Given, export
-from planner.exports.facts import Wishes
+from planner.exports.export import export
+from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import field_maps
 from planner.exports.read_configs import read_tool_file
 from planner.library.reading import read_library

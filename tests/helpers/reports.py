@@ -9,7 +9,7 @@ from functools import cache
 from planner.analysis.overview import overview
 from planner.loading.scenario_file import parse_scenario
 from planner.report.report_page import render_page
-from planner.results.report_data import Overview
+from planner.results.what_if import Overview
 from planner.scenario.scenario import Scenario, SolveOptions
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

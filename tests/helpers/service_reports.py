@@ -8,7 +8,7 @@ from functools import cache
 from planner.analysis.overview import overview
 from planner.loading.scenario_file import parse_scenario
 from planner.report.report_page import render_page
-from planner.results.report_data import Overview
+from planner.results.what_if import Overview
 from planner.scenario.scenario import Scenario
 from tests.helpers.pages import OFFICE
 from tests.helpers.reports import HOSTILE, OPTIONS

@@ -14,8 +14,8 @@ import yaml
 from planner.configurations.grid import network_of
 from planner.estimates.weights import lora_parameters
 from planner.exports.facts import image_modules
-from planner.library.diffusers_config import diffusion_card
 from planner.library.huggingface import architecture_from_config
+from planner.library.image_models import diffusion_card
 from planner.library.schema import Architecture
 from planner.library.technique_tables import read_techniques
 from tests.library.shapes.test_diffusers import COUNTED

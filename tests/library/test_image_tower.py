@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.library.image_tower import ImageLimits, ImageTower
+from planner.library.image_models import ImageLimits, ImageTower
 
 SHAPE = {"layers": 2, "hidden": 8, "ffn": 16, "heads": 2}
 TILES = {"tile_tokens": 256, "tile_patches": 1024, "tile_pixels": 448**2}

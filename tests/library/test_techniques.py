@@ -196,7 +196,7 @@ MAY_NAME = {
     "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts
     "generation/replica_enumeration.py": {"bf16", "nf4"},
     "generation/generation_settings.py": {"bf16"},
-    "library/decoder_keys.py": {"gptq", "mixed_precision"},  # formats in the files of a release
+    "library/engines.py": {"gptq", "mixed_precision"},  # formats in the files of a release
     "library/technique_tables.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too
     "report/catalog_text.py": {"bf16"},
     "scenario/techniques.py": {"adamw"},

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from planner.evaluation.evaluated_hours import budget_odds
-from planner.hazards import LUCKS, SPEEDS
 from planner.results.plan_parts import joint_late_usd
+from planner.units import LUCKS, SPEEDS
 
 
 def lucky_jobs(count: int) -> list[Any]:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from planner.candidates.market import group_states, spot_markets
 from planner.errors import InputError
 from planner.estimates.stage_seconds import NodeGroupCoefficients, node_group_market
-from planner.hazards import mean_hours
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from planner.scenario.offer_terms import SpotStatistics
 from planner.scenario.scenario import scenario_schema
 from planner.solving.solve import solve
+from planner.units import mean_hours
 
 BY_AGE: dict[str, Any] = {
     "up": {"ages_hours": [0, 0.5], "ends_per_hour": [1.2, 0.1]},

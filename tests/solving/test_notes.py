@@ -6,7 +6,8 @@ import pytest
 
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
-from planner.solving.solve import SolveOptions, solve
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 from tests.helpers.stage_scenarios import JOB, RENTED, planned
 
 SEEN = [{"gpu": "A100-80GB", "gpus": 1, "hours": 2}]

@@ -21,9 +21,9 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import MAX_OFFERS, Scenario, SolveOptions
 from planner.solving.optimise_choice import potentially_optimal_rows, solve_lexicographic
-from planner.solving.prepare import MAX_OFFERS, PreparedScenario, build_shared_limits, prepare
+from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

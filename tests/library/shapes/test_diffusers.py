@@ -10,7 +10,7 @@ import pytest
 from planner.configurations.grid import network_of
 from planner.errors import LibraryError
 from planner.estimates.weights import lora_parameters
-from planner.library.diffusers_config import diffusion_card
+from planner.library.image_models import diffusion_card
 from planner.library.reading import read_library
 from planner.library.schema import Architecture, ImageSize, ImageTokens
 

@@ -20,7 +20,7 @@ from planner.report.frontier_figure import frontier_data
 from planner.report.plan_figures import WIDE, Figure, bill_figure, memory_figure
 from planner.report.report_page import MOST_BYTES, groups_of, json_block, render_page
 from planner.results.plan_parts import Option
-from planner.results.report_data import Overview
+from planner.results.what_if import Overview
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 from tests.helpers.reports import HOSTILE, small_overview, small_page
 

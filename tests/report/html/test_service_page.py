@@ -13,7 +13,7 @@ from planner.catalogs.live import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_figures import Figure
 from planner.report.report_page import MOST_BYTES, find_figure, groups_of, render_page
-from planner.results.report_data import Overview
+from planner.results.what_if import Overview
 from planner.scenario.offer import Offer
 from planner.services.service_simulation import kind_bases, simulate_service
 from tests.helpers.pages import OFFICE

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from planner.arrays import Integers
-from planner.hazards import LUCKS, SPEEDS
 from planner.results.plan_parts import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
 from planner.spot import drawn_runs
 from planner.spot.drawn_runs import spot_only_hours
@@ -18,6 +17,7 @@ from planner.spot.luck import PLAYED_CYCLES, RUNS, LuckRequest, _Runs, draw_luck
 from planner.spot.policy_cache import PolicyCache
 from planner.spot.run import SpotRun
 from planner.spot.states import Ages, SpotStates
+from planner.units import LUCKS, SPEEDS
 
 MARKET = SpotStates(Ages((0.0, 0.5), (0.8, 0.2)), Ages((0.0, 0.3), (1.5, 0.6)))
 RUN = SpotRun(8.0, 0.1, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True)
