@@ -27,22 +27,10 @@ from planner.decode.chosen import build_inputs
 from planner.decode.notes import budget_probability
 from planner.errors import AuditError, Fault, ScenarioError
 from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
-from planner.reinforcement.rl_questions import diagnose_rl
-from planner.reinforcement.rl_reasons import matches
-from planner.reinforcement.rl_search import undominated
-from planner.reinforcement.rl_solve import (
-    NOT_FOR_RL,
-    SAME_OBJECTIVE,
-    RlSearch,
-    RlWays,
-    check_rl,
-    count_ways,
-    evaluated_way,
-    limits_of,
-    search_rl,
-    told_run,
-    within,
-)
+from planner.reinforcement.rl_choice import SAME_OBJECTIVE, count_ways, diagnose_rl, evaluated_way, matches, told_run
+from planner.reinforcement.rl_limits import NOT_FOR_RL, check_rl, limits_of, within
+from planner.reinforcement.rl_sides import undominated
+from planner.reinforcement.rl_ways import RlSearch, RlWays, search_rl
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread

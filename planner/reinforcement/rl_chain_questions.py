@@ -27,7 +27,8 @@ from planner.reinforcement.rl_chain import (
     with_value,
     without_runs,
 )
-from planner.reinforcement.rl_questions import given_lists, segment_job, without_lists
+from planner.reinforcement.rl_choice import segment_job
+from planner.reinforcement.rl_limits import given_lists, without_lists
 from planner.reinforcement.rl_reasons import WORTH_USD, answer_rl_query, not_admitted, pinned_job
 from planner.results.explanation import (
     Binding,

@@ -12,7 +12,7 @@ from planner.library.reading import read_library
 from planner.reinforcement.rl_answer import risk_lines, rl_sections
 from planner.reinforcement.rl_chain import ChainSearch
 from planner.reinforcement.rl_chain_questions import explain_times_and_dollars, frontier_of_chain
-from planner.reinforcement.rl_questions import frontier_of_rl, searched
+from planner.reinforcement.rl_choice import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
 from planner.reinforcement.rl_text import waiting_words
 from planner.report import plan_text, report_page, words

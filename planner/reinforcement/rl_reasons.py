@@ -11,31 +11,24 @@ import numpy as np
 from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
 from planner.candidates.screening import CandidateObjective
 from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING
-from planner.reinforcement.rl_questions import (
+from planner.reinforcement.rl_choice import best_way, diagnose_rl, matches, searched, way_words
+from planner.reinforcement.rl_limits import (
     BOTH,
     OF_POOLS,
+    RlLimit,
     changes_needed,
-    diagnose_rl,
     freed_searches,
+    least_change,
+    limits_of,
     lists_broken,
-    searched,
     with_choices,
     with_gpus,
     with_job,
+    within,
     without_lists,
 )
-from planner.reinforcement.rl_search import USUAL_OPTIMIZER
-from planner.reinforcement.rl_solve import (
-    MOST_POOL_GPUS,
-    PLACEMENTS,
-    RlLimit,
-    RlSearch,
-    best_way,
-    least_change,
-    limits_of,
-    way_words,
-    within,
-)
+from planner.reinforcement.rl_sides import USUAL_OPTIMIZER
+from planner.reinforcement.rl_ways import MOST_POOL_GPUS, RlSearch
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.results.subject_runs import rollout_words
@@ -366,30 +359,6 @@ def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[st
     is_left_out = not set(pinned.rollout.placement) <= set(job.rollout.placement)
     other = not set(pinned.framework) <= set(job.framework)
     return [*found, *["placement"] * is_left_out, *["framework"] * other]
-
-
-def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
-    """Return the ways (n,) that a query means, of those on its offers."""
-    ways, given = search.ways, query.given
-    offers = search.market.market.offers
-    each = np.asarray([float(offer.gpus) for offer in offers])
-    of_trainer = ways.trainer.instances * each[ways.trainer.offer]
-    divided = ways.placement == PLACEMENTS.index("one machine")
-    found = np.ones(len(ways), dtype=bool)
-    if "placement" in given:
-        found &= ways.placement == PLACEMENTS.index(given["placement"])
-    if "reward_placement" in given:
-        found &= (ways.trainer.reward_gpus > 0) == (given["reward_placement"] == "own")
-    if "market" in given:
-        found &= ways.rollout.is_spot == (given["market"] == "spot")
-    if "gpus" in given:
-        found &= search.used_at_once(each) == given["gpus"]
-    if "training_gpus" in given:
-        others = np.where(divided, ways.rollout.gpus, 0) + ways.trainer.reward_gpus
-        found &= of_trainer - others == given["training_gpus"]
-    if "rollout_gpus" in given:
-        found &= ways.rollout.gpus == given["rollout_gpus"]
-    return found
 
 
 def _possible(plan: Chosen | None, best: Chosen, query: WhyNotQuery) -> WhyNot:

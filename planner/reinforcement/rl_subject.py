@@ -50,8 +50,7 @@ class Reinforcement(Subject):
     ) -> Plan:
         """Return the plan of the job, with others before or after it."""
         from planner.reinforcement.rl_chain import ChainSearch, solve_chain
-        from planner.reinforcement.rl_questions import diagnose_rl, searched
-        from planner.reinforcement.rl_solve import solve_rl
+        from planner.reinforcement.rl_choice import diagnose_rl, searched, solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
@@ -69,7 +68,7 @@ class Reinforcement(Subject):
         """Return the cost for every deadline."""
         from planner.reinforcement.rl_chain import ChainSearch
         from planner.reinforcement.rl_chain_questions import frontier_of_chain
-        from planner.reinforcement.rl_questions import frontier_of_rl
+        from planner.reinforcement.rl_choice import frontier_of_rl
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:

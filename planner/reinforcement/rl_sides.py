@@ -1,7 +1,7 @@
-"""The search over ways to run a job of reinforcement learning: arrays of trainers, engines, pools and their pairs.
+"""The two sides of a step of reinforcement learning, in arrays: trainers on machines, and engines that sample.
 
-Every trainer on every machine, every engine on every GPU, colocated, divided within a machine, and in two pools. All
-figures are computed here in arrays; `evaluated_rl` computes those of the chosen way again, one run at a time.
+Every trainer on every machine, every engine on every GPU; `rl_ways` pairs them. All figures are computed in arrays;
+`evaluated_rl` computes those of the chosen way again, one run at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Solve a scenario with one job of reinforcement learning: every way in arrays, and the least of them.
+"""Every way to run a job of reinforcement learning, in arrays: machines for each side, all pairs, seconds and dollars.
 
 A way is a trainer on machines of one offer and engines on the same machines in turn, on other GPUs of one machine, or
 on machines of a second offer. Of each side only what another one in the same place does not dominate is paired; all
@@ -7,19 +7,13 @@ pairs that are left are priced, so that the least of them is the least of all.
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.analysis.frontier_trace import NOTICEABLE_USD
-from planner.analysis.lower_envelope import find_knee
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import (
     Market,
@@ -31,36 +25,20 @@ from planner.candidates.market import (
     spot_markets,
 )
 from planner.configurations.coefficients import DEFAULT_NETWORK_BYTES_PER_SECOND
-from planner.decode.chosen import build_inputs
-from planner.errors import AuditError, Fault, ScenarioError, raise_faults
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import NodeGroupCoefficients
-from planner.estimates.uncertainty import confidence_factor, equally_likely_factors, tail_of_68_percent
-from planner.hazards import SPEED_RANK_BOUNDS
+from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
 from planner.library.schema import GpuSpec, Library
 from planner.reinforcement.evaluated_rl import (
-    EvaluatedRl,
     NamedPool,
     NamedRl,
-    changes_of,
-    evaluate_rl,
     host_room_gb,
     network_rate,
-    report_rl,
     start_hours_of,
-    states_network,
     trainer_data_gb,
 )
-from planner.reinforcement.rl_estimate import (
-    FP8_CAUTION,
-    LONGER,
-    REWARD_CAUTION,
-    SGLANG_CAUTION,
-    STEP_SIGMA,
-    reward_model_faults,
-    step_sigma,
-)
-from planner.reinforcement.rl_search import (
+from planner.reinforcement.rl_estimate import STEP_SIGMA
+from planner.reinforcement.rl_sides import (
     HOSTED,
     NO_REWARD,
     EngineKey,
@@ -77,27 +55,14 @@ from planner.reinforcement.rl_search import (
     undominated_rows,
 )
 from planner.reinforcement.rl_step import REWARD_GPUS, SpotEngines, luck_hours, spot_step, transfer_seconds
-from planner.reinforcement.rl_text import MEGATRON_NOTE, NETWORK_RISK, SPEED_RISK, corrected_words
-from planner.results.plan import Plan
-from planner.results.plan_parts import CandidateCounts
-from planner.results.subject_runs import (
-    SECURE,
-    Placement,
-    RlAlternative,
-    RlRun,
-    machines_words,
-    reward_gpus_words,
-    rollout_words,
-)
-from planner.scenario.limits import PEAK_TOLERANCE, Limits, given_peaks, max_run_hours
-from planner.scenario.rl_job import DIVIDING, RL_FRAMEWORK, RL_FRAMEWORKS, TRAINER_DEGREES, Judge, RlJob
-from planner.scenario.scenario import Scenario, SolveOptions, ends_before, rl_job_of, setting_path
-from planner.solvers.registry import solver_versions
-from planner.solving.limit_changes import BUDGET, HOURS_STEP, USD_STEP, LimitChange, round_up
+from planner.results.subject_runs import Placement
+from planner.scenario.limits import given_peaks
+from planner.scenario.rl_job import TRAINER_DEGREES, Judge, RlJob
+from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from planner.analysis.why_not_query import WhyNotQuery
 
@@ -107,90 +72,7 @@ MOST_POOL_GPUS = 64
 """GPUs of a pool, where `limits.max_gpus` allows more: the estimates of rollouts were seen on up to 256."""
 MOST_RL_GPUS = 16 * MOST_POOL_GPUS
 """GPUs of a pool, whatever is allowed."""
-SLOW_NETWORK_GBPS = 1.0
-"""Gbit/s for which a plan that assumes more says what new weights would take."""
-RL_SEARCH_TOLERANCE = 1e-6
-"""Relative, by which the arrays of the search and the evaluation of the chosen way may differ."""
-SAME_OBJECTIVE = 1e-9
-"""Relative difference of the objective below which two ways cost the same."""
 PAID_OTHERWISE = "hours paid in advance, machines to buy, windows: not modelled for kind rl"
-NOT_FOR_RL = "not modelled for kind rl"
-
-
-# Questions that are refused by name.
-
-
-def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
-    """Raise ScenarioError for what a job of reinforcement learning cannot be planned with."""
-    faults = [Fault(scenario.name, 0, where, f"{NOT_FOR_RL}: {what}", fix) for where, what, fix in _refused(scenario)]
-    card, work = library.architecture(job.architecture), job.work
-    index = [each.name for each in scenario.jobs].index(job.name)
-    longest, key = (work.cut_at, "longest_output") if work.cut_at else (work.mean_output, "output_tokens")
-    if work.input_tokens + longest > card.max_sequence:
-        what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
-        fix = f"at most {card.max_sequence:,} together"
-        faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", what, fix))
-    longest = work.cut_at or min(LONGER * work.mean_output, card.max_sequence - work.input_tokens)
-    faults += _reward_faults(scenario, job, index, work.input_tokens + longest)
-    if card.image is not None:
-        faults.append(
-            Fault(
-                scenario.name, 0, f"jobs.{index}.architecture", f"{card.name} makes images", "choose a language model"
-            )
-        )
-    if "colocated" not in job.rollout.placement and (scenario.limits.max_gpus or 2) < 2:
-        what = "1 GPU cannot have two roles: training and rollout"
-        faults.append(Fault(scenario.name, 0, "limits.max_gpus", what, "give 2 or more, or allow placement colocated"))
-    raise_faults(faults, ScenarioError)
-
-
-def _reward_faults(scenario: Scenario, job: RlJob, index: int, tokens: float) -> Iterator[Fault]:
-    """Yield what a reward model cannot score, or where it cannot be."""
-    if (asked := job.reward_model) is None:
-        return
-    for _, what, fix in reward_model_faults(asked.model, tokens):
-        yield Fault(scenario.name, 0, f"jobs.{index}.reward.model", what, fix)
-    if "shared" not in asked.placement and (scenario.limits.max_gpus or 2) < 2:
-        what, fix = "1 GPU cannot train and be a reward model's own", "give 2 or more, or allow placement shared"
-        yield Fault(scenario.name, 0, "limits.max_gpus", what, fix)
-
-
-def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
-    """Return place, what and remedy of what of a scenario is refused."""
-    limits, found = scenario.limits, list[tuple[str, str, str]]()
-    if len(scenario.jobs) > 1:
-        found += _refused_next_to_others(scenario)
-    if limits.fallbacks:
-        found.append(("limits.fallbacks", "further ways", "leave it out"))
-    if limits.budgets:
-        found.append(("limits.budgets", "budgets by period", "give budget_usd for the whole job"))
-    if limits.tools:
-        found.append(("limits.tools", "tools that must run the plan", "leave it out"))
-    if limits.spot_share.min > 0:
-        found.append(("limits.spot_share", "a least share on spot", "leave min out: the trainer stays on demand"))
-    if scenario.horizon is not None:
-        found.append(("horizon", "machines that are bought", "leave it out: own machines are offers with own"))
-    return found
-
-
-def _refused_next_to_others(scenario: Scenario) -> list[tuple[str, str, str]]:
-    """Return place, what and remedy of what other jobs cannot be in the same scenario, or not at the same time."""
-    alone, found = "plan it in a scenario of its own", list[tuple[str, str, str]]()
-    if scenario.objective != "cost":
-        found.append(("objective", "another objective than cost with several jobs", "leave it out, or plan them alone"))
-    before = {job.name: ends_before(scenario, job.name) for job in scenario.jobs}
-    runs = [job.name for job in scenario.jobs if isinstance(job, RlJob)]
-    for index, job in enumerate(scenario.jobs):
-        if job.subject not in (None, "rl"):
-            what = "a service" if not job.ends else "an open model, batch or number of tokens"
-            found.append((f"jobs.{index}", f"{what} in the same scenario", alone))
-            continue
-        others = runs[: runs.index(job.name)] if isinstance(job, RlJob) else runs  # of two runs the second is named
-        run = next((run for run in others if job.name not in before[run] and run not in before[job.name]), None)
-        if run is not None:
-            fix = f"let one wait for the other (after: {run}), or plan it in a scenario of its own"
-            found.append((f"jobs.{index}", f"{job.name} may run at the same time as {run}", fix))
-    return found
 
 
 # Pools: machines of one offer in one market, with what they cost.
@@ -832,108 +714,6 @@ def _use(limit: Any, market: Market, pools: Pools) -> Floats:
     return np.asarray(market.use_of(limit)[pools.offer] * pools.instances)
 
 
-# Limits in numbers: what each way uses of them, which keep them, the least change of one.
-
-
-@dataclass(frozen=True)
-class RlLimit:
-    """A limit in numbers, and what each way (n,) uses of it."""
-
-    path: str
-    most: float
-    """What the scenario gives, or the default."""
-    used: Floats
-    step: float
-    """A new value is rounded up to a multiple of it."""
-    unit: str = ""
-    tolerance: float = 0.0
-    settable: bool = True
-    """Whether a setting of the scenario moves it: the stock of an offer has none."""
-
-    @property
-    def kept(self) -> Flags:
-        """Return the ways (n,) that keep it."""
-        return np.asarray(self.used <= self.most * (1.0 + self.tolerance))
-
-    def value_for(self, used: float) -> float:
-        """Return the least value that can be typed and that allows so much."""
-        if self.step >= 1.0:
-            return float(math.ceil(used - 1e-6))
-        if self.tolerance:  # what a value allows up to the tolerance needs no larger one
-            return round(math.ceil(used / self.step * (1.0 - self.tolerance)) * self.step, 6)
-        return round_up(used, self.step)
-
-    def change(self, used: float, scenario: Scenario) -> LimitChange:
-        """Return the change of a scenario that allows so much."""
-        new = self.value_for(used)
-        setting = f"{setting_path(self.path, scenario)}={new:.10g}{self.unit}"
-        return LimitChange(self.path, self.most, new, setting)
-
-
-def limits_of(search: RlSearch, limits: Limits | None = None) -> list[RlLimit]:
-    """Return the limits of the scenario, or of others than the search was made with; with the longest run's default."""
-    ways, job = search.ways, search.job
-    limits = search.scenario.limits if limits is None else limits
-    longest = max_run_hours(job, limits)
-    found = [RlLimit("limits.max_hours", longest, ways.late_hours, HOURS_STEP)]
-    if job.deadline_hours is not None and job.planned_deadline_hours is not None:
-        kept_back = job.deadline_hours - job.planned_deadline_hours
-        used = ways.late_hours + kept_back
-        found.append(RlLimit(f"jobs.{job.name}.deadline", job.deadline_hours, used, HOURS_STEP, "h", PEAK_TOLERANCE))
-    if limits.budget_usd is not None:
-        found.append(RlLimit(BUDGET, limits.budget_usd, ways.late_usd, USD_STEP))
-    for limit, most in given_peaks(limits):
-        used = search.rent if limit.is_of_dollars else search.used_at_once(search.market.market.use_of(limit))
-        step = USD_STEP if limit.is_of_dollars else limit.step or 1.0
-        found.append(RlLimit(limit.path, most, used, step, tolerance=PEAK_TOLERANCE))
-    offers = search.market.market.offers
-    for provider, quota in limits.quota.items():
-        gpus = np.asarray([offer.gpus if offer.provider == provider else 0.0 for offer in offers])
-        found.append(RlLimit(f"limits.quota.{provider}", quota, search.used_at_once(gpus), 1.0))
-    return [*found, RlLimit("stock", 0.0, _beyond_stock(search), 1.0, settable=False)]
-
-
-def _beyond_stock(search: RlSearch) -> Floats:
-    """Return the machines (n,) of a way that its offers do not have."""
-    ways = search.ways
-    stock = np.asarray([math.inf if offer.stock is None else offer.stock for offer in search.market.market.offers])
-    both = ways.is_apart & (ways.trainer.offer == ways.rollout.offer)
-    used = ways.trainer.instances + both * ways.rollout.instances
-    return np.asarray(np.maximum(used - stock[ways.trainer.offer], 0.0))
-
-
-def within(limits: list[RlLimit], count: int, *without: str) -> Flags:
-    """Return the ways (count,) that keep all limits but those named."""
-    flags = [limit.kept for limit in limits if limit.path not in without]
-    return np.asarray(np.logical_and.reduce(flags)) if count else np.zeros(0, dtype=bool)
-
-
-def least_change(
-    search: RlSearch, limits: list[RlLimit], moved: RlLimit, goal: float
-) -> tuple[LimitChange, int] | None:
-    """Return the least change of one limit at which a way reaches a goal of the objective, and the best way then.
-
-    All other limits hold; None where no way reaches it at any value. A goal of infinity: any way.
-    """
-    able = within(limits, len(search.ways), moved.path) & (search.objective <= goal)
-    if not moved.settable or not able.any():
-        return None
-    change = moved.change(float(moved.used[able].min()), search.scenario)
-    allowed = within(limits, len(search.ways), moved.path) & (moved.used <= float(change.new) * (1.0 + moved.tolerance))
-    return change, int(np.argmin(np.where(allowed, search.objective, math.inf)))
-
-
-# The choice: the least way, other ways.
-
-
-def best_way(search: RlSearch, able: Flags) -> int:
-    """Return of some ways (n,) that of least objective; of equal ones the one that ends first, then the cheapest."""
-    objective = np.where(able, search.objective, math.inf)
-    least = np.flatnonzero(objective <= objective.min() * (1.0 + SAME_OBJECTIVE))
-    order = np.lexsort((search.ways.usd[least], search.ways.late_hours[least]))
-    return int(least[order[0]])
-
-
 def search_rl(
     scenario: Scenario, job: RlJob, library: Library, asked: WhyNotQuery | None = None,
     known: dict[Any, Any] | None = None,
@@ -944,288 +724,3 @@ def search_rl(
     `known`: what earlier searches with the same library found of trainers.
     """
     return _Search(scenario, job, library, asked, {} if known is None else known).run()
-
-
-def solve_rl(
-    scenario: Scenario, library: Library, options: SolveOptions, started: float, explains: bool = True
-) -> Plan:
-    """Return the plan of a scenario with a job of reinforcement learning, not yet audited.
-
-    Raises ScenarioError for what is not modelled, each by its name.
-    """
-    job = rl_job_of(scenario)
-    assert job is not None
-    check_rl(scenario, job, library)
-    search = search_rl(scenario, job, library)
-    fits = within(limits_of(search), len(search.ways))
-    as_of = options.as_of or datetime.date.today()
-    facts: dict[str, Any] = {
-        "scenario": scenario.name,
-        "solver": options.solver,
-        "as_of": as_of.isoformat(),
-        "candidates": count_ways(search),
-        "budget_usd": scenario.limits.budget_usd,
-    }
-    if not fits.any():
-        return Plan(
-            **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
-            cost=None, hours=None,
-        )  # fmt: skip
-    way = best_way(search, fits)
-    made = evaluated_way(search, way)
-    run = told_run(search, made, report_rl(made, as_of), way, fits, explains)
-    value = run.cost_usd + scenario.value_of_time_usd_per_hour * run.hours.expected
-    value = run.hours.at_confidence if scenario.objective_kind == "time" else value
-    return Plan(
-        **facts, seconds=perf_counter() - started, status="optimal", objective=value, bound=value, gap=0.0,
-        cost=run.cost, cost_at_confidence=run.cost_at_confidence, hours=run.hours, reinforcement=(run,),
-        price_age_days=run.price_age_days, warnings=run.notes,
-        inputs=build_inputs(scenario, (run,), solver_versions()),
-    )  # fmt: skip
-
-
-def evaluated_way(search: RlSearch, way: int) -> EvaluatedRl:
-    """Return a way evaluated by itself; AuditError where the arrays of the search say something else."""
-    offers = dict(zip(search.market.market.labels, search.market.market.offers, strict=True))
-    made = evaluate_rl(search.named(way), search.job, search.scenario, offers, search.library)
-    pairs = {
-        "step_seconds": (search.ways.step_seconds[way], made.step_seconds),
-        "cost_usd": (search.ways.usd[way], made.usd()),
-        "sigma": (search.ways.sigma[way], made.sigma),
-    }
-    for name, (mine, other) in pairs.items():
-        if not math.isclose(mine, other, rel_tol=RL_SEARCH_TOLERANCE):
-            raise AuditError(f"search and evaluation differ: {name} {mine:.10g} and {other:.10g}")
-    return made
-
-
-def told_run(search: RlSearch, made: EvaluatedRl, run: RlRun, way: int, fits: Flags, explains: bool) -> RlRun:
-    """Return the run with other ways, changes, what was assumed, and notes."""
-    update: dict[str, Any] = {"assumed": _assumed(search), "notes": run_notes(search, made)}
-    if explains:
-        update |= {"ways": _other_ways(search, way, fits), "changes": changes_of(made, run.start_at_hours)}
-    return run.model_copy(update=update)
-
-
-def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
-    """Return of some ways (n,) those that no other one beats in hours and in dollars, the fastest first."""
-    ways = search.ways
-    members = np.flatnonzero(able)
-    order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
-    before = np.minimum.accumulate(np.concatenate(([math.inf], ways.usd[order])))[:-1]
-    least, found = math.inf, list[int]()
-    for way in order[ways.usd[order] < before].tolist():
-        if ways.usd[way] < least - NOTICEABLE_USD:
-            found.append(way)
-            least = float(ways.usd[way])
-    return found
-
-
-def _best_value(search: RlSearch, fits: Flags) -> list[int]:
-    """Return the way beyond which waiting stops paying; empty where there is no such one."""
-    curve = undercut_by_none(search, fits)
-    knee = find_knee(search.ways.late_hours[curve], search.ways.usd[curve])
-    return [] if knee is None else [curve[knee.vertex]]
-
-
-def _categories(search: RlSearch, way: int, fits: Flags) -> dict[str, Flags]:
-    """Return ways by a word for what is characteristic of them: secure ones first where the plan has private hosts."""
-    ways, offers = search.ways, search.market.market.offers
-    own = ways.trainer.reward_gpus > 0
-    apart, spot = ways.placement == PLACEMENTS.index("apart"), ways.rollout.is_spot
-    gpu = np.asarray([hash(offer.card) for offer in offers])
-    same_gpu = gpu[ways.trainer.offer] == gpu[ways.rollout.offer]
-    place = search.market.place
-    here = place[ways.trainer.offer] == place[ways.rollout.offer]
-    hosts = np.asarray([offer.tier == "community" for offer in offers], dtype=bool)
-    is_secure = ~(hosts[ways.trainer.offer] | hosts[ways.rollout.offer])
-    return {
-        **({"own rewards": own, "shared rewards": ~own} if own.any() else {}),
-        **({} if is_secure[way] else {SECURE: is_secure}),
-        "colocated": ways.placement == PLACEMENTS.index("colocated"),
-        "one machine": ways.placement == PLACEMENTS.index("one machine"),
-        "apart": apart & ~spot & same_gpu,
-        "two kinds": apart & ~spot & ~same_gpu,
-        "spot rollout": apart & spot,
-        "two places": apart & ~here,
-        AT_KNEE: np.isin(np.arange(len(ways)), _best_value(search, fits)),
-        FASTEST: np.ones(len(ways), dtype=bool),
-    }
-
-
-MOST_RL_WAYS = 6
-AT_KNEE, FASTEST = "best value", "faster"
-"""Ways that are shown for what they cost at their end, whatever their kind is; the first as a frontier calls it."""
-NEARLY_FASTEST = 1.01
-"""Of the ways that end within one percent of the fastest the cheapest is shown."""
-
-
-def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
-    """Return the plan and the best way of each kind, the cheapest first."""
-    ways, found = search.ways, {way: "plan"}
-    soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
-    for label, members in _categories(search, way, fits).items():
-        able = members & fits & (soon if label == FASTEST else True)
-        if able.any():
-            found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
-    while len(found) > MOST_RL_WAYS:
-        found.pop(_least_telling(search, found))
-    rows = [_alternative(search, index, label) for index, label in found.items()]
-    return tuple(sorted(rows, key=lambda row: row.cost_usd))
-
-
-def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
-    """Return the way to leave out: the last kind that another way beats in dollars and hours, else the last one."""
-    ways, kept = search.ways, ("plan", SECURE, "own rewards", "shared rewards", AT_KNEE, FASTEST)
-    others = [way for way, label in reversed(shown.items()) if label not in kept]
-
-    def is_beaten(way: int) -> bool:
-        by = [other for other in shown if other != way and ways.usd[other] <= ways.usd[way]]
-        return any(ways.late_hours[other] <= ways.late_hours[way] for other in by)
-
-    return next((way for way in others if is_beaten(way)), others[0])
-
-
-def _alternative(search: RlSearch, way: int, label: str) -> RlAlternative:
-    ways, named = search.ways, search.named(way)
-    return RlAlternative(
-        label=label,
-        machines=way_words(search, way),
-        usd_per_hour=float(search.rent[way]),
-        cost_usd=float(ways.usd[way]),
-        hours_at_confidence=float(ways.late_hours[way]),
-        step_seconds=float(ways.step_seconds[way]),
-        how=how_words(named.placement, named.overlapped, named.method, named.weight_bits, named.framework)
-        + rollout_words(named.rollout_weight_bits, named.engine)
-        + reward_gpus_words(named.reward_gpus),
-    )
-
-
-def way_words(search: RlSearch, way: int) -> str:
-    """Return the GPUs of a way with their place: `8 x H100-80GB vast`, `6 + 2 x H100-80GB vast`."""
-    ways, offers = search.ways, search.market.market.offers
-    trainer, rollout = offers[int(ways.trainer.offer[way])], offers[int(ways.rollout.offer[way])]
-    placement, more = PLACEMENTS[int(ways.placement[way])], int(ways.rollout.gpus[way])
-    gpus = int(ways.trainer.instances[way]) * trainer.gpus
-    gpus -= int(ways.trainer.reward_gpus[way])
-    left = gpus - more if placement == "one machine" else gpus
-    sides = (left, trainer.card, trainer.provider), (more, rollout.card, rollout.provider)
-    words = machines_words(placement, *sides, bool(ways.rollout.is_spot[way]))
-    return words + reward_gpus_words(int(ways.trainer.reward_gpus[way]))
-
-
-def how_words(placement: str, overlapped: bool, method: str, bits: int, framework: str) -> str:
-    """Return how a way works, in a few words."""
-    turn = "in turn" if not overlapped else "overlapped"
-    trained = "full" if method == "full" else "QLoRA" if bits == 4 else "LoRA"
-    trained += "" if framework == RL_FRAMEWORK else f" with {framework}"
-    return f"{trained}, {turn}" if placement != "colocated" else f"{trained}, colocated"
-
-
-def _assumed(search: RlSearch) -> tuple[str, ...]:
-    """Return what the scenario does not say and the plan rests on."""
-    work, given = search.job.work, search.job.work.model_fields_set
-    said = {
-        "prompts": f"{work.prompts:,} prompts a step",
-        "answers": f"{work.answers:,} answers to each",
-        "longest_output": f"answers cut at {search.one.longest:,} tokens",
-        "output_cv": f"spread of lengths {work.spread:g} of their mean",
-    }
-    from_log = {"longest_output", "output_cv"} if work.lengths else set()
-    return tuple(words for name, words in said.items() if name not in given | from_log)
-
-
-def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
-    """Return what a plan says of a way besides its figures, what may change the decision first."""
-    notes = [*(corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
-    notes += _without_shards(search.job)
-    notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
-    notes.append(median_words(made))
-    notes += _limits_without_effect(search, made)
-    if isinstance(search.job.reward, Judge):
-        notes.append("the seconds of the judge are not modelled: it is assumed to keep up with the engines")
-    if made.named.overlapped:
-        count = made.job.staleness
-        notes.append(f"answers may be {count} step{'s' * (count > 1)} behind the policy (off-policy)")
-    if made.named.rollout_weight_bits < 16:
-        notes.append(FP8_CAUTION)
-    if made.named.engine == "sglang":
-        notes.append(SGLANG_CAUTION)
-    if made.step.reward is not None:
-        notes.append(REWARD_CAUTION)
-    if made.host_gb:
-        what = "the trainer" if made.named.offloads else "the reward model"
-        what = "the trainer and the reward model" if made.named.offloads and made.step.shares_reward else what
-        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold {what}")
-    if made.engines_pool.named.on_spot:
-        notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
-    return tuple(notes)
-
-
-DIVIDED_FROM = 30e9
-"""Parameters from which on published runs divide layers: NeMo-RL's recipes of 32B and larger, and verl's."""
-
-
-def _not_tried(search: RlSearch, made: EvaluatedRl) -> list[str]:
-    """Return that trainers were not compared that large models are usually trained with, and how they are."""
-    job, is_large = search.job, made.architecture.parameters >= DIVIDED_FROM
-    if set(DIVIDING) <= set(job.framework) or made.named.method != "full" or not is_large:
-        return []
-    setting = f"{setting_path(f'jobs.{job.name}.framework', search.scenario)}=[{','.join(RL_FRAMEWORKS)}]"
-    return [f"{' and '.join(DIVIDING)}, which divides layers, was not compared: --set '{setting}'"]
-
-
-def _without_shards(job: RlJob) -> list[str]:
-    """Return that a trainer that is allowed was not compared, as it divides no layers and a degree is pinned."""
-    pinned = [name for name in TRAINER_DEGREES if 1 not in (getattr(job.techniques, name) or (1,))]
-    if RL_FRAMEWORK not in job.framework or not pinned:
-        return []
-    return [f"framework {RL_FRAMEWORK} was not compared: it divides no layers, and {pinned[0]} is given"]
-
-
-def median_words(made: EvaluatedRl) -> str:
-    """Return that hours and dollars are medians over the error of the speed, and what they are on average.
-
-    The average is that of `planner simulate`, which cuts the long tail of the error at the same ranks.
-    """
-    factors = equally_likely_factors(float(tail_of_68_percent(step_sigma(made.step))), SPEED_RANK_BOUNDS).tolist()
-    usd = fmean(made.usd(factor) for factor in factors)
-    hours = (made.start_hours + made.run_hours) * fmean(factors)
-    return f"likely hours and dollars are medians; slow runs make the average ${usd:,.2f} and {hours:,.1f} h"
-
-
-def _limits_without_effect(search: RlSearch, made: EvaluatedRl) -> list[str]:
-    """Return limits of the scenario that leave this plan as it is, because of what offers are or do not state."""
-    limits, found = search.scenario.limits, list[str]()
-    if limits.outlay_usd is not None:
-        found.append("limits.outlay_usd has no effect: machines of kind rl are rented by the hour alone")
-    silent = [pool.named.offer for pool in made.pools if pool.offer.stock is None and pool.offer.stock_status is None]
-    if limits.stock_status is not None and silent:
-        what = f"limits.stock_status has no effect on {', '.join(dict.fromkeys(silent))}"
-        found.append(f"{what}: the provider's list does not state its stock")
-    return found
-
-
-def network_risk(made: EvaluatedRl) -> list[str]:
-    """Return a line where new weights cross between machines whose network the offers do not state."""
-    if made.rollout is None or states_network(made.trainer.offer, made.rollout.offer):
-        return []
-    weight_bytes, assumed = made.step.weight_bytes, (made.step.between or 0.0) * 8.0 / GB
-    at, seconds = "", made.phases.new_weights
-    if assumed > SLOW_NETWORK_GBPS:
-        at = f"at {SLOW_NETWORK_GBPS:g} Gbit/s "
-        seconds = transfer_seconds(weight_bytes, SLOW_NETWORK_GBPS * GB / 8.0)
-    return [f"{NETWORK_RISK}: {assumed:g} Gbit/s assumed, {at}new weights take {seconds:,.0f} s a step"]
-
-
-def count_ways(search: RlSearch) -> CandidateCounts:
-    """Return how many ways there were, and why others are none."""
-    offers = search.market.market.offers
-    return CandidateCounts(
-        made=len(search.ways),
-        rejected=sum(search.rejected.values()),
-        dominated=0,
-        offers=len(offers) - int(search.market.market.is_outdated.sum()),
-        outdated_offers=int(search.market.market.is_outdated.sum()),
-        reasons=dict(search.rejected.most_common()),
-    )
