@@ -18,8 +18,8 @@ from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import Tuning, read_techniques
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_estimate import refuse_following
-from planner.reinforcement.rl_results import PreferenceEstimate
 from planner.results.plan_parts import Spread
+from planner.results.subject_runs import PreferenceEstimate
 from planner.scenario.techniques import WHERE, Configuration, Reference
 from planner.units import HOUR
 

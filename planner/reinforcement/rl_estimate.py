@@ -24,7 +24,6 @@ from planner.library.names import split_count
 from planner.library.reading import CardNames, is_config_path, teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
-from planner.reinforcement.rl_results import RlEstimate, RlWay
 from planner.reinforcement.rl_step import (
     AS_ESTIMATED,
     AnswerLengths,
@@ -40,7 +39,7 @@ from planner.reinforcement.rl_step import (
 )
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Estimate
-from planner.results.subject_runs import PhaseMemory, layout_words
+from planner.results.subject_runs import PhaseMemory, RlEstimate, RlWay, layout_words
 from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import (
     ALGORITHMS,

@@ -9,12 +9,11 @@ from planner.analysis.overview import TORNADO, job_tasks, run_tasks
 from planner.drawing.charts import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
 from planner.drawing.scene import Caption, Scene, headed
 from planner.library.reading import read_library
-from planner.reinforcement.rl_answer import risk_lines, rl_sections
 from planner.reinforcement.rl_chain import ChainSearch
 from planner.reinforcement.rl_chain_questions import explain_times_and_dollars, frontier_of_chain
 from planner.reinforcement.rl_choice import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
-from planner.reinforcement.rl_text import waiting_words
+from planner.reinforcement.rl_text import risk_lines, rl_sections, waiting_words
 from planner.report import plan_text, report_page, words
 from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_figure
