@@ -93,24 +93,24 @@ def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
     """Return the ways (n,) that a query means, of those on its offers."""
     ways, given = search.ways, query.given
     offers = search.market.market.offers
-    each = np.asarray([float(offer.gpus) for offer in offers])
-    of_trainer = ways.trainer.instances * each[ways.trainer.offer]
+    gpus = np.asarray([float(offer.gpus) for offer in offers])
+    of_trainer = ways.trainer.instances * gpus[ways.trainer.offer]
     divided = ways.placement == PLACEMENTS.index("one machine")
-    found = np.ones(len(ways), dtype=bool)
+    meant = np.ones(len(ways), dtype=bool)
     if "placement" in given:
-        found &= ways.placement == PLACEMENTS.index(given["placement"])
+        meant &= ways.placement == PLACEMENTS.index(given["placement"])
     if "reward_placement" in given:
-        found &= (ways.trainer.reward_gpus > 0) == (given["reward_placement"] == "own")
+        meant &= (ways.trainer.reward_gpus > 0) == (given["reward_placement"] == "own")
     if "market" in given:
-        found &= ways.rollout.is_spot == (given["market"] == "spot")
+        meant &= ways.rollout.is_spot == (given["market"] == "spot")
     if "gpus" in given:
-        found &= search.used_at_once(each) == given["gpus"]
+        meant &= search.used_at_once(gpus) == given["gpus"]
     if "training_gpus" in given:
         others = np.where(divided, ways.rollout.gpus, 0) + ways.trainer.reward_gpus
-        found &= of_trainer - others == given["training_gpus"]
+        meant &= of_trainer - others == given["training_gpus"]
     if "rollout_gpus" in given:
-        found &= ways.rollout.gpus == given["rollout_gpus"]
-    return found
+        meant &= ways.rollout.gpus == given["rollout_gpus"]
+    return meant
 
 
 # The choice: the least way, other ways.
@@ -197,15 +197,15 @@ NEARLY_FASTEST = 1.01
 
 def _other_ways(search: RlSearch, way: int, fits: Flags) -> tuple[RlAlternative, ...]:
     """Return the plan and the best way of each kind, the cheapest first."""
-    ways, found = search.ways, {way: "plan"}
+    ways, shown = search.ways, {way: "plan"}
     soon = ways.late_hours <= NEARLY_FASTEST * np.min(ways.late_hours[fits])
     for label, members in _categories(search, way, fits).items():
         able = members & fits & (soon if label == FASTEST else True)
         if able.any():
-            found.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
-    while len(found) > MOST_RL_WAYS:
-        found.pop(_least_telling(search, found))
-    rows = [_alternative(search, index, label) for index, label in found.items()]
+            shown.setdefault(int(np.argmin(np.where(able, ways.usd, math.inf))), label)
+    while len(shown) > MOST_RL_WAYS:
+        shown.pop(_least_telling(search, shown))
+    rows = [_alternative(search, index, label) for index, label in shown.items()]
     return tuple(sorted(rows, key=lambda row: row.cost_usd))
 
 
@@ -247,12 +247,12 @@ def undercut_by_none(search: RlSearch, able: Flags) -> list[int]:
     members = np.flatnonzero(able)
     order = members[np.lexsort((ways.usd[members], ways.late_hours[members]))]
     before = np.minimum.accumulate(np.concatenate(([math.inf], ways.usd[order])))[:-1]
-    least, found = math.inf, list[int]()
+    least, curve = math.inf, list[int]()
     for way in order[ways.usd[order] < before].tolist():
         if ways.usd[way] < least - NOTICEABLE_USD:
-            found.append(way)
+            curve.append(way)
             least = float(ways.usd[way])
-    return found
+    return curve
 
 
 def _least_telling(search: RlSearch, shown: dict[int, str]) -> int:
@@ -312,7 +312,7 @@ def _assumed(search: RlSearch) -> tuple[str, ...]:
     said = {
         "prompts": f"{work.prompts:,} prompts a step",
         "answers": f"{work.answers:,} answers to each",
-        "longest_output": f"answers cut at {search.one.longest:,} tokens",
+        "longest_output": f"answers cut at {search.quantities.longest:,} tokens",
         "output_cv": f"spread of lengths {work.spread:g} of their mean",
     }
     from_log = {"longest_output", "output_cv"} if work.lengths else set()
@@ -328,7 +328,7 @@ def _corrected_words(factors: RlPhases) -> list[str]:
 
 def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     """Return what a plan says of a way besides its figures, what may change the decision first."""
-    notes = [*(_corrected_words(search.one.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
+    notes = [*(_corrected_words(search.quantities.factors) if made.job.measured else [SPEED_RISK]), *network_risk(made)]
     notes += _without_shards(search.job)
     notes += [MEGATRON_NOTE] if made.named.framework != RL_FRAMEWORK else _not_tried(search, made)
     notes.append(median_words(made))
@@ -345,9 +345,9 @@ def run_notes(search: RlSearch, made: EvaluatedRl) -> tuple[str, ...]:
     if made.step.reward is not None:
         notes.append(REWARD_CAUTION)
     if made.host_gb:
-        what = "the trainer" if made.named.offloads else "the reward model"
-        what = "the trainer and the reward model" if made.named.offloads and made.step.shares_reward else what
-        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold {what}")
+        held = "the trainer" if made.named.offloads else "the reward model"
+        held = "the trainer and the reward model" if made.named.offloads and made.step.shares_reward else held
+        notes.append(f"while the engines sample, {made.host_gb:,.0f} GB of a machine's host memory hold {held}")
     if made.engines_pool.named.on_spot:
         notes.append("engines on spot are lost one by one here: where a zone is lost as a whole, steps wait for it")
     return tuple(notes)
@@ -387,14 +387,14 @@ def median_words(made: EvaluatedRl) -> str:
 
 def _limits_without_effect(search: RlSearch, made: EvaluatedRl) -> list[str]:
     """Return limits of the scenario that leave this plan as it is, because of what offers are or do not state."""
-    limits, found = search.scenario.limits, list[str]()
+    limits, notes = search.scenario.limits, list[str]()
     if limits.outlay_usd is not None:
-        found.append("limits.outlay_usd has no effect: machines of kind rl are rented by the hour alone")
+        notes.append("limits.outlay_usd has no effect: machines of kind rl are rented by the hour alone")
     silent = [pool.named.offer for pool in made.pools if pool.offer.stock is None and pool.offer.stock_status is None]
     if limits.stock_status is not None and silent:
-        what = f"limits.stock_status has no effect on {', '.join(dict.fromkeys(silent))}"
-        found.append(f"{what}: the provider's list does not state its stock")
-    return found
+        unstated = f"limits.stock_status has no effect on {', '.join(dict.fromkeys(silent))}"
+        notes.append(f"{unstated}: the provider's list does not state its stock")
+    return notes
 
 
 def network_risk(made: EvaluatedRl) -> list[str]:
@@ -434,8 +434,8 @@ def frontier_of_rl(
     that of the scenario where it is made already.
     """
     if by is not None:
-        what = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
-        raise ScenarioError([Fault(scenario.name, 0, "--by", what, f"use explain for the best way of each {by}")])
+        problem = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
+        raise ScenarioError([Fault(scenario.name, 0, "--by", problem, f"use explain for the best way of each {by}")])
     started, as_of = perf_counter(), options.as_of or datetime.date.today()
     search = search or searched(scenario, library)
     limits = limits_of(search)

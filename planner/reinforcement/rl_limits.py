@@ -37,14 +37,16 @@ NOT_FOR_RL = "not modelled for kind rl"
 
 def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
     """Raise ScenarioError for what a job of reinforcement learning cannot be planned with."""
-    faults = [Fault(scenario.name, 0, where, f"{NOT_FOR_RL}: {what}", fix) for where, what, fix in _refused(scenario)]
+    faults = [
+        Fault(scenario.name, 0, where, f"{NOT_FOR_RL}: {problem}", fix) for where, problem, fix in _refused(scenario)
+    ]
     card, work = library.architecture(job.architecture), job.work
-    index = [each.name for each in scenario.jobs].index(job.name)
+    index = [other.name for other in scenario.jobs].index(job.name)
     longest, key = (work.cut_at, "longest_output") if work.cut_at else (work.mean_output, "output_tokens")
     if work.input_tokens + longest > card.max_sequence:
-        what = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
+        problem = f"{work.input_tokens:,.0f} + {longest:,.0f} tokens exceed the context of {card.name}"
         fix = f"at most {card.max_sequence:,} together"
-        faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", what, fix))
+        faults.append(Fault(scenario.name, 0, f"jobs.{index}.work.{key}", problem, fix))
     longest = work.cut_at or min(LONGER * work.mean_output, card.max_sequence - work.input_tokens)
     faults += _reward_faults(scenario, job, index, work.input_tokens + longest)
     if card.image is not None:
@@ -54,8 +56,10 @@ def check_rl(scenario: Scenario, job: RlJob, library: Library) -> None:
             )
         )
     if "colocated" not in job.rollout.placement and (scenario.limits.max_gpus or 2) < 2:
-        what = "1 GPU cannot have two roles: training and rollout"
-        faults.append(Fault(scenario.name, 0, "limits.max_gpus", what, "give 2 or more, or allow placement colocated"))
+        problem = "1 GPU cannot have two roles: training and rollout"
+        faults.append(
+            Fault(scenario.name, 0, "limits.max_gpus", problem, "give 2 or more, or allow placement colocated")
+        )
     raise_faults(faults, ScenarioError)
 
 
@@ -63,49 +67,51 @@ def _reward_faults(scenario: Scenario, job: RlJob, index: int, tokens: float) ->
     """Yield what a reward model cannot score, or where it cannot be."""
     if (asked := job.reward_model) is None:
         return
-    for _, what, fix in reward_model_faults(asked.model, tokens):
-        yield Fault(scenario.name, 0, f"jobs.{index}.reward.model", what, fix)
+    for _, problem, fix in reward_model_faults(asked.model, tokens):
+        yield Fault(scenario.name, 0, f"jobs.{index}.reward.model", problem, fix)
     if "shared" not in asked.placement and (scenario.limits.max_gpus or 2) < 2:
-        what, fix = "1 GPU cannot train and be a reward model's own", "give 2 or more, or allow placement shared"
-        yield Fault(scenario.name, 0, "limits.max_gpus", what, fix)
+        problem, fix = "1 GPU cannot train and be a reward model's own", "give 2 or more, or allow placement shared"
+        yield Fault(scenario.name, 0, "limits.max_gpus", problem, fix)
 
 
 def _refused(scenario: Scenario) -> list[tuple[str, str, str]]:
     """Return place, what and remedy of what of a scenario is refused."""
-    limits, found = scenario.limits, list[tuple[str, str, str]]()
+    limits, refused = scenario.limits, list[tuple[str, str, str]]()
     if len(scenario.jobs) > 1:
-        found += _refused_next_to_others(scenario)
+        refused += _refused_next_to_others(scenario)
     if limits.fallbacks:
-        found.append(("limits.fallbacks", "further ways", "leave it out"))
+        refused.append(("limits.fallbacks", "further ways", "leave it out"))
     if limits.budgets:
-        found.append(("limits.budgets", "budgets by period", "give budget_usd for the whole job"))
+        refused.append(("limits.budgets", "budgets by period", "give budget_usd for the whole job"))
     if limits.tools:
-        found.append(("limits.tools", "tools that must run the plan", "leave it out"))
+        refused.append(("limits.tools", "tools that must run the plan", "leave it out"))
     if limits.spot_share.min > 0:
-        found.append(("limits.spot_share", "a least share on spot", "leave min out: the trainer stays on demand"))
+        refused.append(("limits.spot_share", "a least share on spot", "leave min out: the trainer stays on demand"))
     if scenario.horizon is not None:
-        found.append(("horizon", "machines that are bought", "leave it out: own machines are offers with own"))
-    return found
+        refused.append(("horizon", "machines that are bought", "leave it out: own machines are offers with own"))
+    return refused
 
 
 def _refused_next_to_others(scenario: Scenario) -> list[tuple[str, str, str]]:
     """Return place, what and remedy of what other jobs cannot be in the same scenario, or not at the same time."""
-    alone, found = "plan it in a scenario of its own", list[tuple[str, str, str]]()
+    alone, refused = "plan it in a scenario of its own", list[tuple[str, str, str]]()
     if scenario.objective != "cost":
-        found.append(("objective", "another objective than cost with several jobs", "leave it out, or plan them alone"))
+        refused.append(
+            ("objective", "another objective than cost with several jobs", "leave it out, or plan them alone")
+        )
     before = {job.name: ends_before(scenario, job.name) for job in scenario.jobs}
     runs = [job.name for job in scenario.jobs if isinstance(job, RlJob)]
     for index, job in enumerate(scenario.jobs):
         if job.subject not in (None, "rl"):
-            what = "a service" if not job.ends else "an open model, batch or number of tokens"
-            found.append((f"jobs.{index}", f"{what} in the same scenario", alone))
+            kind = "a service" if not job.ends else "an open model, batch or number of tokens"
+            refused.append((f"jobs.{index}", f"{kind} in the same scenario", alone))
             continue
         others = runs[: runs.index(job.name)] if isinstance(job, RlJob) else runs  # of two runs the second is named
         run = next((run for run in others if job.name not in before[run] and run not in before[job.name]), None)
         if run is not None:
             fix = f"let one wait for the other (after: {run}), or plan it in a scenario of its own"
-            found.append((f"jobs.{index}", f"{job.name} may run at the same time as {run}", fix))
-    return found
+            refused.append((f"jobs.{index}", f"{job.name} may run at the same time as {run}", fix))
+    return refused
 
 
 # Limits in numbers: what each way uses of them, which keep them, the least change of one.
@@ -151,22 +157,22 @@ def limits_of(search: RlSearch, limits: Limits | None = None) -> list[RlLimit]:
     ways, job = search.ways, search.job
     limits = search.scenario.limits if limits is None else limits
     longest = max_run_hours(job, limits)
-    found = [RlLimit("limits.max_hours", longest, ways.late_hours, HOURS_STEP)]
+    numbers = [RlLimit("limits.max_hours", longest, ways.late_hours, HOURS_STEP)]
     if job.deadline_hours is not None and job.planned_deadline_hours is not None:
         kept_back = job.deadline_hours - job.planned_deadline_hours
         used = ways.late_hours + kept_back
-        found.append(RlLimit(f"jobs.{job.name}.deadline", job.deadline_hours, used, HOURS_STEP, "h", PEAK_TOLERANCE))
+        numbers.append(RlLimit(f"jobs.{job.name}.deadline", job.deadline_hours, used, HOURS_STEP, "h", PEAK_TOLERANCE))
     if limits.budget_usd is not None:
-        found.append(RlLimit(BUDGET, limits.budget_usd, ways.late_usd, USD_STEP))
+        numbers.append(RlLimit(BUDGET, limits.budget_usd, ways.late_usd, USD_STEP))
     for limit, most in given_peaks(limits):
         used = search.rent if limit.is_of_dollars else search.used_at_once(search.market.market.use_of(limit))
         step = USD_STEP if limit.is_of_dollars else limit.step or 1.0
-        found.append(RlLimit(limit.path, most, used, step, tolerance=PEAK_TOLERANCE))
+        numbers.append(RlLimit(limit.path, most, used, step, tolerance=PEAK_TOLERANCE))
     offers = search.market.market.offers
     for provider, quota in limits.quota.items():
         gpus = np.asarray([offer.gpus if offer.provider == provider else 0.0 for offer in offers])
-        found.append(RlLimit(f"limits.quota.{provider}", quota, search.used_at_once(gpus), 1.0))
-    return [*found, RlLimit("stock", 0.0, _beyond_stock(search), 1.0, settable=False)]
+        numbers.append(RlLimit(f"limits.quota.{provider}", quota, search.used_at_once(gpus), 1.0))
+    return [*numbers, RlLimit("stock", 0.0, _beyond_stock(search), 1.0, settable=False)]
 
 
 def _beyond_stock(search: RlSearch) -> Floats:
@@ -253,7 +259,7 @@ def with_choices(job: RlJob) -> dict[str, RlJob]:
         opened["sharding"] = {"sharding": None}
     degrees = {name: None for name in TRAINER_DEGREES if getattr(techniques, name) is not None}
     opened |= {f"techniques.{name}": {name: None} for name in degrees}
-    found = {
+    variants = {
         name: job.model_copy(update={"techniques": techniques.model_copy(update=update)})
         for name, update in opened.items()
     }
@@ -261,16 +267,16 @@ def with_choices(job: RlJob) -> dict[str, RlJob]:
         RL_FRAMEWORK not in job.framework
     ):  # the other way is opened where there is no plan alone: `_with_divided_layers`
         layout = techniques.model_copy(update=degrees)
-        found["framework"] = job.model_copy(update={"framework": RL_FRAMEWORKS, "techniques": layout})
+        variants["framework"] = job.model_copy(update={"framework": RL_FRAMEWORKS, "techniques": layout})
     if (reward := job.reward_model) is not None and set(reward.placement) < set(REWARD_PLACEMENTS):
         opened_reward = reward.model_copy(update={"placement": REWARD_PLACEMENTS})
-        found["reward.placement"] = job.model_copy(update={"reward": opened_reward})
+        variants["reward.placement"] = job.model_copy(update={"reward": opened_reward})
     if reward is not None and reward.offload is not None:
-        found["reward.offload"] = job.model_copy(update={"reward": reward.model_copy(update={"offload": None})})
+        variants["reward.offload"] = job.model_copy(update={"reward": reward.model_copy(update={"offload": None})})
     for name, free in (("placement", ("colocated", "apart")), ("tensor_parallel", None)):
         if getattr(rollout, name) not in (free, tuple(reversed(free or ()))):
-            found[name] = job.model_copy(update={"rollout": rollout.model_copy(update={name: free})})
-    return found
+            variants[name] = job.model_copy(update={"rollout": rollout.model_copy(update={name: free})})
+    return variants
 
 
 def changes_needed(base: Scenario, search: RlSearch, way: int, pins: bool = False) -> list[LimitChange]:
@@ -298,7 +304,7 @@ def _lists_needed(base: Scenario, search: RlSearch, way: int) -> Iterator[LimitC
     for name, named in OFFER_LISTS.items():
         missing = dict.fromkeys(named(offer) for offer in offers if not getattr(limits, name).permits(named(offer)))
         if missing:
-            yield extend_list(f"limits.{name}", [CandidateFilter(f"limits.{name}", one) for one in missing], base)
+            yield extend_list(f"limits.{name}", [CandidateFilter(f"limits.{name}", value) for value in missing], base)
     if search.ways.rollout.is_spot[way] and limits.spot_share.max <= 0:
         yield LimitChange("limits.spot", "false", "true", "limits.spot=true")
     if any(limits.is_outdated(offer) for offer in offers):
@@ -381,11 +387,11 @@ def lists_broken(base: Scenario, wide: RlSearch) -> Integers:
     ways, offers, limits = wide.ways, wide.market.market.offers, base.limits
     job = rl_job_of(base)
     assert job is not None
-    found = np.asarray([recipe.method not in job.techniques.method for recipe in wide.trainers.recipes])[
+    broken = np.asarray([recipe.method not in job.techniques.method for recipe in wide.trainers.recipes])[
         ways.trainer.row
     ]
-    found = found.astype(np.int64)
+    broken = broken.astype(np.int64)
     for name, named in OFFER_LISTS.items():
         allowed = np.asarray([getattr(limits, name).permits(named(offer) or "") for offer in offers])
-        found += ~(allowed[ways.trainer.offer] & allowed[ways.rollout.offer])
-    return found + (ways.rollout.is_spot & (limits.spot_share.max <= 0))
+        broken += ~(allowed[ways.trainer.offer] & allowed[ways.rollout.offer])
+    return broken + (ways.rollout.is_spot & (limits.spot_share.max <= 0))

@@ -157,15 +157,15 @@ def risks_of_chain(plan: Plan) -> list[plan_answer.Risk]:
 
 def _chain_time(plan: Plan) -> str:
     """Return when the last job ends, and the steps and the deadline of each run."""
-    found = []
+    texts = []
     if plan.hours is not None:
         likely = timetable.moment_text(plan, plan.hours.expected)
-        found.append(f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}")
+        texts.append(f"last end likely {likely}, by {timetable.end_text(plan, plan.hours.at_confidence)}")
     for run in plan.reinforcement:
         by = f", deadline {words.hours(run.deadline_hours)}" if run.deadline_hours is not None else ""
         steps = f"{run.steps:,} steps in {words.hours(run.hours.low)} to {words.hours(run.hours.high)}"
-        found.append(f"{words.sanitise(run.name)}: {steps}{by}")
-    return "; ".join(found)
+        texts.append(f"{words.sanitise(run.name)}: {steps}{by}")
+    return "; ".join(texts)
 
 
 def _chain_bill(plan: Plan) -> str:
@@ -214,9 +214,9 @@ def risk_lines(run: RlRun) -> list[str]:
 
 def _secure_text(run: RlRun) -> str:
     """Return what the run costs without machines of private persons, where other ways are known."""
-    found = next((way for way in run.ways if way.label == SECURE), None)
-    if found is not None:
-        return f": secure ones from {words.usd(found.cost_usd)} ({EXCLUDES_HOSTS})"
+    secure = next((way for way in run.ways if way.label == SECURE), None)
+    if secure is not None:
+        return f": secure ones from {words.usd(secure.cost_usd)} ({EXCLUDES_HOSTS})"
     return "; no other is within the limits" if run.ways else f" ({EXCLUDES_HOSTS} excludes it)"
 
 
@@ -297,8 +297,8 @@ def _time(run: RlRun) -> list[str]:
 def _per_100(run: RlRun) -> list[str]:
     """Return the dollars of 100 steps, and what they would be with other work on the same machines."""
     changed = [
-        f"{what}: {'does not fit on these machines' if usd is None else words.usd(usd)}"
-        for what, usd in run.changes.items()
+        f"{change}: {'does not fit on these machines' if usd is None else words.usd(usd)}"
+        for change, usd in run.changes.items()
     ]
     return [f"{words.usd(run.usd_per_100_steps)} for each 100 steps", *changed]
 
@@ -372,22 +372,22 @@ def _chain_figures(plan: Plan) -> dict[str, str]:
     """Return the machines, dollars and end of each job of a plan with several, then of all."""
     if plan.cost is None or plan.hours is None:
         return {"all jobs": plan.status}
-    found = {}
+    figures = {}
     for part in plan.parts_that_end:
         machines = " + ".join(f"{gpus} x {gpu}" for _, gpu, gpus in part.held)
-        found[words.sanitise(part.name)] = (
+        figures[words.sanitise(part.name)] = (
             f"{machines}, {words.usd(part.cost_usd)}, {words.hours_by(part.finish_hours)}"
         )
-    return found | {"all jobs": f"{words.usd(plan.cost.expected)}, {words.hours_by(plan.hours.at_confidence)}"}
+    return figures | {"all jobs": f"{words.usd(plan.cost.expected)}, {words.hours_by(plan.hours.at_confidence)}"}
 
 
 # Replays of a plan.
 
 
-def replay_lines(found: Simulation) -> list[str]:
+def replay_lines(simulation: Simulation) -> list[str]:
     """Return steps, rollouts and engines that were lost, each with what was planned."""
-    lines, several = list[str](), sum(job.steps is not None for job in found.jobs) > 1
-    for job in found.jobs:
+    lines, several = list[str](), sum(job.steps is not None for job in simulation.jobs) > 1
+    for job in simulation.jobs:
         if (steps := job.steps) is None:
             continue
         of = f"{words.sanitise(job.name)}: " if several else ""
@@ -494,7 +494,7 @@ def render_rl(estimate: RlEstimate) -> str:
 
 
 def _changes(estimate: RlEstimate) -> list[str]:
-    return [f"{what}: {_seconds(seconds)}" for what, seconds in estimate.changes.items()]
+    return [f"{change}: {_seconds(seconds)}" for change, seconds in estimate.changes.items()]
 
 
 def _summary(estimate: RlEstimate) -> str:
@@ -504,9 +504,9 @@ def _summary(estimate: RlEstimate) -> str:
         place += f" + {words.gpus(estimate.rollout_gpus, estimate.rollout_gpu)} for rollouts"
     if estimate.reward_gpus:
         place += f" + {words.gpus(estimate.reward_gpus, estimate.gpu)} for rewards"
-    what = f"{estimate.algorithm} of {words.sanitise(estimate.architecture)} on {place}"
+    run = f"{estimate.algorithm} of {words.sanitise(estimate.architecture)} on {place}"
     hours = f"{estimate.steps:,} steps {_range(estimate.hours)} h"
-    return f"{what}: {_range(estimate.step_seconds)} s per step, {hours}"
+    return f"{run}: {_range(estimate.step_seconds)} s per step, {hours}"
 
 
 def _warned(text: str) -> list[str]:
@@ -590,19 +590,19 @@ def render_preference(estimate: PreferenceEstimate) -> str:
 
 def _preference_summary(estimate: PreferenceEstimate) -> str:
     place = words.gpus(estimate.gpus, estimate.gpu)
-    what = f"{estimate.objective} of {words.sanitise(estimate.architecture)}, {estimate.method}, on {place}"
+    run = f"{estimate.objective} of {words.sanitise(estimate.architecture)}, {estimate.method}, on {place}"
     room = f"{words.gib(estimate.peak_gib)} of {words.gib(estimate.usable_gib)} GiB"
     if not estimate.fits:
-        return f"{what}: does not fit, {room}"
+        return f"{run}: does not fit, {room}"
     usd = f", {_dollars(estimate.usd)}" if estimate.usd else ""
-    return f"{what}: fits, {room}, {_range(estimate.hours)} h{usd}"
+    return f"{run}: fits, {room}, {_range(estimate.hours)} h{usd}"
 
 
 def _pairs(estimate: PreferenceEstimate) -> list[str]:
-    each = "chosen and rejected answers" if estimate.sequences_per_pair == 2 else "single answers"
+    answers = "chosen and rejected answers" if estimate.sequences_per_pair == 2 else "single answers"
     lengths = f"{estimate.input_tokens:,.0f} tokens in, {estimate.output_tokens:,.0f} out, at most"
     return [
-        f"{estimate.pairs:,} with {each}, {estimate.pairs_at_once:,} at once on a GPU, {estimate.packing}",
+        f"{estimate.pairs:,} with {answers}, {estimate.pairs_at_once:,} at once on a GPU, {estimate.packing}",
         f"{lengths} {estimate.longest_output:,}; reference: {REFERENCES[estimate.reference]}",
     ]
 

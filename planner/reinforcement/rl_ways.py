@@ -213,9 +213,9 @@ class EngineRow(NamedTuple):
     plain_seconds: float  # where a rollout ends before the next one begins
 
 
-def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRow]) -> Pools:
+def pools_of(market: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRow]) -> Pools:
     """Return pools with their prices and fees."""
-    offers = one.market.offers
+    offers = market.market.offers
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(PoolRow._fields)
     offer, instances = np.asarray(columns[0], dtype=np.int64), np.asarray(columns[1], dtype=np.int64)
     spot, seconds = np.asarray(columns[2], dtype=bool), np.asarray(columns[5], dtype=float)
@@ -225,11 +225,11 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
             for at, on in zip(offer, spot, strict=True)
         ]
     )
-    there = np.where(spot, one.availability[offer], 1.0) if len(offer) else np.zeros(0)
+    there = np.where(spot, market.availability[offer], 1.0) if len(offer) else np.zeros(0)
     rate = np.asarray([fee_usd(each, "machine hours") for each in offers])
     disk = np.asarray([fee_usd(each, "GB on disk") for each in offers])
     is_engine = np.asarray([gb < 0 for gb in columns[7]], dtype=bool)
-    start = np.where(is_engine, one.start_hours[offer], one.trainer_start_hours[offer])
+    start = np.where(is_engine, market.start_hours[offer], market.trainer_start_hours[offer])
     own_data = np.where(is_engine, 0.0, trainer_data_gb(job))
     sent = np.maximum(np.asarray(columns[7], dtype=float), 0.0)
     on_disk = np.asarray([disk_gb(architecture.download_gb, gb) for gb in own_data])
@@ -238,7 +238,7 @@ def pools_of(one: RlMarket, job: RlJob, architecture: Any, rows: Sequence[PoolRo
         seconds, np.asarray(columns[6], dtype=float), start,
         price * instances * there,
         rate[offer] * instances * there + disk[offer] * on_disk * instances / MONTH_HOURS,
-        one.in_usd[offer] * (architecture.release_gb + own_data) * instances + one.out_usd[offer] * sent,
+        market.in_usd[offer] * (architecture.release_gb + own_data) * instances + market.out_usd[offer] * sent,
         np.asarray(columns[8], dtype=float), np.asarray(columns[9], dtype=np.int64),
     )  # fmt: skip
 
@@ -294,7 +294,7 @@ class RlSearch:
     scenario: Scenario
     job: RlJob
     library: Library
-    one: RlQuantities
+    quantities: RlQuantities
     market: RlMarket
     trainers: Trainers
     engines: Engines
@@ -322,9 +322,9 @@ class RlSearch:
             return np.asarray(ways.late_hours)
         return np.asarray(ways.usd + scenario.value_of_time_usd_per_hour * hours)
 
-    def used_at_once(self, each: Floats) -> Floats:
+    def used_at_once(self, of_machine: Floats) -> Floats:
         """Return what all machines of a way (n,) use, of what one machine of each offer (offers,) uses."""
-        trainer, rollout = (each[pool.offer] * pool.instances for pool in (self.ways.trainer, self.ways.rollout))
+        trainer, rollout = (of_machine[pool.offer] * pool.instances for pool in (self.ways.trainer, self.ways.rollout))
         return np.asarray(trainer + np.where(self.ways.is_apart, rollout, 0.0))
 
     def named(self, way: int) -> NamedRl:
@@ -367,7 +367,7 @@ class _Search:
     ) -> None:
         self.scenario, self.job, self.library, self.known_trainers = scenario, job, library, known
         self.architecture = library.architecture(job.architecture)
-        self.one = RlQuantities.of(job, self.architecture, library)
+        self.quantities = RlQuantities.of(job, self.architecture, library)
         self.market = RlMarket.of(scenario, job, library, asked)
         self.counts: dict[str, Any] = {} if asked is None else {key: asked.given.get(key) for key in ASKED_COUNTS}
         self.most = min(scenario.limits.max_gpus or MOST_POOL_GPUS, MOST_RL_GPUS)
@@ -386,7 +386,7 @@ class _Search:
             for gpus in range(1, self.offers[at].gpus)
         }
         machines = list(dict.fromkeys([*self.whole.values(), *self.parts.values()]))
-        self.trainers = find_trainers(self.one, machines, library, scenario.limits.vram_headroom, known)
+        self.trainers = find_trainers(self.quantities, machines, library, scenario.limits.vram_headroom, known)
         self.rejected += self.trainers.rejected
         place = {machine: index for index, machine in enumerate(machines)}
         self.machine = {key: place[machine] for key, machine in (self.whole | self.parts_keys).items()}
@@ -416,22 +416,22 @@ class _Search:
         reward = self.job.reward_model
         if reward is None or "own" not in reward.placement:
             return []
-        return [gpus for gpus in REWARD_GPUS if self.one.own_reward_fits(self.market.cards[at], gpus)]
+        return [gpus for gpus in REWARD_GPUS if self.quantities.own_reward_fits(self.market.cards[at], gpus)]
 
     def _layouts(self, at: int, n: int) -> list[tuple[int, int]]:
         """Return the place of what trains, and the GPUs of a reward model alone, for n machines of an offer.
 
         The latter are part of an only machine, or whole machines of several.
         """
-        found, each, reward = list[tuple[int, int]](), self.offers[at].gpus, self.job.reward_model
+        layouts, gpus_of_machine, reward = list[tuple[int, int]](), self.offers[at].gpus, self.job.reward_model
         if reward is None or "shared" in reward.placement:
-            found.append((self.machine[at, n], 0))
+            layouts.append((self.machine[at, n], 0))
         for gpus in self._own_rewards(at):
-            if gpus < each and n == 1:
-                found.append((self.machine[at, 0, gpus], gpus))
-            elif gpus % each == 0 and n > gpus // each:
-                found.append((self.machine[at, n - gpus // each], gpus))
-        return found
+            if gpus < gpus_of_machine and n == 1:
+                layouts.append((self.machine[at, 0, gpus], gpus))
+            elif gpus % gpus_of_machine == 0 and n > gpus // gpus_of_machine:
+                layouts.append((self.machine[at, n - gpus // gpus_of_machine], gpus))
+        return layouts
 
     def _rows(self, at: int, machine: int, has_own: bool) -> list[int]:
         """Return the trainers on a machine, next to a reward model with GPUs of its own or not, that the host holds."""
@@ -463,29 +463,29 @@ class _Search:
 
     def _colocated(self) -> list[OneOffer]:
         """Return every colocated way: 0 GiB are kept where the states leave the GPUs."""
-        found, trainers = list[OneOffer](), self.trainers
+        colocated, trainers = list[OneOffer](), self.trainers
         decides = [trainers.seconds, self.spread, trainers.copy_machines]
         if "colocated" not in self.job.rollout.placement:
-            return found
+            return colocated
         for at, n in self.whole:
             for machine, own in self._layouts(at, n):
-                each = min(self.offers[at].gpus, trainers.machines[machine].gpus)
-                room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / each
+                sharing = min(self.offers[at].gpus, trainers.machines[machine].gpus)
+                room = host_room_gb(self.offers[at], self.market.cards[at]) * GB / GIB / sharing
                 rows = self._rows(at, machine, own > 0)
                 leaving = [row for row in rows if trainers.states_gib[row] + trainers.hosted_gib[row] <= room]
-                found += [OneOffer(at, n, 0, row, 0.0, own) for row in undominated_rows(leaving, decides)]
+                colocated += [OneOffer(at, n, 0, row, 0.0, own) for row in undominated_rows(leaving, decides)]
                 staying = undominated_rows(sorted({*rows} - {*leaving}), [*decides, trainers.states_gib])
-                found += [OneOffer(at, n, 0, row, float(trainers.states_gib[row]), own) for row in staying]
-        return found
+                colocated += [OneOffer(at, n, 0, row, float(trainers.states_gib[row]), own) for row in staying]
+        return colocated
 
     def run(self) -> RlSearch:
         """Return all ways."""
         colocated = self._colocated()
-        wanted = [key for one in colocated for key in self._keys(one.at, self._engine_gpus(one)[0], one.kept_gib)]
+        wanted = [key for way in colocated for key in self._keys(way.at, self._engine_gpus(way)[0], way.kept_gib)]
         if "apart" in self.job.rollout.placement:
             wanted += [key for at, gpus in self.parts for key in self._keys(at, gpus)]
             wanted += [key for at in self.market.allowed for key in self._keys(at, self.offers[at].gpus)]
-        self.engines, rejected = find_engines(self.one, wanted, self.library)
+        self.engines, rejected = find_engines(self.quantities, wanted, self.library)
         self.rejected += rejected
         self.known: dict[tuple[int, int], tuple[float, float]] = {}
         several = [self._same_machines("colocated", colocated)]
@@ -493,27 +493,27 @@ class _Search:
             several += [self._same_machines("one machine", self._divided()), self._apart()]
         ways = joined_ways(several)
         return RlSearch(
-            self.scenario, self.job, self.library, self.one, self.market, self.trainers, self.engines, ways,
+            self.scenario, self.job, self.library, self.quantities, self.market, self.trainers, self.engines, ways,
             self.rejected, self.known_trainers,
         )  # fmt: skip
 
-    def _engine_gpus(self, one: OneOffer) -> tuple[int, int]:
+    def _engine_gpus(self, way: OneOffer) -> tuple[int, int]:
         """Return the GPUs with engines of one machine and of all."""
-        if one.sampling:
-            return one.sampling, one.sampling
-        each = self.offers[one.at].gpus
-        whole = one.machines * each - one.own_reward
-        return min(each, whole), whole
+        if way.sampling:
+            return way.sampling, way.sampling
+        gpus_of_machine = self.offers[way.at].gpus
+        whole = way.machines * gpus_of_machine - way.own_reward
+        return min(gpus_of_machine, whole), whole
 
     def _divided(self) -> list[OneOffer]:
         """Return the ways on one machine whose GPUs are divided, with the trainer on those that are left."""
         shared = self.job.reward_model is None or "shared" in self.job.reward_model.placement
-        found = list[OneOffer]()
+        divided = list[OneOffer]()
         for at, gpus in self.parts:
             for own in [0] * shared + [own for own in self._own_rewards(at) if own < gpus]:
                 rows = self._best(at, self.machine[at, 0, gpus], own > 0)
-                found += [OneOffer(at, 1, gpus - own, row, 0.0, own) for row in rows]
-        return found
+                divided += [OneOffer(at, 1, gpus - own, row, 0.0, own) for row in rows]
+        return divided
 
     def _rollouts(self, asked: Sequence[tuple[int, int, int, float]], is_in_turn: bool) -> list[EngineRow | None]:
         """Return the fastest engine and its rollout on so many GPUs, for each offer, GPUs of a machine, GPUs, kept.
@@ -522,14 +522,14 @@ class _Search:
         """
         place = self.engines.place
         wanted = [
-            [(place[key], gpus // key.gpus) for key in self._keys(at, each, kept) if key in place]
-            for at, each, gpus, kept in asked
+            [(place[key], gpus // key.gpus) for key in self._keys(at, of_machine, kept) if key in place]
+            for at, of_machine, gpus, kept in asked
         ]
         missing = [pair for pair in dict.fromkeys(pair for pairs in wanted for pair in pairs) if pair not in self.known]
         if missing:
             which, count = (np.asarray(column) for column in zip(*missing, strict=True))
-            seconds = rollout_columns(self.one, self.engines, which, count.astype(float))
-            stale = stale_columns(self.one, self.engines, which, count.astype(float), seconds)
+            seconds = rollout_columns(self.quantities, self.engines, which, count.astype(float))
+            stale = stale_columns(self.quantities, self.engines, which, count.astype(float), seconds)
             self.known |= dict(zip(missing, zip(stale.tolist(), seconds.tolist(), strict=True), strict=True))
         best = [min(((self.known[pair][is_in_turn], pair) for pair in pairs), default=None) for pairs in wanted]
         return [None if way is None else EngineRow(way[1][0], way[0], self.known[way[1]][1]) for way in best]
@@ -542,18 +542,18 @@ class _Search:
 
     def _same_machines(self, placement: str, asked: Sequence[OneOffer]) -> RlWays:
         """Return ways on machines of one offer; those that do not hold an engine are left out."""
-        parts = [(one.at, *self._engine_gpus(one), one.kept_gib) for one in asked]
+        parts = [(way.at, *self._engine_gpus(way), way.kept_gib) for way in asked]
         rollouts = self._rollouts(parts, placement == "colocated")
-        found = [(one, gpus[2], best) for one, gpus, best in zip(asked, parts, rollouts, strict=True) if best]
-        trainer = self._pools([self._trainer_row(one.at, one.machines, one.row, one.own_reward) for one, _, _ in found])
-        sampling = [PoolRow(one.at, one.machines, False, best.row, gpus, *best[1:], -1.0) for one, gpus, best in found]
+        held = [(way, gpus[2], best) for way, gpus, best in zip(asked, parts, rollouts, strict=True) if best]
+        trainer = self._pools([self._trainer_row(way.at, way.machines, way.row, way.own_reward) for way, _, _ in held])
+        sampling = [PoolRow(way.at, way.machines, False, best.row, gpus, *best[1:], -1.0) for way, gpus, best in held]
         engines = self._pools(sampling)
-        none = np.zeros(len(found))
+        none = np.zeros(len(held))
         free = {name: none for name in ("machine_usd", "hour_usd", "once_usd", "start_hours")}
         engines = Pools(**{name: free.get(name, getattr(engines, name)) for name in Pools.__annotations__})
-        offloads = np.asarray([placement == "colocated" and one.kept_gib == 0.0 for one, _, _ in found], dtype=bool)
+        offloads = np.asarray([placement == "colocated" and way.kept_gib == 0.0 for way, _, _ in held], dtype=bool)
         elsewhere = 1.0 - 1.0 / self.trainers.copy_machines[trainer.row]
-        weights = transfer_seconds(self.one.weight_bytes, self._inside(trainer.offer), elsewhere)
+        weights = transfer_seconds(self.quantities.weight_bytes, self._inside(trainer.offer), elsewhere)
         return self._ways(PLACEMENTS.index(placement), trainer, engines, offloads, weights, none)
 
     def _inside(self, *offers: Integers) -> Floats:
@@ -591,9 +591,9 @@ class _Search:
         asked = [(at, self.offers[at].gpus, n * self.offers[at].gpus, 0.0) for at, n in sizes]
         best = self._rollouts(asked, is_in_turn=False)
         sells = [
-            PoolRow(at, n, spot, found.row, gpus, *found[1:], -1.0)
-            for (at, n), (_, _, gpus, _), found in zip(sizes, asked, best, strict=True)
-            if found is not None
+            PoolRow(at, n, spot, engine.row, gpus, *engine[1:], -1.0)
+            for (at, n), (_, _, gpus, _), engine in zip(sizes, asked, best, strict=True)
+            if engine is not None
             for spot in self._sold(at)
         ]
         rollout = self._pools(sells)
@@ -601,12 +601,12 @@ class _Search:
         rollout = rollout.rows(self._undominated(rollout, np.zeros(len(rollout.row))))
         first, second = self._pairs(trainer, rollout)
         trainer, rollout = trainer.rows(first), rollout.rows(second)
-        one, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
-        outside = np.minimum(one.outside[trainer.offer], one.outside[rollout.offer])
+        market, there = self.market, self.market.place[trainer.offer] == self.market.place[rollout.offer]
+        outside = np.minimum(market.outside[trainer.offer], market.outside[rollout.offer])
         network = np.where(there, self._inside(trainer.offer, rollout.offer), outside)
-        weights = transfer_seconds(self.one.weight_bytes, network)
-        gb = self.one.weight_bytes / GB * self.job.work.steps
-        moved = np.where(there, 0.0, gb * (one.out_usd[trainer.offer] + one.in_usd[rollout.offer]))
+        weights = transfer_seconds(self.quantities.weight_bytes, network)
+        gb = self.quantities.weight_bytes / GB * self.job.work.steps
+        moved = np.where(there, 0.0, gb * (market.out_usd[trainer.offer] + market.in_usd[rollout.offer]))
         return self._ways(2, trainer, rollout, np.zeros(len(first), dtype=bool), weights, moved)
 
     def _pairs(self, trainer: Pools, rollout: Pools) -> tuple[Integers, Integers]:
@@ -621,9 +621,9 @@ class _Search:
     def _sold(self, at: int) -> list[bool]:
         """Return whether engines may rent an offer on demand, and on spot."""
         offer, limits = self.offers[at], self.scenario.limits
-        found = [False] if offer.usd_per_hour is not None else []
+        markets = [False] if offer.usd_per_hour is not None else []
         on_spot = offer.has_spot and not self.market.market.is_outlier[at] and limits.spot_share.max > 0
-        return [*found, *([True] if on_spot else [])]
+        return [*markets, *([True] if on_spot else [])]
 
     def _undominated(self, pools: Pools, spread: Floats) -> Integers:
         """Return the pools that no other in the same place and market beats in everything that a pair depends on.
@@ -632,28 +632,38 @@ class _Search:
         """
         if not len(pools.offer):
             return np.zeros(0, dtype=np.int64)
-        one, limits = self.market, self.scenario.limits
+        market, limits = self.market, self.scenario.limits
         worse = [pools.seconds, spread, pools.machine_usd, pools.hour_usd, pools.once_usd, pools.start_hours]
         worse += [
-            -one.network[pools.offer],
-            -one.outside[pools.offer],
-            one.out_usd[pools.offer],
-            one.in_usd[pools.offer],
+            -market.network[pools.offer],
+            -market.outside[pools.offer],
+            market.out_usd[pools.offer],
+            market.in_usd[pools.offer],
         ]
-        worse += [one.step_hours[pools.offer], one.minimum_hours[pools.offer], pools.plain_seconds, pools.own_reward]
+        worse += [
+            market.step_hours[pools.offer],
+            market.minimum_hours[pools.offer],
+            pools.plain_seconds,
+            pools.own_reward,
+        ]
         # More machines on spot are less seldom all gone; the market of one is that of its offer.
         on_spot = np.asarray(pools.is_spot, dtype=np.float64)
-        worse += [-(on_spot * pools.instances), -(on_spot * one.availability[pools.offer])]
-        worse += [-(pools.is_spot * one.mean_up_hours[pools.offer]), pools.is_spot * one.luck_hours[pools.offer]]
-        worse += [_use(limit, one.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
-        if any(self.offers[at].stock is not None for at in one.allowed):
+        worse += [-(on_spot * pools.instances), -(on_spot * market.availability[pools.offer])]
+        worse += [-(pools.is_spot * market.mean_up_hours[pools.offer]), pools.is_spot * market.luck_hours[pools.offer]]
+        worse += [_use(limit, market.market, pools) for limit, _ in given_peaks(limits) if not limit.is_of_dollars]
+        if any(self.offers[at].stock is not None for at in market.allowed):
             worse.append(np.asarray([float(at) if self.offers[at].stock is not None else -1.0 for at in pools.offer]))
         if limits.quota or self.counts.get("gpus") is not None:
             worse.append(pools.instances * np.asarray([self.offers[at].gpus for at in pools.offer], dtype=float))
         points, keep = np.stack(worse, 1), list[int]()
         groups: dict[tuple[int, bool, float, bool], list[int]] = {}
         gpus = worse[-1] if self.counts.get("gpus") is not None else np.zeros(len(pools.offer))
-        keys = one.place[pools.offer].tolist(), pools.is_spot.tolist(), gpus.tolist(), (pools.reward_gpus > 0).tolist()
+        keys = (
+            market.place[pools.offer].tolist(),
+            pools.is_spot.tolist(),
+            gpus.tolist(),
+            (pools.reward_gpus > 0).tolist(),
+        )
         for index, key in enumerate(zip(*keys, strict=True)):
             groups.setdefault(key, []).append(index)
         for members in groups.values():
@@ -668,7 +678,7 @@ class _Search:
         overlapped = placement > 0 and job.staleness > 0
         sampling = rollout.seconds + trainer.own_reward
         both = np.maximum(sampling, trainer.seconds) if overlapped else sampling + trainer.seconds
-        rest = weights * self.one.factors.new_weights + self.one.fixed_seconds
+        rest = weights * self.quantities.factors.new_weights + self.quantities.fixed_seconds
         step, luck = both + rest, np.zeros(len(both))
         if (at := np.flatnonzero(rollout.is_spot)).size:
             seconds = rollout.seconds[at], trainer.seconds[at], rest[at]
@@ -676,12 +686,12 @@ class _Search:
             step[at], luck[at] = spot_step(*seconds, overlapped, engines, trainer.own_reward[at])
         run = job.work.steps * step / HOUR + luck / 2.0  # a run may meet a market that is out
         plain = rollout.plain_seconds + trainer.own_reward
-        sigma = step_sigmas(self.one, self.trainers, trainer.row, plain, rest, overlapped)
+        sigma = step_sigmas(self.quantities, self.trainers, trainer.row, plain, rest, overlapped)
         sigma = np.sqrt(sigma**2 + luck / run)
         tail = tail_of_68_percent(sigma)
         judged = 0.0
         if isinstance(job.reward, Judge):
-            judged = job.reward.usd(self.one.sampled * job.work.steps, self.one.mean_tokens)
+            judged = job.reward.usd(self.quantities.sampled * job.work.steps, self.quantities.mean_tokens)
 
         def usd(factor: Floats | float) -> Floats:
             return trainer.usd(self.market, run, factor) + rollout.usd(self.market, run, factor) + moved + judged
@@ -704,9 +714,9 @@ class _Search:
 
     def _spot_engines(self, pools: Pools) -> SpotEngines:
         """Return pools on spot in the terms of the formula of a step."""
-        one, offer = self.market, pools.offer
-        found = one.availability[offer], one.mean_up_hours[offer], pools.start_hours, one.luck_hours[offer]
-        return SpotEngines(pools.instances, *found)
+        market, offer = self.market, pools.offer
+        states = market.availability[offer], market.mean_up_hours[offer], pools.start_hours, market.luck_hours[offer]
+        return SpotEngines(pools.instances, *states)
 
 
 def _use(limit: Any, market: Market, pools: Pools) -> Floats:

@@ -46,6 +46,6 @@ AREA.add("hours are not rounded up", "round_up_hours(hours,", "round_up_hours(0.
 AREA.of("planner/reinforcement/audited_rl.py", RL_EDITED)
 AREA.add(
     "an edited phase is not noticed",
-    'found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)',
-    "found = []",
+    'violations = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)',
+    "violations = []",
 )
