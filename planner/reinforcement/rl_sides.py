@@ -329,18 +329,14 @@ def _trainers_of(
 ) -> dict[str, Any] | str:
     """Return columns of the trainers that fit, one row for each recipe and machine; a reason where none can run."""
     several, card = machines[0].gpus > 1, library.gpu(gpu)
-    asked: dict[str, Any] = {
-        "architecture": quantities.architecture.name,
-        "gpu": gpu,
-        "gpus": 2 if several else 1,
-        **question,
-    }
+    gpus, architecture = 2 if several else 1, quantities.architecture
+    asked: dict[str, Any] = {"architecture": architecture.name, "gpu": gpu, "gpus": gpus, **question}
     longest, mean = int(quantities.prompt + quantities.longest), int(quantities.mean_tokens)
     try:
         runs = [
             possible_runs(
                 Source(WHERE).validate(Configuration, {**asked, "sequence_length": tokens}),
-                quantities.architecture, card, library, known.get("network"),
+                architecture, card, library, known.get("network"),
             )
             for tokens in (longest, mean)
         ]  # fmt: skip
@@ -352,7 +348,7 @@ def _trainers_of(
     if not recipes:
         return "the framework has no such sharding"
     if several:
-        recipes = divided_recipes(quantities.job, recipes, card, quantities.architecture, library)
+        recipes = divided_recipes(quantities.job, recipes, card, architecture, library)
     wanted = {name: degrees for name in TRAINER_DEGREES if (degrees := getattr(quantities.job.techniques, name))}
     recipes = [recipe for recipe in recipes if all(getattr(recipe, name) in wanted[name] for name in wanted)]
     if not recipes:
